@@ -1,0 +1,1 @@
+"""Change feeds on Spark: every committed change, in order, at least once."""

@@ -1,0 +1,81 @@
+"""One committed fact, and the Arrow shape in which many of them travel."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass
+from enum import StrEnum
+from typing import NewType
+
+import pyarrow as pa
+
+Lane = NewType("Lane", str)
+"""An ordered sub-stream of a source, carried by one Spark task."""
+
+
+class Op(StrEnum):
+    """What happened to the row; `resolved` is a mark, not a change."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+    REFRESH = "refresh"
+    RESOLVED = "resolved"
+
+
+CHANGES = pa.schema(
+    [
+        pa.field("position", pa.int64(), nullable=False),
+        pa.field("op", pa.string(), nullable=False),
+        pa.field("table", pa.string()),
+        pa.field("key", pa.string()),
+        pa.field("before", pa.string()),
+        pa.field("after", pa.string()),
+        pa.field("at", pa.timestamp("us", tz="UTC")),
+        pa.field("old_row_id", pa.int64()),
+        pa.field("new_row_id", pa.int64()),
+        pa.field("error", pa.string()),
+    ]
+)
+"""The columns of a batch of changes, in the order of Change's fields."""
+
+NO_CHANGES = pa.RecordBatch.from_pylist([], CHANGES)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One committed change of one row. `key`, `before` and `after` are JSON text, kept byte for byte up to the sink."""
+
+    position: int
+    op: Op
+    table: str
+    key: str
+    before: str | None = None
+    after: str | None = None
+    at: int = 0  # microseconds since 1970, UTC
+    old_row_id: int | None = None
+    new_row_id: int | None = None
+    error: str | None = None
+
+    def witness(self) -> str:
+        """A digest of what no transform may alter, to recognise this change in its source again."""
+        text = "\x1f".join(map(str, (self.position, self.op, self.table, self.key, self.at)))
+        return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def to_batch(changes: Iterable[Change]) -> pa.RecordBatch:
+    """These changes as one Arrow batch."""
+    columns = list(zip(*map(astuple, changes), strict=True)) or [()] * len(CHANGES)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, CHANGES, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
+
+
+def from_batch(batch: pa.RecordBatch) -> Iterator[Change]:
+    """The changes of an Arrow batch, in order; columns behind those of CHANGES are passed over."""
+    columns = [_plain(batch.column(i)).to_pylist() for i in range(len(CHANGES))]
+    return map(Change, *columns)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column

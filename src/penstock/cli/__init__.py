@@ -1,0 +1,1 @@
+"""The program `penstock`: one module for each command."""

@@ -1,0 +1,106 @@
+"""Who may carry a pipeline, and how far it has come. Implementations are in `coordinators/`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from penstock.change import Lane
+from penstock.cursor import Watermark
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One holder's leadership of one pipeline. A later term has a greater epoch."""
+
+    pipeline: str
+    holder: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What one claim has delivered since its last advance, and how fast."""
+
+    delivered: int = 0
+    rate: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """All that the store knows of a pipeline."""
+
+    epoch: int = 0
+    holder: str | None = None
+    is_held: bool = False
+    standbys: int = 0
+    watermarks: Mapping[Lane, Watermark] = field(default_factory=dict)
+    advanced_at: datetime | None = None
+    delivered: int = 0
+    rate: float = 0.0
+    dead: int = 0
+    error: Mapping[str, str] | None = None
+
+
+class Claim(Protocol):
+    """The sole right to deliver on one lane, for one attempt of one task."""
+
+    @property
+    def watermark(self) -> Watermark:
+        """Where the predecessor had come to when this claim began."""
+
+    def advance(self, watermark: Watermark, tally: Tally) -> None:
+        """Record progress; also without any, to learn whether the claim still stands. Raises TermLost, StateUnavailable."""
+
+
+class Candidate(Protocol):
+    """One process's standing for one pipeline; not shared between threads."""
+
+    def campaign(self) -> Term | None:
+        """Take the term if nobody holds it, or its holder has died or fallen silent; otherwise None, at once."""
+
+    def renew(self) -> None:
+        """Say that the holder lives. Raises TermLost, StateUnavailable."""
+
+    def resign(self) -> None:
+        """Give the term back, so that a standby need not wait."""
+
+    def close(self) -> None:
+        """Leave without resigning what is held."""
+
+
+class Coordinator(Protocol):
+    """Frozen settings of a store of terms and watermarks.
+
+    - At most one term of a pipeline is current; epochs only grow; a holder that died is replaced at once, one that fell silent
+      after `ttl` on the observer's own monotonic clock.
+    - A watermark moves forward only, and only by the current claim: any other `(epoch, attempt)` raises TermLost and changes
+      nothing.
+    - A claim waits for the process that holds the same lane under the same term; one of an older term gets a short grace only.
+    - All of it survives kill -9 of any process at any moment.
+    """
+
+    @property
+    def ttl(self) -> float:
+        """Seconds without a renewal after which a holder counts as silent."""
+
+    def candidate(self, pipeline: str, holder: str) -> Candidate:
+        """Stand for a pipeline."""
+
+    def claim(self, term: Term, lane: Lane, attempt: int) -> AbstractContextManager[Claim]:
+        """Hold a lane; blocks while a predecessor of this term still does. Needs a watermark that was placed."""
+
+    def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:
+        """How far this lane has been delivered; None for a new pipeline."""
+
+    def place(self, term: Term, lane: Lane, watermark: Watermark) -> None:
+        """Set a lane's watermark, also backwards: the first start, and a person's decision. Raises TermLost."""
+
+    def halt(self, term: Term, error: Mapping[str, str]) -> None:
+        """Record the error this pipeline stopped with, under its term. A new term clears it."""
+
+    def standing(self, pipeline: str) -> Standing:
+        """What is known of a pipeline, for people and for the next holder."""

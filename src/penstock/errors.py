@@ -1,0 +1,176 @@
+"""What can go wrong, each kind once, with a stable code and the way out.
+
+Errors of Python workers reach Spark's driver as text only, so an error prints itself in a form that `from_text` reads back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, ClassVar
+
+_PRINTED = re.compile(r"\[(?P<code>[a-z]+\.[a-z-]+)\] (?P<message>[^\n]*?)(?: \| (?P<remedy>[^\n]*))?$", re.MULTILINE)
+
+
+class Directive(Enum):
+    """What the pipeline does about an error."""
+
+    HALT = "halt"  # stop until a person has acted
+    RETRY = "retry"  # start again by itself: nothing is lost, and it may pass
+
+
+class PenstockError(Exception):
+    """Base of all errors: `[code] what happened | what to do`."""
+
+    code: ClassVar[str] = "penstock.error"
+    directive: ClassVar[Directive] = Directive.HALT
+    remedy: str = ""
+
+    def __init__(self, message: str, remedy: str | None = None) -> None:
+        self.message = " ".join(message.split()).replace(" | ", " ")
+        self.remedy = type(self).remedy if remedy is None else " ".join(remedy.split())
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return f"[{self.code}] {self.message}" + (f" | {self.remedy}" if self.remedy else "")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message, self.remedy)
+
+    def facts(self) -> dict[str, str]:
+        """The error as `status --json` and the logs show it."""
+        return {"code": self.code, "message": self.message, "remedy": self.remedy}
+
+
+class ConfigInvalid(PenstockError):
+    """The pipeline file or the command line is wrong."""
+
+    code = "config.invalid"
+
+
+class ConfigUnsupported(PenstockError):
+    """Part of the documented surface that this version does not have yet."""
+
+    code = "config.unsupported"
+    remedy = "remove the key or the option, or wait for a later version"
+
+
+class CaptureMissing(PenstockError):
+    """The database, or a table that was asked for, has no capture."""
+
+    code = "capture.missing"
+
+
+class CaptureRefused(PenstockError):
+    """A table that cannot be captured exactly."""
+
+    code = "capture.refused"
+
+
+class CaptureBroken(PenstockError):
+    """Tables or triggers changed after capture was enabled, so the log may be incomplete."""
+
+    code = "capture.broken"
+
+
+class LogDamaged(PenstockError):
+    """The capture log has a hole or a row that cannot be read."""
+
+    code = "capture.damaged"
+
+
+class SourceRewound(PenstockError):
+    """The source is not the one the watermark was taken from: restored, replaced or rewritten."""
+
+    code = "source.rewound"
+
+
+class SourceUnavailable(PenstockError):
+    """The source cannot be read just now."""
+
+    code, directive = "source.unavailable", Directive.RETRY
+
+
+class CursorInvalid(PenstockError):
+    """A cursor that its source cannot read."""
+
+    code = "cursor.invalid"
+
+
+class DeliveryExhausted(PenstockError):
+    """The far side refused a batch more often than the retry policy allows."""
+
+    code = "sink.exhausted"
+    remedy = "repair the receiver and run the pipeline again: it goes on where it stopped"
+
+
+class StateLost(PenstockError):
+    """The source knows this pipeline, the state store does not."""
+
+    code = "state.lost"
+
+
+class StateUnavailable(PenstockError):
+    """The state store cannot be read or written just now."""
+
+    code, directive = "state.unavailable", Directive.RETRY
+
+
+class StateInvalid(PenstockError):
+    """The state store is not one of ours, or of a later version."""
+
+    code = "state.invalid"
+
+
+class TermLost(PenstockError):
+    """Another process leads this pipeline now, or a later attempt of the same task took its lane."""
+
+    code, directive = "term.lost", Directive.RETRY
+
+
+class JavaMissing(PenstockError):
+    """No usable Java."""
+
+    code = "engine.java"
+    remedy = "install Java 17 or later, or: pip install 'penstock[java]'"
+
+
+class EngineSlots(PenstockError):
+    """Spark has fewer task slots than the pipelines need."""
+
+    code = "engine.slots"
+
+
+class EngineFailed(PenstockError):
+    """Spark could not start, or a query ended with an error that is not ours."""
+
+    code, directive = "engine.failed", Directive.RETRY
+
+
+class EngineLost(PenstockError):
+    """The JVM is gone."""
+
+    code, directive = "engine.lost", Directive.RETRY
+
+
+class TransformInvalid(PenstockError):
+    """Spark cannot understand the transform, or it raised on a change."""
+
+    code = "transform.invalid"
+
+
+def kinds(root: type[PenstockError] = PenstockError) -> Iterator[type[PenstockError]]:
+    """Every kind of error below this one."""
+    for kind in root.__subclasses__():
+        yield kind
+        yield from kinds(kind)
+
+
+def from_text(text: str) -> PenstockError | None:
+    """The error of ours that this text carries, as a worker raised it."""
+    known = {kind.code: kind for kind in kinds()}
+    for found in _PRINTED.finditer(text):
+        if kind := known.get(found["code"]):
+            return kind(found["message"], found["remedy"] or "")
+    return None

@@ -1,0 +1,132 @@
+"""What happened, said once; logs, the terminal and the tests are observers of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Base of all events: the pipeline it happened in."""
+
+    level: ClassVar[str] = "info"
+    pipeline: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingBy(Event):
+    """Another process leads; this one is warm and waits."""
+
+    holder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Led(Event):
+    """This process leads the pipeline from now on."""
+
+    epoch: int
+    holder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneClaimed(Event):
+    """A worker holds a lane and delivers on from a position."""
+
+    lane: str
+    epoch: int
+    attempt: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered(Event):
+    """Progress of a lane since the last such event."""
+
+    lane: str
+    changes: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryRetried(Event):
+    """The far side did not take a batch; it is sent again after a while."""
+
+    level = "warning"
+    reason: str
+    tries: int
+    wait_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFailed(Event):
+    """A worker's attempt ended with an error; Spark or the driver decides what follows."""
+
+    level = "warning"
+    code: str
+    message: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled(Event):
+    """The source was told what it may forget."""
+
+    level = "debug"
+    position: int
+    pruned: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermGone(Event):
+    """This process no longer leads."""
+
+    level = "warning"
+    epoch: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restarted(Event):
+    """The query failed in a way that may pass, and is started again."""
+
+    level = "warning"
+    code: str
+    message: str
+    wait_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Halted(Event):
+    """The pipeline stopped on an error and waits for a person."""
+
+    level = "error"
+    code: str
+    message: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped(Event):
+    """The pipeline was asked to stop, and has."""
+
+    position: int | None
+
+
+Observer = Callable[[Event], None]
+
+_KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__subclasses__()}
+
+
+def to_line(event: Event) -> str:
+    """An event as one line of JSON."""
+    return json.dumps({"event": type(event).__name__, "level": event.level, **asdict(event)}, separators=(",", ":"))
+
+
+def from_line(line: str) -> Event:
+    """The event of such a line."""
+    facts = json.loads(line)
+    facts.pop("level")
+    return _KINDS[facts.pop("event")](**facts)

@@ -1,0 +1,55 @@
+"""A pipeline: name, source, transform, sink, state. The unit of configuration, leadership, watermark and status."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from penstock.coordinator import Coordinator
+from penstock.settings import settings
+from penstock.sink import Sink
+from penstock.source import Source
+
+
+@settings
+class Transform:
+    """What happens to changes between source and sink, in this order."""
+
+    where: str | None = None
+    select: Mapping[str, str] | None = None
+    function: str | None = None
+
+
+@settings
+class SparkSettings:
+    """Where Spark runs, and with which settings beyond ours."""
+
+    master: str | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Frozen and picklable, so that it can travel to workers whole."""
+
+    name: str
+    source: Source
+    sink: Sink
+    state: Coordinator
+    transform: Transform = field(default_factory=Transform)
+    mode: Literal["live", "batch"] = "live"
+    spark: SparkSettings = field(default_factory=SparkSettings)
+
+    def encode(self) -> str:
+        """The pipeline as one line, for a Spark option."""
+        return base64.b85encode(pickle.dumps(self)).decode()
+
+    @staticmethod
+    def decode(text: str) -> Pipeline:
+        """The pipeline of such a line."""
+        pipeline = pickle.loads(base64.b85decode(text))
+        assert isinstance(pipeline, Pipeline)
+        return pipeline

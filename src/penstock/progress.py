@@ -1,0 +1,47 @@
+"""Which watermark may be recorded: pure bookkeeping between a stream of changes and marks, and what a sink says is durable."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from penstock.change import Change
+from penstock.cursor import Cursor, Watermark
+
+
+@dataclass(slots=True)
+class Progress:
+    """Follows one lane from a watermark on.
+
+    - A mark counts once every change that came before it is durable.
+    - The watermark never goes back and never passes a change that was handed over and is not durable yet.
+    """
+
+    watermark: Watermark
+    handed: int | None = None
+    _marks: deque[tuple[int | None, int, Cursor]] = field(default_factory=deque)
+
+    def hand(self, position: int) -> None:
+        """A change, or a run up to this position, was handed to the sink."""
+        self.handed = position
+
+    def mark(self, position: int, cursor: Cursor) -> None:
+        """A resolved mark came, behind everything handed so far."""
+        if self._marks and self._marks[-1][0] == self.handed:
+            self._marks.pop()
+        self._marks.append((self.handed, position, cursor))
+
+    def durable(self, change: Change | None, cursor: Cursor | None) -> Watermark:
+        """The watermark now that this change, with the cursor behind it, is the last durable one."""
+        if change and cursor and change.position > self.watermark.position:
+            self.watermark = Watermark(cursor, change.position, change.position)
+        reached = change.position if change else None
+        while self._marks and _covers(reached, self._marks[0][0]):
+            _, position, cursor = self._marks.popleft()
+            if position > self.watermark.position:
+                self.watermark = Watermark(cursor, position, self.watermark.delivered)
+        return self.watermark
+
+
+def _covers(reached: int | None, needed: int | None) -> bool:
+    return needed is None or (reached is not None and reached >= needed)

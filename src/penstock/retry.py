@@ -1,0 +1,35 @@
+"""When to try again, and when to give up."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Literal
+
+from penstock.duration import Duration
+from penstock.settings import settings
+
+
+@settings
+class Retry:
+    """How often and how patiently a delivery is tried."""
+
+    tries: int | Literal["forever"] = 10
+    policy: Literal["linear", "exponential"] = "exponential"
+    min: Duration = timedelta(seconds=1)
+    max: Duration = timedelta(seconds=30)
+    then: Literal["halt", "drop", "dead-letter"] = "halt"
+
+    def is_spent(self, tries: int) -> bool:
+        """Whether so many failed tries are enough."""
+        return self.tries != "forever" and tries >= self.tries
+
+    def wait(self, tries: int, chance: float, asked: float | None = None) -> float:
+        """Seconds to wait after so many failed tries; the receiver may have asked for more.
+
+        linear: min, twice min, three times min, up to max. exponential: doubles from min up to max. `chance` in [0, 1) spreads
+        either over its last quarter, so that many senders do not come back together.
+        """
+        least, most = self.min.total_seconds(), self.max.total_seconds()
+        factor = tries if self.policy == "linear" else 2.0 ** min(tries - 1, 60)
+        due = min(most, least * factor) * (0.75 + chance / 4)
+        return max(due, least, asked or 0.0)

@@ -1,0 +1,17 @@
+"""How a part of the pipeline file is declared: a frozen dataclass whose fields are its keys, with their defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar, dataclass_transform
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def settings(cls: type[T]) -> type[T]:
+    """Frozen, keyword-only, and strict when read from a file: unknown keys and wrong types are errors."""
+    strict: Any = {"extra": "forbid", "strict": True}
+    made = dataclass(frozen=True, kw_only=True)(cls)
+    made.__pydantic_config__ = strict  # type: ignore[attr-defined]
+    return made

@@ -1,0 +1,54 @@
+"""What a sink must do. Implementations are in `sinks/`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.change import Change, Lane
+from penstock.event import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a delivery is for: one lane of one pipeline, under one term, by one task attempt."""
+
+    pipeline: str
+    lane: Lane
+    epoch: int
+    attempt: int
+    incarnation: str
+    previous: int | None
+    tell: Callable[[Event], None]
+
+
+class Delivery(Protocol):
+    """A sink at work on one lane.
+
+    - Changes are offered in order, and first deliveries happen in that order per key.
+    - `delivered` moves forward only, over changes that are durable at the far side, without a gap.
+    - A failure that the sink's own retries could not mend is raised by the next call, whichever that is, and by every later one.
+    - Nothing is delivered after `close` has returned; what was still pending then is dropped.
+    """
+
+    def offer(self, changes: pa.RecordBatch, wait: float) -> bool:
+        """Take all of these changes, or none: False if there is no room within so many seconds."""
+
+    def delivered(self) -> Change | None:
+        """The last change that is durable at the far side."""
+
+    def drain(self, wait: float) -> bool:
+        """Wait at most so many seconds until everything taken is durable; True if it is."""
+
+    def close(self) -> None:
+        """Finish the request under way, if any, and stop."""
+
+
+class Sink(Protocol):
+    """Frozen settings of a far side."""
+
+    def open(self, assignment: Assignment) -> Delivery:
+        """Start delivering."""

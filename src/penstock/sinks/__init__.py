@@ -1,0 +1,1 @@
+"""Where changes go: one module or folder for each kind of sink."""

@@ -1,0 +1,93 @@
+"""What a source of changes must do. Implementations are in `sources/`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.change import Change, Lane
+from penstock.cursor import Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A piece of a lane as it is followed.
+
+    `upto` is set when the window is whole: it ends on a commit, and nothing at or below it is still to come.
+    `idle` says that nothing more is waiting behind it, so what came should be pushed on at once.
+    """
+
+    changes: pa.RecordBatch
+    upto: Cursor | None
+    idle: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a lane between two cursors: `after` exclusive, `upto` inclusive."""
+
+    lane: Lane
+    after: Cursor
+    upto: Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What lies between a cursor and the head."""
+
+    head: int
+    changes: int
+    oldest_at: datetime | None
+
+
+class Source(Protocol):
+    """Frozen settings; every method opens what it needs, so that a source can be pickled to a worker.
+
+    - Positions of one lane grow in commit order; a position names one change for as long as the source's incarnation lives.
+    - `head` ends on a commit and never goes back. `read` gives the same changes for the same span every time.
+    - The spans of a `split` are disjoint, in order, and cover the stretch.
+    - `follow` gives every change after the cursor once, in order, and at least every 50 ms a window, empty or not.
+    - A source that no longer continues at a cursor (damaged, replaced, rewound) raises; it never skips.
+    - `settle` is idempotent and the only call that deletes; it keeps everything that any registered pipeline still needs.
+    """
+
+    @property
+    def start(self) -> str:
+        """Where a new pipeline begins: a word of the pipeline file."""
+
+    def lanes(self) -> Sequence[Lane]:
+        """The lanes of this source, each one Spark task."""
+
+    def begin(self, lane: Lane, start: str) -> Cursor:
+        """The cursor at `beginning`, `now` or a position, for a pipeline without a watermark."""
+
+    def head(self, lane: Lane) -> Cursor:
+        """The cursor behind the last committed change."""
+
+    def position(self, cursor: Cursor) -> int:
+        """The position a cursor stands at. Raises CursorInvalid."""
+
+    def behind(self, change: Change, since: Cursor) -> Cursor:
+        """The cursor just behind this change, which was read from `since` on."""
+
+    def split(self, span: Span, parts: int) -> Sequence[Span]:
+        """Cut a span into at most so many."""
+
+    def read(self, span: Span) -> Iterator[pa.RecordBatch]:
+        """The changes of a span in order."""
+
+    def follow(self, lane: Lane, after: Cursor) -> Iterator[Window]:
+        """Changes from here on, for ever."""
+
+    def backlog(self, lane: Lane, after: Cursor) -> Backlog:
+        """How much waits behind this cursor."""
+
+    def registered(self, pipeline: str, lane: Lane) -> int | None:
+        """The position the source has noted for this pipeline, None if it has never heard of it."""
+
+    def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> int:
+        """Note that this pipeline needs nothing below `upto` again, and forget a little; answers how many changes went."""

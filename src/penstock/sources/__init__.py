@@ -1,0 +1,1 @@
+"""Where changes come from: one module or folder for each kind of source."""

@@ -1,0 +1,1 @@
+"""Row capture in SQLite by triggers."""
