@@ -71,6 +71,9 @@ class Source(Protocol):
     def position(self, cursor: Cursor) -> int:
         """The position a cursor stands at. Raises CursorInvalid."""
 
+    def incarnation(self, cursor: Cursor) -> str:
+        """Which life of the source a cursor belongs to; positions of different lives are not comparable."""
+
     def behind(self, change: Change, since: Cursor) -> Cursor:
         """The cursor just behind this change, which was read from `since` on."""
 
