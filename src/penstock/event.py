@@ -42,6 +42,14 @@ class LaneClaimed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LaneReleased(Event):
+    """A worker has recorded its progress and let its lane go."""
+
+    lane: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered(Event):
     """Progress of a lane since the last such event."""
 

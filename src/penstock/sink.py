@@ -30,7 +30,8 @@ class Delivery(Protocol):
 
     - Changes are offered in order, and first deliveries happen in that order per key.
     - `delivered` moves forward only, over changes that are durable at the far side, without a gap.
-    - A failure that the sink's own retries could not mend is raised by the next call, whichever that is, and by every later one.
+    - A failure that the sink's own retries could not mend is raised by the next `offer` or `drain`, and by every later one;
+      `delivered` still answers.
     - Nothing is delivered after `close` has returned; what was still pending then is dropped.
     """
 
