@@ -1,0 +1,17 @@
+"""Forks Spark's Python workers: what they all need is imported once, before the first fork."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+
+if __name__ == "__main__":
+    from pyspark.daemon import manager
+
+    for name in ("pyarrow", "orjson", "penstock.spark.source", "penstock.spark.reader", "penstock.spark.writer"):
+        importlib.import_module(name)
+    importlib.import_module(sys.argv[1] if len(sys.argv) > 1 else "pyspark.worker")
+    gc.collect()
+    gc.freeze()
+    manager()

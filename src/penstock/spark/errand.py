@@ -1,0 +1,87 @@
+"""What one query is sent to do, and how its driver, reader and writer signal to each other.
+
+Reader and writer of a lane are two processes of one Spark task on one host; the driver may be elsewhere. Facts that matter go
+through the coordinator; what is here only makes things quick: flags as files, events as datagrams.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import pickle
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.coordinator import Term
+from penstock.event import Event, from_line, to_line
+from penstock.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """One pipeline under one term, with a folder for signals."""
+
+    pipeline: Pipeline
+    term: Term
+    folder: str
+    epoch_seconds: float
+
+    def encode(self) -> str:
+        """The errand as one line, for a Spark option."""
+        return base64.b85encode(pickle.dumps(self)).decode()
+
+    @staticmethod
+    def decode(text: str) -> Errand:
+        """The errand of such a line."""
+        errand = pickle.loads(base64.b85decode(text))
+        assert isinstance(errand, Errand)
+        return errand
+
+    def stop(self) -> None:
+        """Ask readers and writers to end."""
+        self._flag("stop").touch()
+
+    def is_stopped(self) -> bool:
+        """Whether they were asked to."""
+        return self._flag("stop").exists()
+
+    def fail(self, task: int) -> None:
+        """The writer of this task has failed: its reader should end, since Spark would tell nobody before the epoch's end."""
+        os.makedirs(self.folder, exist_ok=True)  # on another host the driver's folder is not there yet
+        self._flag(f"failed-{task}").touch()
+
+    def has_failed(self, task: int) -> bool:
+        """Whether the writer of this task has."""
+        return self._flag(f"failed-{task}").exists()
+
+    def _flag(self, name: str) -> Path:
+        return Path(self.folder, f"{self.pipeline.name}.{self.term.epoch}.{name}")
+
+    def tell(self, event: Event) -> None:
+        """Send an event to the driver if it listens on this host."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.settimeout(0.2)
+            try:
+                sender.sendto(to_line(event).encode(), os.path.join(self.folder, "events"))
+            except (FileNotFoundError, ConnectionRefusedError, TimeoutError):
+                return  # nobody listens: the driver is gone or on another host
+
+
+class Events:
+    """The driver's end of the channel."""
+
+    def __init__(self, folder: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(os.path.join(folder, "events"))
+
+    def __iter__(self) -> Iterator[Event]:
+        """Events as they come, until closed."""
+        while line := self._socket.recv(1 << 16):
+            yield from_line(line.decode())
+
+    def close(self) -> None:
+        """End the iteration, whoever waits in it."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"", self._socket.getsockname())

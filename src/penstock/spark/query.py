@@ -1,0 +1,89 @@
+"""One query: start it, see how it is, stop it, and read what its failure was."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from penstock.coordinator import Term
+from penstock.errors import EngineFailed, EngineLost, PenstockError, from_text
+from penstock.pipeline import Pipeline
+from penstock.spark.errand import Errand
+from penstock.spark.transform import apply
+
+EPOCH_SECONDS = 300.0
+"""How long a micro-batch stays open. Between two of them lie about 140 ms."""
+
+
+class Query:
+    """A pipeline at work under a term. Its progress is in the coordinator, never in Spark."""
+
+    def __init__(self, spark: Any, pipeline: Pipeline, term: Term, folder: str) -> None:
+        self._spark, self._pipeline = spark, pipeline
+        self._errand = Errand(pipeline, term, folder, EPOCH_SECONDS)
+        self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{pipeline.name}.{term.epoch}.", dir=folder))
+        self._query: Any = None
+
+    def start(self) -> None:
+        """Begin. Raises TransformInvalid where Spark does not understand the transform."""
+        changes = self._spark.readStream.format("penstock").option("errand", self._errand.encode()).load()
+        writing = apply(changes, self._pipeline.transform).writeStream.format("penstock").option("errand", self._errand.encode())
+        writing = writing.option("checkpointLocation", str(self._checkpoint)).queryName(self._pipeline.name)
+        self._query = writing.trigger(processingTime="0 seconds").start()
+
+    def failure(self) -> PenstockError | None:
+        """What ended the query, if something has."""
+        from py4j.protocol import Py4JError
+
+        try:
+            if self._query is None or self._query.isActive:
+                return None
+            ended = self._query.exception()
+        except (Py4JError, OSError) as error:
+            return self._lost() or EngineFailed(str(error))
+        text = str(ended) if ended else "the query ended by itself"
+        return from_text(text) or self._lost() or EngineFailed(text.strip().splitlines()[0])
+
+    def wait(self, done: Callable[[], bool], within: float) -> bool:
+        """Until this is so, at most so many seconds; raises what the query fails with."""
+        deadline = time.monotonic() + within
+        while not done():
+            if failure := self.failure():
+                raise failure
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def ask_to_stop(self) -> None:
+        """Let readers and writers end by themselves: what is under way is finished and recorded."""
+        self._errand.stop()
+
+    def stop(self) -> None:
+        """End the query now."""
+        from py4j.protocol import Py4JError
+
+        self._errand.stop()
+        try:
+            if self._query is not None:
+                self._query.stop()
+        except (Py4JError, OSError) as error:
+            if not self._lost():
+                raise EngineFailed(f"the query of {self._pipeline.name} did not stop: {error}") from error
+        finally:
+            shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+    def _lost(self) -> EngineLost | None:
+        return engine_lost(self._spark)
+
+
+def engine_lost(spark: Any) -> EngineLost | None:
+    """Whether the JVM of this session is gone."""
+    process = spark.sparkContext._gateway.proc
+    if process.poll() is None:
+        return None
+    return EngineLost(f"the JVM ended with {process.returncode}", "start the pipeline again: it goes on where it stopped")

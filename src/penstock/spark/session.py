@@ -1,0 +1,82 @@
+"""The Spark session: every setting of ours in one place, and how many task slots the pipelines need."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from penstock.errors import EngineSlots
+from penstock.spark import jvm
+
+TRIES = 4
+"""How often Spark tries a task before the query fails."""
+
+FLUSH_BYTES = 16384
+"""Spark closes an Arrow batch at so many bytes: a mark as fat as this pushes everything before it through."""
+
+_SETTINGS = {
+    "spark.app.name": "penstock",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.speculation": "false",
+    # milliseconds instead of buffers between the JVM and its workers
+    "spark.buffer.size": "4",
+    "spark.sql.execution.pandas.udf.buffer.size": "4",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(FLUSH_BYTES),
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "penstock.spark.daemon",
+    "spark.python.task.killTimeout": "200ms",
+    "spark.sql.streaming.stopTimeout": "10s",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def master_for(slots: int, asked: str | None) -> str:
+    """The master to use: the one asked for, if it is large enough, or a local one that is."""
+    if asked is None:
+        return f"local[{slots},{TRIES}]"
+    local = re.fullmatch(r"local(?:\[(\*|\d+)(?:\s*,\s*\d+)?\])?", asked)
+    if local:
+        here = os.cpu_count() or 1 if local[1] == "*" else int(local[1] or 1)
+        if here < slots:
+            raise EngineSlots(
+                f"the pipelines need {slots} task slots, one for each lane, and {asked} has {here}",
+                f'write master: "local[{slots},{TRIES}]" under spark, or leave it out',
+            )
+    return asked
+
+
+def open_session(
+    slots: int, master: str | None = None, config: Mapping[str, str] | None = None, archive: Sequence[str] | None = None
+) -> Any:
+    """Start Spark. The session belongs to this process and ends with it."""
+    master = master_for(slots, master)
+    settings = {**_SETTINGS, "spark.master": master}
+    if master.startswith("local"):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    settings |= config or {}
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    gateway = jvm.start(settings, archive)
+
+    from pyspark import SparkContext, accumulators
+    from pyspark.sql import SparkSession
+
+    SparkContext._ensure_initialized(gateway=gateway)
+    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        server.handle_error = lambda *_: None  # it prints a traceback when the JVM goes first
+    spark = SparkSession.builder.config(map=settings).getOrCreate()
+    if spark.sparkContext.defaultParallelism < slots:
+        raise EngineSlots(f"the pipelines need {slots} task slots, and {master} offers {spark.sparkContext.defaultParallelism}")
+
+    from penstock.spark.source import PenstockSource
+
+    spark.dataSource.register(PenstockSource)
+    return spark

@@ -1,0 +1,39 @@
+"""A throw-away query over the whole path: the first query of a session takes seconds, later ones do not."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.cursor import Watermark
+from penstock.pipeline import Pipeline, Transform
+from penstock.sinks.discard import DiscardSink
+from penstock.sources.synthetic import LANE, SyntheticSource
+
+_CHANGES = 2000
+_WHERE = "table = 'synthetic' and try_variant_get(after, '$.total', 'double') >= 0 and op in ('insert', 'update')"
+
+
+def warm(spark: Any, seconds: float = 30.0) -> None:
+    """Carry some made-up changes to nowhere, and stop."""
+    from penstock.spark.query import Query
+
+    with tempfile.TemporaryDirectory(prefix="penstock-warm-") as folder:
+        source = SyntheticSource(total=_CHANGES, rate=1e6)
+        state = SqliteCoordinator(path=f"{folder}/state.db")
+        pipeline = Pipeline("warm-up", source, DiscardSink(), state, Transform(where=_WHERE))
+        candidate = state.candidate(pipeline.name, "warm-up")
+        term = candidate.campaign()
+        assert term is not None
+        state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
+        query = Query(spark, pipeline, term, folder)
+        query.start()
+        query.wait(lambda: _position(state) >= _CHANGES, within=seconds)
+        query.stop()
+        candidate.close()
+
+
+def _position(state: SqliteCoordinator) -> int:
+    watermark = state.watermark("warm-up", LANE)
+    return watermark.position if watermark else 0

@@ -1,0 +1,186 @@
+"""The delivering half of a live epoch: hold the lane, hand changes to the sink, record what is durable."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+
+from penstock.coordinator import Claim, Tally
+from penstock.cursor import Watermark
+from penstock.errors import Directive, PenstockError, StateUnavailable
+from penstock.event import AttemptFailed, Delivered, LaneClaimed, LaneReleased
+from penstock.failpoint import reach
+from penstock.progress import Progress
+from penstock.sink import Assignment, Delivery
+from penstock.spark.errand import Errand
+from penstock.spark.rows import Mark, pieces
+
+SETTLE_SECONDS = 0.2
+TELL_SECONDS = 1.0
+
+
+def deliver(errand: Errand, batches: Iterable[pa.RecordBatch]) -> None:
+    """Deliver an epoch's rows. Spark tells of an error only at the epoch's end, so the reader of this task is told here."""
+    task = TaskContext.get().taskAttemptId()
+    try:
+        _deliver(errand, task, batches)
+    except Exception as error:
+        errand.fail(task)
+        code = error.code if isinstance(error, PenstockError) else "engine.failed"
+        errand.tell(AttemptFailed(pipeline=errand.pipeline.name, code=code, message=str(error), attempt=task))
+        if isinstance(error, PenstockError) and error.directive is Directive.HALT:
+            errand.pipeline.state.halt(errand.term, error.facts())
+        raise
+
+
+def _deliver(errand: Errand, task: int, batches: Iterable[pa.RecordBatch]) -> None:
+    stream = (piece for batch in batches for piece in pieces(batch))
+    first = next(stream, None)
+    if not isinstance(first, Mark) or errand.is_stopped():
+        return  # the reader ended before its first mark: nothing was read, nothing is to be done
+    reach("writer.claiming")
+    with errand.pipeline.state.claim(errand.term, first.lane, task) as claim:
+        reach("writer.claimed")
+        carrier = Carrier(errand, task, first, claim)
+        try:
+            carrier.carry(stream)
+        finally:
+            carrier.close()
+
+
+def _assignment(errand: Errand, task: int, opening: Mark, watermark: Watermark) -> Assignment:
+    return Assignment(
+        pipeline=errand.pipeline.name,
+        lane=opening.lane,
+        epoch=errand.term.epoch,
+        attempt=task,
+        incarnation=errand.pipeline.source.incarnation(watermark.cursor),
+        previous=watermark.delivered,
+        tell=errand.tell,
+    )
+
+
+class Carrier:
+    """One attempt at carrying one lane."""
+
+    def __init__(self, errand: Errand, task: int, opening: Mark, claim: Claim) -> None:
+        self._errand, self._opening, self._claim = errand, opening, claim
+        self._delivery: Delivery = errand.pipeline.sink.open(_assignment(errand, task, opening, claim.watermark))
+        self._progress, self._meter = Progress(claim.watermark), Meter()
+        self._floor = claim.watermark.position
+        self._tried_at = self._recorded_at = self._told_at = time.monotonic()
+        claimed = LaneClaimed(
+            pipeline=errand.pipeline.name, lane=opening.lane, epoch=errand.term.epoch, attempt=task, position=self._floor
+        )
+        errand.tell(claimed)
+
+    def carry(self, stream: Iterator[pa.RecordBatch | Mark]) -> None:
+        """Hand everything to the sink and wait until it is durable, or until somebody asks to stop."""
+        for piece in stream:
+            self._take(piece)
+            if self._errand.is_stopped():
+                break
+        while not self._errand.is_stopped() and not self._delivery.drain(0.05):
+            self._tick()
+        deque(stream, maxlen=0)  # after a stop: unread input would cost Spark the worker
+
+    def close(self) -> None:
+        """Let the request under way finish, and record what is durable."""
+        self._delivery.close()
+        self._record()
+        self._errand.tell(
+            LaneReleased(pipeline=self._errand.pipeline.name, lane=self._opening.lane, position=self._progress.watermark.position)
+        )
+
+    def _take(self, piece: pa.RecordBatch | Mark) -> None:
+        if isinstance(piece, Mark):
+            self._progress.mark(piece.position, piece.cursor)
+        elif changes := self._above_floor(piece):
+            last = changes.column(0)[changes.num_rows - 1].as_py()
+            self._progress.hand(last)
+            self._meter.hand(last, changes.num_rows)
+            while not self._delivery.offer(changes, 0.05) and not self._errand.is_stopped():
+                self._tick()
+        self._tick()
+
+    def _above_floor(self, run: pa.RecordBatch) -> pa.RecordBatch | None:
+        """What the predecessor recorded after our reader had begun needs no repeat."""
+        if run.column(0)[0].as_py() <= self._floor:
+            run = run.filter(pc.greater(run.column(0), self._floor))
+        return run if run.num_rows else None
+
+    def _tick(self) -> None:
+        if time.monotonic() - self._tried_at >= SETTLE_SECONDS:
+            self._record()
+
+    def _record(self) -> None:
+        """Record progress. A store that is away for less than a term's length costs only repeats after a crash."""
+        reach("writer.advancing")
+        self._tried_at = now = time.monotonic()
+        watermark = self._durable()
+        try:
+            self._claim.advance(watermark, self._meter.tally())
+        except StateUnavailable:
+            if now - self._recorded_at > self._errand.pipeline.state.ttl:
+                raise
+            return
+        self._recorded_at = now
+        self._meter.recorded()
+        reach("writer.advanced")
+        self._tell_progress(watermark, now)
+
+    def _durable(self) -> Watermark:
+        change = self._delivery.delivered()
+        if change is None:
+            return self._progress.durable(None, None)
+        self._meter.reach(change.position)
+        return self._progress.durable(change, self._errand.pipeline.source.behind(change, self._opening.cursor))
+
+    def _tell_progress(self, watermark: Watermark, now: float) -> None:
+        if now - self._told_at >= TELL_SECONDS:
+            changes = self._meter.tell(now - self._told_at)
+            self._told_at = now
+            if changes:
+                told = Delivered(
+                    pipeline=self._errand.pipeline.name, lane=self._opening.lane, changes=changes, position=watermark.position
+                )
+                self._errand.tell(told)
+
+
+class Meter:
+    """Counts what became durable, run by run, for the store's tally and for people."""
+
+    def __init__(self) -> None:
+        self._runs: deque[tuple[int, int]] = deque()
+        self._unrecorded = self._untold = 0
+        self._rate = 0.0
+
+    def hand(self, last: int, rows: int) -> None:
+        """A run that ends at this position was handed to the sink."""
+        self._runs.append((last, rows))
+
+    def reach(self, position: int) -> None:
+        """Everything up to this position is durable."""
+        while self._runs and self._runs[0][0] <= position:
+            _, rows = self._runs.popleft()
+            self._unrecorded += rows
+            self._untold += rows
+
+    def tally(self) -> Tally:
+        """What the store has not heard of yet."""
+        return Tally(self._unrecorded, self._rate)
+
+    def recorded(self) -> None:
+        """The store has heard it."""
+        self._unrecorded = 0
+
+    def tell(self, seconds: float) -> int:
+        """What became durable in the last so many seconds."""
+        told, self._untold = self._untold, 0
+        self._rate = told / seconds
+        return told
