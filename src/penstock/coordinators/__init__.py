@@ -1,1 +1,5 @@
-"""Where terms and watermarks are kept: one module for each kind of store."""
+"""Where terms and watermarks are kept: one folder for each kind of store."""
+
+COORDINATORS = {
+    "sqlite": "penstock.coordinators.sqlite:SqliteCoordinator",
+}

@@ -1,0 +1,128 @@
+"""The sole right to deliver on one lane."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from penstock.change import Lane
+from penstock.coordinator import Tally, Term
+from penstock.coordinators.sqlite import locks
+from penstock.coordinators.sqlite.store import Store, folder
+from penstock.cursor import Cursor, Watermark
+from penstock.errors import StateLost, TermLost
+
+GRACE = 1.0
+"""Seconds that processes of older terms get to finish; one that was stopped would keep its lock for ever."""
+TICK = 0.005
+LOOK = 0.1
+TOUCH = 1.0
+"""Seconds between two writes of a lane on which nothing moves."""
+
+_CURRENT = "exists (select 1 from terms t where t.pipeline = w.pipeline and t.epoch = ? and t.seat is not null)"
+_MINE = f"w.pipeline = ? and w.lane = ? and w.epoch = ? and w.attempt = ? and {_CURRENT}"
+
+_REGISTER = f"""
+update watermarks as w set epoch = ?, attempt = ?
+where w.pipeline = ? and w.lane = ? and (w.epoch, w.attempt) < (?, ?) and {_CURRENT}
+"""
+_ADVANCE = f"""
+update watermarks as w set
+    cursor = iif(? >= position, ?, cursor), position = max(position, ?),
+    delivered = max(coalesce(delivered, ?), coalesce(?, delivered)), total = total + ?, rate = ?, advanced_at = ?
+where {_MINE}
+"""
+_STANDS = f"select 1 from watermarks w where {_MINE}"
+_WATERMARK = "select cursor, position, delivered from watermarks where pipeline = ? and lane = ?"
+
+
+class SqliteClaim:
+    """A lane under (epoch, attempt)."""
+
+    def __init__(self, store: Store, term: Term, lane: Lane, attempt: int) -> None:
+        self._store, self._term, self._lane, self._attempt = store, term, lane, attempt
+        self._mine = (term.pipeline, lane, term.epoch, attempt, term.epoch)
+        self.watermark = _register(store, term, lane, attempt)
+        self._recorded = self.watermark
+        self._written_at = time.monotonic()
+
+    def advance(self, watermark: Watermark, tally: Tally) -> None:
+        """Record progress, or learn whether the claim still stands. Raises TermLost, StateUnavailable."""
+        now = time.monotonic()
+        if watermark == self._recorded and not tally.delivered and now - self._written_at < TOUCH:
+            stands = bool(self._store.rows(_STANDS, *self._mine))
+        else:
+            stands = self._write(watermark, tally)
+            self._recorded, self._written_at = watermark, now
+        if not stands or self._store.is_replaced():
+            raise _lost(self._term, self._lane, self._attempt)
+
+    def _write(self, watermark: Watermark, tally: Tally) -> bool:
+        place = (watermark.position, watermark.cursor, watermark.position, watermark.delivered, watermark.delivered)
+        return self._store.write(_ADVANCE, *place, tally.delivered, tally.rate, time.time(), *self._mine)
+
+
+@contextmanager
+def claimed(store: Store, term: Term, lane: Lane, attempt: int) -> Iterator[SqliteClaim]:
+    """A claim, once every predecessor has drawn its last breath, or had its grace."""
+    lock = _wait_for_lane(store, term, lane, attempt)
+    try:
+        _outwait_older_terms(store.path, term, lane)
+        yield SqliteClaim(store, term, lane, attempt)
+    finally:
+        lock.release()
+
+
+def _wait_for_lane(store: Store, term: Term, lane: Lane, attempt: int) -> locks.Lock:
+    path = folder(store.path) / f"{_prefix(term, lane)}{term.epoch}"
+    look_at = 0.0
+    while True:
+        if time.monotonic() >= look_at:
+            _check(store, term, lane, attempt)
+            look_at = time.monotonic() + LOOK
+        if lock := locks.seize(path):
+            return lock
+        time.sleep(TICK)
+
+
+def _outwait_older_terms(path: Path, term: Term, lane: Lane) -> None:
+    deadline = time.monotonic() + GRACE
+    for older in _older_locks(path, term, lane):
+        while not (lock := locks.seize(older)) and time.monotonic() < deadline:
+            time.sleep(TICK)
+        if lock:
+            lock.release()
+
+
+def _older_locks(path: Path, term: Term, lane: Lane) -> list[Path]:
+    prefix = _prefix(term, lane)
+    found = folder(path).glob(f"{prefix}*")
+    return [file for file in found if int(file.name.removeprefix(prefix)) < term.epoch]
+
+
+def _prefix(term: Term, lane: Lane) -> str:
+    return f"lane.{locks.digest(term.pipeline)}.{locks.digest(lane)}."
+
+
+def _check(store: Store, term: Term, lane: Lane, attempt: int) -> None:
+    """Raise as soon as waiting is in vain."""
+    rows = store.rows("select epoch, attempt from watermarks where pipeline = ? and lane = ?", term.pipeline, lane)
+    if not rows:
+        raise StateLost(f"lane {lane} of {term.pipeline} has no watermark", "start the pipeline again")
+    held = store.rows("select 1 from terms where pipeline = ? and epoch = ? and seat is not null", term.pipeline, term.epoch)
+    if not held or rows[0] >= (term.epoch, attempt):
+        raise _lost(term, lane, attempt)
+
+
+def _register(store: Store, term: Term, lane: Lane, attempt: int) -> Watermark:
+    mine = (term.epoch, attempt)
+    if not store.write(_REGISTER, *mine, term.pipeline, lane, *mine, term.epoch):
+        raise _lost(term, lane, attempt)
+    cursor, position, delivered = store.rows(_WATERMARK, term.pipeline, lane)[0]
+    return Watermark(Cursor(cursor), position, delivered)
+
+
+def _lost(term: Term, lane: Lane, attempt: int) -> TermLost:
+    return TermLost(f"attempt {attempt} in term {term.epoch} of {term.pipeline} no longer holds lane {lane}")

@@ -1,0 +1,107 @@
+"""The embedded coordinator. `DESIGN.md` in the folder above says why it is safe."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from penstock.change import Lane
+from penstock.coordinator import Standing, Term
+from penstock.coordinators.sqlite import presence
+from penstock.coordinators.sqlite.candidate import SqliteCandidate
+from penstock.coordinators.sqlite.claim import SqliteClaim, claimed
+from penstock.coordinators.sqlite.store import Store
+from penstock.cursor import Cursor, Watermark
+from penstock.errors import TermLost
+
+CURRENT = "exists (select 1 from terms where pipeline = ? and epoch = ? and seat is not null)"
+
+_PLACE = f"""
+insert into watermarks (pipeline, lane, cursor, position, delivered, epoch, attempt)
+select ?, ?, ?, ?, ?, ?, -1 where {CURRENT}
+on conflict do update set cursor = excluded.cursor, position = excluded.position, delivered = excluded.delivered
+"""
+
+
+@dataclass(frozen=True)
+class SqliteCoordinator:
+    """Terms and watermarks in one SQLite file; processes on one machine share it."""
+
+    path: str
+    ttl: float = 5.0
+    clock: Callable[[], float] = time.monotonic
+
+    def candidate(self, pipeline: str, holder: str) -> SqliteCandidate:
+        """Stand for a pipeline; creates the file if there is none."""
+        return SqliteCandidate(self._file, pipeline, holder, self.ttl, self.clock)
+
+    @contextmanager
+    def claim(self, term: Term, lane: Lane, attempt: int) -> Iterator[SqliteClaim]:
+        """Hold a lane; blocks while a predecessor of this term still does."""
+        with self._open() as store, claimed(store, term, lane, attempt) as claim:
+            yield claim
+
+    def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:
+        """How far this lane has been delivered; None for a new pipeline."""
+        return self.standing(pipeline).watermarks.get(lane)
+
+    def place(self, term: Term, lane: Lane, watermark: Watermark) -> None:
+        """Set a lane's watermark, also backwards. Raises TermLost."""
+        row = (term.pipeline, lane, watermark.cursor, watermark.position, watermark.delivered, term.epoch)
+        self._write_under(term, _PLACE, *row, term.pipeline, term.epoch)
+
+    def halt(self, term: Term, error: Mapping[str, str]) -> None:
+        """Record the error this pipeline stopped with."""
+        sql = f"update terms set error = ? where pipeline = ? and {CURRENT}"
+        self._write_under(term, sql, json.dumps(dict(error)), term.pipeline, term.pipeline, term.epoch)
+
+    def standing(self, pipeline: str) -> Standing:
+        """What is known of a pipeline."""
+        if not self._file.exists():
+            return Standing()
+        with self._open() as store:
+            return _standing(store, pipeline, self.ttl)
+
+    @property
+    def _file(self) -> Path:
+        """One name for the file, whatever links lead to it: the locks hang on it."""
+        return Path(os.path.realpath(self.path))
+
+    @contextmanager
+    def _open(self) -> Iterator[Store]:
+        store = Store(self._file)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def _write_under(self, term: Term, sql: str, *values: object) -> None:
+        with self._open() as store:
+            store.sync("full")
+            if not store.write(sql, *values):
+                raise TermLost(f"{term.holder} no longer leads {term.pipeline}: its term {term.epoch} has ended")
+
+
+def _standing(store: Store, pipeline: str, ttl: float) -> Standing:
+    terms = store.rows("select epoch, holder, seat, beat_at, error from terms where pipeline = ?", pipeline)
+    epoch, holder, seat, beat_at, error = terms[0] if terms else (0, None, None, None, None)
+    lanes = store.rows(
+        "select lane, cursor, position, delivered, total, rate, advanced_at from watermarks where pipeline = ?", pipeline
+    )
+    return Standing(
+        epoch=epoch,
+        holder=holder,
+        is_held=seat is not None and presence.is_present(store.path, seat, beat_at, ttl),
+        standbys=len(presence.standbys(store, pipeline, ttl)),
+        watermarks={Lane(row[0]): Watermark(Cursor(row[1]), row[2], row[3]) for row in lanes},
+        advanced_at=max((datetime.fromtimestamp(row[6], UTC) for row in lanes if row[6] is not None), default=None),
+        delivered=sum(row[4] for row in lanes),
+        rate=sum(row[5] for row in lanes),
+        error=json.loads(error) if error else None,
+    )

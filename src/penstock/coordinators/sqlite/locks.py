@@ -1,0 +1,107 @@
+"""Locks that die with their process: `flock` on small files in a folder beside the state file."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import weakref
+from collections.abc import Iterable
+from pathlib import Path
+
+from penstock.errors import StateUnavailable
+
+
+class Lock:
+    """A file held by this process; nobody else holds it until `release`, or until the process is gone."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor: int | None = descriptor
+        _held.add(self)
+
+    def release(self) -> None:
+        """Give the lock up and remove its file."""
+        if self._descriptor is not None:
+            self.path.unlink(missing_ok=True)
+        self.disown()
+
+    def disown(self) -> None:
+        """Let go of the file without removing it; in a forked child, so that the lock lives and dies with its parent."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor = None
+
+
+_held: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+def _disown_all() -> None:
+    for lock in list(_held):
+        lock.disown()
+
+
+os.register_at_fork(after_in_child=_disown_all)
+
+
+def seize(path: Path) -> Lock | None:
+    """The lock at this path if it is free, otherwise None, at once."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise unusable(path, error) from error
+    if _flock(descriptor, fcntl.LOCK_EX) and _is_at(descriptor, path):
+        return Lock(path, descriptor)
+    os.close(descriptor)
+    return None
+
+
+def is_locked(path: Path) -> bool | None:
+    """Whether some process holds the lock at this path; None if this one may not look."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        return None
+    except OSError as error:
+        raise unusable(path, error) from error
+    try:
+        return not _flock(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+def reap(paths: Iterable[Path]) -> None:
+    """Remove the files among these that nobody holds."""
+    for path in paths:
+        if lock := seize(path):
+            lock.release()
+
+
+def digest(text: str) -> str:
+    """A short file name for any text."""
+    return hashlib.blake2b(text.encode(), digest_size=9).hexdigest()
+
+
+def unusable(path: Path, error: OSError) -> StateUnavailable:
+    """What is raised when a lock file cannot be used."""
+    return StateUnavailable(f"cannot use the lock file {path}: {error.strerror}", "make its folder writable and free some space")
+
+
+def _flock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether the path still names this file: its last holder may have removed it while we were asking."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(os.fstat(descriptor), there)

@@ -1,0 +1,144 @@
+"""The state file: opening, checking and creating it, and what SQLite's errors mean."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from penstock.coordinators.sqlite import locks
+from penstock.errors import PenstockError, StateInvalid, StateUnavailable
+
+APPLICATION = 0x50454E53  # "PENS"
+VERSION = 1
+PATIENCE = 2.0
+"""Seconds to wait for another process's write."""
+
+SCHEMA = f"""
+create table terms (
+    pipeline text primary key, epoch integer not null, holder text, seat text, beat integer not null default 0, beat_at real,
+    error text
+) without rowid;
+create table watermarks (
+    pipeline text, lane text, cursor text not null, position integer not null, delivered integer, epoch integer not null,
+    attempt integer not null, total integer not null default 0, rate real not null default 0, advanced_at real,
+    primary key (pipeline, lane)
+) without rowid;
+create table standbys (
+    pipeline text, seat text, seen_at real not null, primary key (pipeline, seat)
+) without rowid;
+pragma application_id = {APPLICATION};
+pragma user_version = {VERSION};
+"""
+
+_DAMAGE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+
+
+class Store:
+    """One connection to the state file."""
+
+    def __init__(self, path: Path, *, creates: bool = False) -> None:
+        self.path = path
+        with translated(path):
+            self._connection = _connect(path, "rwc" if creates else "rw")
+            try:
+                if not _is_ours(self._connection, path):
+                    _create(self._connection, path)
+                self._identity = _identity(path)
+                self.sync("normal")
+            except (sqlite3.Error, PenstockError):
+                self._connection.close()
+                raise
+
+    def sync(self, mode: str) -> None:
+        """Whether a write outlives a loss of power: `full` for it and all that any process wrote before, `normal` for none."""
+        with translated(self.path):
+            self._connection.execute(f"pragma synchronous = {mode}")
+
+    def rows(self, sql: str, *values: object) -> Sequence[tuple[Any, ...]]:
+        """What a query answers."""
+        with translated(self.path):
+            return self._connection.execute(sql, values).fetchall()
+
+    def write(self, sql: str, *values: object) -> bool:
+        """Do one statement, durable as a whole; False if its condition held for no row."""
+        with translated(self.path):
+            return self._connection.execute(sql, values).rowcount > 0
+
+    def is_replaced(self) -> bool:
+        """Whether the path no longer names the file that this connection has open."""
+        return _identity(self.path) != self._identity
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """SQLite's errors as ours."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise StateUnavailable(f"cannot use the state file {path}: {error}", _USABLE) from error
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF not in _DAMAGE:
+            raise
+        raise StateInvalid(f"{path} cannot be read as a state file: {error}", _ANOTHER) from error
+
+
+_ANOTHER = "name another file under `state`, or restore this one from a backup"
+_USABLE = "see that its folder exists and is writable, that the disk has room, and that no other program keeps the file locked"
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    place = f"file:{quote(str(path))}?mode={mode}"
+    return sqlite3.connect(place, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+
+
+def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
+    """True for a state file of this version, False for an empty file; raises for anything else."""
+    application, version, tables = connection.execute(
+        "select (select application_id from pragma_application_id), (select user_version from pragma_user_version),"
+        " (select count(*) from sqlite_schema)"
+    ).fetchone()
+    if (application, tables) == (0, 0):
+        return False
+    if application != APPLICATION:
+        raise StateInvalid(f"{path} is a database, but no state file of Penstock", _ANOTHER)
+    if version != VERSION:
+        raise StateInvalid(f"{path} has version {version} and this program reads version {VERSION}", "use the newer program")
+    return True
+
+
+def _create(connection: sqlite3.Connection, path: Path) -> None:
+    """Make the tables; one process at a time, since SQLite does not queue those that switch a new file to WAL."""
+    deadline = time.monotonic() + PATIENCE
+    while not (lock := locks.seize(folder(path) / "create")):
+        if time.monotonic() > deadline:
+            raise StateUnavailable(f"another process has been creating {path} for {PATIENCE:g} s", _USABLE)
+        time.sleep(0.005)
+    try:
+        if not _is_ours(connection, path):
+            connection.execute("pragma journal_mode = wal")
+            connection.executescript(f"begin immediate; {SCHEMA} commit;")
+    finally:
+        lock.release()
+
+
+def folder(path: Path) -> Path:
+    """Where the locks of a state file are."""
+    return path.with_name(path.name + "-locks")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
