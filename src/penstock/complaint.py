@@ -1,0 +1,96 @@
+"""What is wrong with a part of a pipeline file, in words that name the key and the fix."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, get_type_hints
+
+from penstock.document import Key
+
+_EXPECTED = {
+    "string_type": "text: put it in quotes",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dict_type": "keys and values below it",
+    "mapping_type": "keys and values below it",
+    "dataclass_type": "keys and values below it",
+    "list_type": "a list",
+}
+_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
+
+
+def complaints(part: type, errors: Sequence[Mapping[str, Any]], inside: Key = ()) -> dict[Key, str]:
+    """What pydantic found wrong with such a part, each key once."""
+    found: dict[Key, list[str]] = {}
+    for error in errors:
+        key = _key(part, error["loc"])
+        found.setdefault((*inside, *key), []).append(_phrase(part, key, error))
+    return {key: _joined(phrases) for key, phrases in found.items()}
+
+
+def unknown(name: str, allowed: Sequence[str]) -> str:
+    """What to say of a word that nobody knows."""
+    close = get_close_matches(name, allowed, 1)
+    return f"is unknown: did you mean {close[0]}?" if close else f"is unknown: {one_of(allowed)}"
+
+
+def one_of(words: Sequence[str]) -> str:
+    """The words that are allowed."""
+    return "allowed is " + ", ".join(words) if words else "no key is allowed here"
+
+
+def keys(part: type, inside: Key = ()) -> Iterator[Key]:
+    """Every key that such a part may have, with those of the parts within."""
+    for name, kind in _fields(part).items():
+        if dataclasses.is_dataclass(kind):
+            yield from keys(kind, (*inside, name))  # type: ignore[arg-type]
+        else:
+            yield (*inside, name)
+
+
+def _phrase(part: type, key: Key, error: Mapping[str, Any]) -> str:
+    kind = error["type"]
+    if kind in _UNKNOWN:
+        return unknown(key[-1], list(_fields(_at(part, key[:-1]))))
+    if kind == "missing":
+        return "is missing"
+    if kind == "value_error":
+        return ": " + str(error["ctx"]["error"])
+    if error["input"] is None:
+        return "is empty: give it a value, or remove the key"
+    if kind == "literal_error":
+        return f"must be {error['ctx']['expected']}".replace("'", "")
+    return f"must be {_EXPECTED.get(kind, error['msg'].lower())}"
+
+
+def _joined(phrases: Sequence[str]) -> str:
+    first, *others = dict.fromkeys(phrases)
+    return " or ".join([first, *(phrase.removeprefix("must be ") for phrase in others)])
+
+
+def _key(part: Any, place: Sequence[str | int]) -> Key:
+    """The key that a place means: pydantic also names the branches of unions."""
+    key: list[str] = []
+    for name in map(str, place):
+        if not (dataclasses.is_dataclass(part) or _is_mapping(part)):
+            break
+        key.append(name)
+        part = _fields(part).get(name) if dataclasses.is_dataclass(part) else None
+    return tuple(key)
+
+
+def _at(part: Any, key: Key) -> Any:
+    for name in key:
+        part = _fields(part)[name]
+    return part
+
+
+def _fields(part: Any) -> dict[str, Any]:
+    return get_type_hints(part)
+
+
+def _is_mapping(kind: Any) -> bool:
+    return getattr(kind, "__origin__", None) is Mapping

@@ -1,0 +1,168 @@
+"""The pipeline file: the only place that parses one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from penstock import document
+from penstock.complaint import complaints, keys, one_of, unknown
+from penstock.coordinators import COORDINATORS
+from penstock.document import Document, Key
+from penstock.errors import ConfigInvalid, ConfigUnsupported
+from penstock.pipeline import Pipeline, SparkSettings, Transform
+from penstock.settings import settings
+from penstock.sinks import SINKS
+from penstock.sources import SOURCES
+
+KINDS: Mapping[str, Mapping[str, str]] = {"source": SOURCES, "sink": SINKS}
+
+LATER_KINDS = {
+    "source": ("outbox", "postgres", "rqlite", "scylla", "feed"),
+    "sink": ("kafka", "feed", "table", "consumer", "stdout"),
+}
+LATER_STATES = ("postgresql", "rqlite", "kafka")
+LATER_KEYS: tuple[Key, ...] = (("transform", "select"), ("transform", "function"))
+LATER_VALUES: Mapping[Key, tuple[str, ...]] = {("mode",): ("batch",), ("source", "start"): ("snapshot",)}
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+@settings
+class PipelineFile:
+    """The keys of a pipeline file; what stands below `source` and `sink` depends on their `type`."""
+
+    name: str
+    source: Mapping[str, Any]
+    sink: Mapping[str, Any]
+    transform: Transform = field(default_factory=Transform)
+    state: str = "penstock.db"
+    mode: Literal["live", "batch"] = "live"
+    spark: SparkSettings = field(default_factory=SparkSettings)
+
+
+def load(path: str | Path) -> Pipeline:
+    """The pipeline in this file. Raises ConfigInvalid, ConfigUnsupported."""
+    return _build(document.read(Path(path)))
+
+
+def parse(values: Mapping[str, Any], folder: str | Path = ".") -> Pipeline:
+    """The pipeline of these values; relative paths are relative to the folder."""
+    return _build(Document("the pipeline", Path(folder).resolve(), values))
+
+
+def known_keys() -> Iterator[Key]:
+    """Every key of a pipeline file, of every kind of source and sink."""
+    yield from (key for key in keys(PipelineFile) if key[0] not in KINDS)
+    for part, kinds in KINDS.items():
+        yield (part, "type")
+        for kind in kinds.values():
+            yield from keys(resolve_name(kind), (part,))
+
+
+def _build(given: Document) -> Pipeline:
+    _refuse_later(given)
+    found: dict[Key, str] = {}
+    file = _validated(PipelineFile, given.values, (), found)
+    source, sink = (_part(given, name, found) for name in KINDS)
+    if file:
+        found |= _contradictions(given, file, source)
+    if found or file is None:
+        raise _invalid(given, found)
+    return Pipeline(file.name, source, sink, _coordinator(given, file.state), file.transform, file.mode, file.spark)
+
+
+def _refuse_later(given: Document) -> None:
+    """Say of everything that a later version will have, that this one has not."""
+    later = [f"{name}.type: {kind}" for name, kinds in LATER_KINDS.items() if (kind := _value(given, (name, "type"))) in kinds]
+    later += [".".join(key) for key in LATER_KEYS if _value(given, key) is not None]
+    later += [f"{'.'.join(key)}: {value}" for key, words in LATER_VALUES.items() if (value := _value(given, key)) in words]
+    later += [f"state: {scheme}://" for scheme in LATER_STATES if str(_value(given, ("state",))).startswith(f"{scheme}://")]
+    if later:
+        raise ConfigUnsupported(f"{given.name}: not supported yet: {', '.join(later)}")
+
+
+def _part(given: Document, name: str, found: dict[Key, str]) -> Any:
+    """The source or the sink, or None with the reasons added to those found."""
+    values = given.values.get(name)
+    if not isinstance(values, Mapping):
+        return None
+    kinds = KINDS[name]
+    kind = values.get("type")
+    if not isinstance(kind, str) or kind not in kinds:
+        found[name, "type"] = f"is missing: {one_of(list(kinds))}" if kind is None else f"{kind} {unknown(str(kind), list(kinds))}"
+        return None
+    rest = {key: value for key, value in values.items() if key != "type"}
+    if isinstance(rest.get("database"), str):
+        rest["database"] = _path(given, rest["database"])
+    return _validated(resolve_name(kinds[kind]), rest, (name,), found)
+
+
+def _validated(part: type[Any], values: Mapping[str, Any], inside: Key, found: dict[Key, str]) -> Any:
+    try:
+        # As JSON, because pydantic's strict Python mode wants finished objects where a file has mappings.
+        return TypeAdapter(part).validate_json(json.dumps(values, default=str))
+    except ValidationError as error:
+        found |= complaints(part, error.errors(), inside)
+        return None
+
+
+def _contradictions(given: Document, file: PipelineFile, source: Any) -> dict[Key, str]:
+    """What no single key can tell."""
+    found: dict[Key, str] = {}
+    if not _NAME.fullmatch(file.name):
+        found[("name",)] = f"{file.name!r} must be 1 to 64 letters, digits or _ . -"
+    if file.transform.where is not None and not file.transform.where.strip():
+        found["transform", "where"] = "is empty: write a condition, or remove the key"
+    return found | _state_complaint(given, file.state, source) | _tables_complaint(source)
+
+
+def _state_complaint(given: Document, state: str, source: Any) -> dict[Key, str]:
+    path = _path(given, state)
+    if "://" in state:
+        return {("state",): f"{state} must be the path of a file"}
+    if os.path.isdir(path):
+        return {("state",): f"{state} is a folder: name a file in it, such as {state.rstrip('/')}/penstock.db"}
+    if os.path.realpath(path) == os.path.realpath(getattr(source, "database", "") or os.devnull):
+        return {("state",): "is the source's own database: name another file"}
+    return {}
+
+
+def _tables_complaint(source: Any) -> dict[Key, str]:
+    try:
+        re.compile(getattr(source, "tables", None) or "")
+    except re.error as error:
+        return {("source", "tables"): f"is no regular expression: {error}"}
+    return {}
+
+
+def _coordinator(given: Document, state: str) -> Any:
+    return resolve_name(COORDINATORS["sqlite"])(path=_path(given, state))
+
+
+def _invalid(given: Document, found: Mapping[Key, str]) -> ConfigInvalid:
+    lines = [
+        f"{given.where(key)} {said}".replace(" : ", ": ")
+        for key, said in sorted(found.items(), key=lambda item: given.line(item[0]))
+    ]
+    remedy = "correct the key" if len(lines) == 1 else f"correct these {len(lines)} keys"
+    return ConfigInvalid(f"{given.name}: " + "; ".join(lines), f"{remedy}; docs/pipeline-file.md has them all")
+
+
+def _path(given: Document, text: str) -> str:
+    return text if "://" in text else str(given.folder / Path(text).expanduser())
+
+
+def _value(given: Document, key: Key) -> Any:
+    value: Any = given.values
+    for name in key:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value

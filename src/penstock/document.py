@@ -1,0 +1,123 @@
+"""A YAML file as plain values: duplicate keys refused, `${VAR}` and `${file:PATH}` substituted, the line of every key known."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from penstock.errors import ConfigInvalid
+
+Key = tuple[str, ...]
+
+_REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[^}]*)\}?")
+_WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a file says, and on which line it says it."""
+
+    name: str
+    folder: Path
+    values: Mapping[str, Any]
+    lines: Mapping[Key, int] = field(default_factory=dict)
+
+    def line(self, key: Key) -> int:
+        """The line a key is on, or ought to be on; 0 if that is anywhere."""
+        return self.lines.get(key) or self.lines.get(key[:-1], 0)
+
+    def where(self, key: Key) -> str:
+        """A key as people read it, with its line where the file has one."""
+        return ".".join(key) + (f" (line {self.line(key)})" if self.line(key) else "")
+
+
+def read(path: Path, environment: Mapping[str, str] | None = None) -> Document:
+    """The document in this file. Raises ConfigInvalid."""
+    reader = _Reader(path, os.environ if environment is None else environment)
+    values = reader.value(_compose(path), ())
+    if not isinstance(values, dict):
+        raise ConfigInvalid(f"{path} is no pipeline file: it must consist of keys and values", "see `penstock init` for an example")
+    if reader.problems:
+        raise ConfigInvalid(f"{path}: " + "; ".join(reader.problems), "correct the file")
+    return Document(str(path), path.resolve().parent, values, reader.lines)
+
+
+class _Reader:
+    """Walks the nodes of a file once."""
+
+    def __init__(self, path: Path, environment: Mapping[str, str]) -> None:
+        self.lines: dict[Key, int] = {}
+        self.problems: list[str] = []
+        self._folder, self._environment = path.resolve().parent, environment
+        self._constructor = yaml.SafeLoader("")
+
+    def value(self, node: yaml.Node | None, key: Key) -> Any:
+        """A node as plain values."""
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, key)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*key, str(i))) for i, item in enumerate(node.value)]
+        return self._scalar(node, key) if isinstance(node, yaml.ScalarNode) else None
+
+    def _mapping(self, node: yaml.MappingNode, key: Key) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, item in node.value:
+            inner = (*key, str(name.value))
+            line = name.start_mark.line + 1
+            if inner[-1] in found:
+                self.problems.append(f"{'.'.join(inner)} is given twice, on lines {self.lines[inner]} and {line}: keep one")
+            self.lines[inner] = line
+            found[inner[-1]] = self.value(item, inner)
+        return found
+
+    def _scalar(self, node: yaml.ScalarNode, key: Key) -> Any:
+        if "${" in node.value:
+            text = _REFERENCE.sub(lambda found: self._referred(found, key), node.value)
+            return int(text) if node.style is None and _WHOLE_NUMBER.fullmatch(text) else text
+        if node.tag.endswith((":int", ":float", ":bool", ":null")):
+            return self._constructor.construct_object(node)
+        return node.value
+
+    def _referred(self, found: re.Match[str], key: Key) -> str:
+        name = found["name"]
+        if name is None:
+            return "${"
+        try:
+            if name.startswith("file:"):
+                return (self._folder / name.removeprefix("file:")).read_text().rstrip("\r\n")
+            return self._environment[name]
+        except KeyError:
+            what = f"the environment variable {name} is not set"
+        except (OSError, ValueError) as error:
+            what = f"the file {name.removeprefix('file:')} cannot be read ({getattr(error, 'strerror', None) or 'it is not UTF-8'})"
+        self.problems.append(f"{'.'.join(key)} (line {self.lines.get(key, 1)}) asks for ${{{name}}}, but {what}")
+        return ""
+
+
+class _Loader(yaml.SafeLoader):
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.MarkedYAMLError(problem="aliases (*name) are not supported", problem_mark=self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+        node: yaml.Node | None = super().compose_node(parent, index)
+        return node
+
+
+def _compose(path: Path) -> yaml.Node | None:
+    try:
+        node: yaml.Node | None = yaml.compose(path.read_text(encoding="utf-8"), _Loader)
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ConfigInvalid(f"{path} is not YAML: {line}{error.problem}", "correct the spelling at this place") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigInvalid(f"{path} is not a YAML file of text in UTF-8: {error}", "name a pipeline file") from error
+    except OSError as error:
+        raise ConfigInvalid(
+            f"cannot read {path}: {error.strerror}", "name a pipeline file, or write one with `penstock init`"
+        ) from error
+    return node
