@@ -6,7 +6,11 @@ from datetime import timedelta
 from typing import Literal
 
 from penstock.duration import Duration
+from penstock.errors import ConfigUnsupported
 from penstock.settings import settings
+
+LONGEST_ASKED = 300.0
+"""Seconds: a receiver that asks for more is asked again sooner."""
 
 
 @settings
@@ -18,6 +22,16 @@ class Retry:
     min: Duration = timedelta(seconds=1)
     max: Duration = timedelta(seconds=30)
     then: Literal["halt", "drop", "dead-letter"] = "halt"
+
+    def __post_init__(self) -> None:
+        if self.then != "halt":
+            raise ConfigUnsupported(f"retry.then: {self.then} is not supported yet", "use then: halt")
+        if self.tries != "forever" and self.tries < 1:
+            raise ValueError(f"retry.tries is {self.tries}: write 1 or more, or forever")
+        if self.min < timedelta(milliseconds=1):
+            raise ValueError("retry.min is too short: write 1ms or more, or the receiver gets no rest")
+        if self.min > self.max:
+            raise ValueError("retry.min is longer than retry.max: raise max or lower min")
 
     def is_spent(self, tries: int) -> bool:
         """Whether so many failed tries are enough."""
@@ -32,4 +46,4 @@ class Retry:
         least, most = self.min.total_seconds(), self.max.total_seconds()
         factor = tries if self.policy == "linear" else 2.0 ** min(tries - 1, 60)
         due = min(most, least * factor) * (0.75 + chance / 4)
-        return max(due, least, asked or 0.0)
+        return max(due, least, min(asked or 0.0, LONGEST_ASKED))

@@ -1,0 +1,22 @@
+"""How changes look on the wire: one module for each format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+import pyarrow as pa
+
+
+class Format(Protocol):
+    """Changes as the body of a request.
+
+    - The text of a change depends on the change and its predecessor alone, so it is the same in every repeat, in whatever batch.
+    - Every body is strict JSON in UTF-8.
+    """
+
+    def texts(self, changes: pa.RecordBatch, previous: int | None) -> list[str]:
+        """The changes, each as JSON; `previous` is the position sent before the first of them."""
+
+    def body(self, texts: Iterable[str]) -> bytes:
+        """One request of these."""

@@ -1,0 +1,61 @@
+"""A webhook's address, taken apart once, so that its credentials travel in a header and show nowhere."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
+
+_VISIBLE = re.compile(r"[!-~]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where requests go. `shown` is for people: without user, password and query."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str = field(repr=False)
+    authorization: str | None = field(repr=False)
+    shown: str
+
+
+def parse(url: str) -> Endpoint:
+    """The endpoint of a URL. Raises ValueError, which never quotes the URL: it may hold a password."""
+    if not _VISIBLE.fullmatch(url):
+        raise ValueError("url is empty or has characters that a URL cannot hold: percent-encode them")
+    parts, port = _split(url)
+    if parts.scheme not in ("http", "https"):
+        raise ValueError("url must begin with http:// or https://")
+    if not parts.hostname:
+        raise ValueError("url names no host: write it like https://example.org/hooks/orders")
+    if parts.fragment:
+        raise ValueError("url has a fragment (#...), which is never sent: remove it")
+    return Endpoint(
+        scheme=parts.scheme,
+        host=parts.hostname,
+        port=port or (443 if parts.scheme == "https" else 80),
+        target=(parts.path or "/") + (f"?{parts.query}" if parts.query else ""),
+        authorization=_basic(parts),
+        shown=f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}",
+    )
+
+
+def _split(url: str) -> tuple[SplitResult, int | None]:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ValueError("url has a host or a port that cannot be read; percent-encode a password's / ? # @") from None
+    if port == 0:
+        raise ValueError("url has port 0, where nobody can listen")
+    return parts, port
+
+
+def _basic(parts: SplitResult) -> str | None:
+    if not parts.username and not parts.password:
+        return None
+    user, password = (unquote_to_bytes(part or "") for part in (parts.username, parts.password))
+    return "Basic " + base64.b64encode(user + b":" + password).decode()

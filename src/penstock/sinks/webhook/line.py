@@ -1,0 +1,125 @@
+"""One connection to an endpoint: opened when needed, kept, and given up when anything about it is in doubt."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException
+
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError
+from urllib3.response import BaseHTTPResponse
+
+from penstock.sinks.webhook.endpoint import Endpoint
+
+_READ_BYTES = 1 << 16  # what an answer may hold before its connection is given up rather than read to the end
+_SHOWN_CHARACTERS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of one request.
+
+    `status` is None if no answer came. `is_stale`: the endpoint closed a kept connection just as the request was sent on it,
+    which is no sign of trouble.
+    """
+
+    status: int | None
+    reason: str
+    retry_after: float | None = None
+    is_stale: bool = False
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether the far side has the changes: any 2xx."""
+        return self.status is not None and 200 <= self.status < 300
+
+
+class Line:
+    """Sends one request at a time; `timeout` holds for a request as a whole."""
+
+    def __init__(self, endpoint: Endpoint, timeout: float) -> None:
+        self._endpoint, self._timeout = endpoint, timeout
+        self._connection = _connection(endpoint, timeout)
+        self._due_at: float | None = None
+
+    def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """Send a request and wait for its answer."""
+        is_kept = self._connection.is_connected
+        if not is_kept:
+            self._connection.close()
+        self._due_at = time.monotonic() + self._timeout
+        try:
+            return self._ask(body, headers)
+        except (OSError, HTTPError, HTTPException) as error:
+            self._connection.close()
+            is_late = time.monotonic() >= self._due_at
+            is_stale = is_kept and not is_late and isinstance(error, ConnectionError)
+            return Answer(None, self._late() if is_late else self._reason(error), is_stale=is_stale)
+        finally:
+            self._due_at = None
+
+    def _ask(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        with suppress(BrokenPipeError):  # an endpoint may refuse before it has read everything, and its answer is waiting
+            self._connection.request("POST", self._endpoint.target, body, headers, preload_content=False, decode_content=False)
+        response = self._connection.getresponse()
+        shown = self._finish(response)
+        return Answer(response.status, f"status {response.status}{shown}", seconds_asked(response.headers.get("Retry-After")))
+
+    def _finish(self, response: BaseHTTPResponse) -> str:
+        """Read the answer's body, so that the connection can be kept; the status counts also where that fails."""
+        try:
+            body = response.read(_READ_BYTES)
+        except (OSError, HTTPError, HTTPException):
+            self._connection.close()
+            return ""
+        if len(body) == _READ_BYTES:
+            self._connection.close()
+        text = "".join(filter(str.isprintable, body.decode(errors="replace")))[:_SHOWN_CHARACTERS]
+        return f": {text}" if text else ""
+
+    def _reason(self, error: Exception) -> str:
+        cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__ or error
+        if isinstance(cause, TimeoutError):
+            return self._late()
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted: {cause.verify_message} (SSL_CERT_FILE may name your own authority)"
+        return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+
+    def _late(self) -> str:
+        return f"no answer within {self._timeout:g} s"
+
+    def sever_if_late(self) -> None:
+        """Called by another thread: end a request that is past its time, though bytes of an answer may still trickle in."""
+        if self._due_at is not None and time.monotonic() > self._due_at and (sock := self._connection.sock):
+            with suppress(OSError):
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Give the connection up."""
+        self._connection.close()
+
+
+def _connection(endpoint: Endpoint, timeout: float) -> HTTPConnection:
+    if endpoint.scheme == "http":
+        return HTTPConnection(endpoint.host, endpoint.port, timeout=timeout)
+    return HTTPSConnection(endpoint.host, endpoint.port, timeout=timeout, ssl_context=ssl.create_default_context())
+
+
+def seconds_asked(retry_after: str | None) -> float | None:
+    """The wait that a Retry-After header asks for, in seconds or as a date; None if it cannot be read."""
+    if retry_after is None:
+        return None
+    if retry_after.strip().isdecimal():
+        return float(retry_after)
+    try:
+        at = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return None
+    return max(0.0, at.replace(tzinfo=at.tzinfo or UTC).timestamp() - time.time())

@@ -1,0 +1,79 @@
+"""A batch made ready for sending: the bytes and headers that every try of it carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import NamedTuple
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from penstock.formats import Format
+from penstock.formats.penstock import PenstockFormat
+from penstock.formats.rqlite import RqliteFormat
+from penstock.sink import Assignment
+from penstock.sinks.webhook.endpoint import Endpoint
+from penstock.sinks.webhook.sink import WebhookSink
+
+
+class Waiting(NamedTuple):
+    """A change that was taken: since when, where it is in what was offered, and its text."""
+
+    since: float
+    offered: pa.RecordBatch
+    row: int
+    position: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """Some changes in order, and how they travel."""
+
+    changes: Sequence[Waiting]
+    body: bytes
+    headers: Mapping[str, str]
+
+    @property
+    def span(self) -> str:
+        """The positions inside, for people."""
+        return f"{self.changes[0].position}..{self.changes[-1].position}"
+
+    def numbered(self, attempt: int) -> dict[str, str]:
+        """The headers of one try."""
+        return {**self.headers, "Penstock-Attempt": str(attempt)}
+
+
+class Packer:
+    """Packs what one assignment sends."""
+
+    def __init__(self, sink: WebhookSink, endpoint: Endpoint, assignment: Assignment) -> None:
+        self.format: Format = _format(sink, assignment.pipeline)
+        self._key = f"{_safe(assignment.pipeline)}-{_safe(assignment.incarnation)}"
+        self._headers = _headers(endpoint, assignment)
+
+    def pack(self, changes: Sequence[Waiting]) -> Parcel:
+        """One request of these changes."""
+        key = f"{self._key}-{changes[0].position}-{changes[-1].position}"
+        body = self.format.body(change.text for change in changes)
+        return Parcel(changes, body, {**self._headers, "Idempotency-Key": key})
+
+
+def _format(sink: WebhookSink, pipeline: str) -> Format:
+    return RqliteFormat(pipeline, sink.service_id) if sink.format == "rqlite" else PenstockFormat(pipeline)
+
+
+def _headers(endpoint: Endpoint, assignment: Assignment) -> dict[str, str]:
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": f"penstock/{version('penstock')}",
+        "Penstock-Pipeline": _safe(assignment.pipeline),
+        "Penstock-Epoch": str(assignment.epoch),
+    }
+    return headers | ({"Authorization": endpoint.authorization} if endpoint.authorization else {})
+
+
+def _safe(name: str) -> str:
+    return quote(name, safe="")

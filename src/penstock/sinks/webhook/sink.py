@@ -1,0 +1,70 @@
+"""The settings of a webhook."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from penstock.duration import Duration
+from penstock.errors import ConfigUnsupported
+from penstock.retry import Retry
+from penstock.settings import settings
+from penstock.sink import Assignment
+from penstock.sinks.webhook import endpoint
+
+if TYPE_CHECKING:
+    from penstock.sinks.webhook.delivery import WebhookDelivery
+
+_LATER_FORMATS = ("debezium", "cloudevents")
+_LATER_KEYS = ("tls", "headers", "auth")
+
+
+@settings
+class Batch:
+    """How many changes go in one request, and how long the first of them waits for others."""
+
+    size: int = 100
+    delay: Duration = timedelta(milliseconds=5)
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"batch.size is {self.size}: it must be 1 or more")
+        if self.delay < timedelta(0):
+            raise ValueError("batch.delay is negative: write 0ms or more")
+
+
+@settings
+class WebhookSink:
+    """POSTs changes to a URL. `service_id` is for format rqlite."""
+
+    url: str = field(repr=False)
+    format: Literal["penstock", "rqlite", "debezium", "cloudevents"] = "penstock"
+    batch: Batch = Batch()
+    timeout: Duration = timedelta(seconds=5)
+    retry: Retry = Retry()
+    service_id: str | None = None
+    tls: Any = None
+    headers: Any = None
+    auth: Any = None
+
+    def __post_init__(self) -> None:
+        self._refuse_later()
+        endpoint.parse(self.url)
+        if self.timeout <= timedelta(0):
+            raise ValueError("timeout is not positive: write 1ms or more")
+        if self.service_id is not None and self.format != "rqlite":
+            raise ValueError("service_id belongs to format rqlite: remove it, or set format: rqlite")
+
+    def _refuse_later(self) -> None:
+        if self.format in _LATER_FORMATS:
+            raise ConfigUnsupported(f"the webhook's format {self.format} is not supported yet", "use penstock or rqlite")
+        for key in _LATER_KEYS:
+            if getattr(self, key) is not None:
+                raise ConfigUnsupported(f"the webhook's key {key} is not supported yet")
+
+    def open(self, assignment: Assignment) -> WebhookDelivery:
+        """Start delivering."""
+        from penstock.sinks.webhook.delivery import WebhookDelivery  # the HTTP library is for workers only
+
+        return WebhookDelivery(self, assignment)

@@ -1,0 +1,347 @@
+"""A real HTTP server on a loopback port that takes webhooks, records them, and misbehaves when its dials say so.
+
+    with Receiver() as receiver:
+        ...  # deliver to receiver.url
+        receiver.wait_for(lambda: len(receiver.changes()) == 3, within=5)
+
+`python -m penstock.testing.receiver --out FILE` is the same as a process of its own, with a line of JSON for each request.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from pathlib import Path
+from random import Random
+from threading import Condition, Thread
+from typing import Any, NamedTuple, Self
+
+import orjson
+
+_DIALS_PATH = "/_dials"
+
+
+@dataclass(frozen=True, slots=True)
+class Dials:
+    """How the receiver behaves. A rate is a share of all requests, from 0 to 1; together they are at most 1."""
+
+    fail_rate: float = 0.0  # answered with one of `statuses`, not taken
+    hang_rate: float = 0.0  # never answered, not taken
+    cut_rate: float = 0.0  # connection closed, not taken
+    lose_rate: float = 0.0  # taken, then the connection closed instead of an answer
+    statuses: tuple[int, ...] = (500,)
+    script: tuple[int, ...] = ()  # statuses of the next requests, before any rate counts; only a 2xx takes
+    status: int = 200  # of a request that is taken
+    headers: Mapping[str, str] = field(default_factory=dict)  # of every answer
+    slow: float = 0.0  # seconds before anything happens
+    refuses_repeats: bool = False  # 409 to a request with a position that was taken before
+    drops_kept: bool = False  # a connection is closed, without notice, when a second request comes on it
+    seed: int = 0
+
+
+class Verdict(NamedTuple):
+    """What becomes of a request; no status means no answer."""
+
+    is_taken: bool
+    status: int | None = None
+    is_closed: bool = False
+
+
+def judge(dials: Dials, chance: float) -> Verdict:
+    """What becomes of a request, given a random number in [0, 1)."""
+    if dials.script:
+        return Verdict(200 <= dials.script[0] < 300, dials.script[0])
+    failing = Verdict(False, dials.statuses[int(chance * 1e6) % len(dials.statuses)])
+    hanging, cutting, losing = Verdict(False), Verdict(False, is_closed=True), Verdict(True, is_closed=True)
+    rates = (dials.fail_rate, dials.hang_rate, dials.cut_rate, dials.lose_rate)
+    for verdict, rate in zip((failing, hanging, cutting, losing), rates, strict=True):
+        if chance < rate:
+            return verdict
+        chance -= rate
+    return Verdict(True, dials.status)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request as it came; the names of headers are in lower case."""
+
+    at: float
+    connection: int
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+    is_taken: bool = False
+    status: int | None = None
+
+    def changes(self) -> list[dict[str, Any]]:
+        """The changes inside; in format rqlite, the groups."""
+        content = orjson.loads(self.body)
+        changes: list[dict[str, Any]] = content["payload"] if "payload" in content else content["changes"]
+        return changes
+
+    def positions(self) -> list[int]:
+        """The positions of the changes inside."""
+        return [change["index"] if "index" in change else change["position"] for change in self.changes()]
+
+
+def recorded(out: Path) -> list[Request]:
+    """What a receiver has written; a line that is not whole yet is left out."""
+    lines = out.read_bytes().split(b"\n")[:-1] if out.exists() else []
+    facts = map(orjson.loads, lines)
+    return [Request(**{**fact, "body": fact["body"].encode()}) for fact in facts]
+
+
+class Receiver:
+    """The server, on a thread of its own, from `start` to `stop` or as a context manager."""
+
+    def __init__(self, port: int = 0, *, tls: ssl.SSLContext | None = None, out: Path | None = None, **dials: Any) -> None:
+        self.port, self.connections, self._tls = port, 0, tls
+        self.dials, self._random = Dials(), Random(0)
+        self._requests: list[Request] = []
+        self._positions: set[int] = set()
+        self._out = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) if out else None
+        self._changed = Condition()
+        self._open: set[asyncio.Transport] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="receiver", daemon=True)
+        self.turn(**dials)
+
+    @property
+    def url(self) -> str:
+        """Where to deliver to."""
+        return f"https://localhost:{self.port}/" if self._tls else f"http://127.0.0.1:{self.port}/"
+
+    def turn(self, **dials: Any) -> None:
+        """Turn these dials; the others stay."""
+        self.dials = replace(self.dials, **dials)
+        if "seed" in dials:
+            self._random = Random(self.dials.seed)
+
+    @property
+    def requests(self) -> list[Request]:
+        """All requests in the order they came, taken or not. Not kept where they are written to a file."""
+        with self._changed:
+            return list(self._requests)
+
+    def changes(self) -> list[dict[str, Any]]:
+        """The changes taken, in the order they were taken, with repeats."""
+        return [change for request in self.requests if request.is_taken for change in request.changes()]
+
+    def wait_for(self, condition: Callable[[], bool], within: float) -> None:
+        """Wait until something holds of what has come. Raises TimeoutError."""
+        with self._changed:
+            if not self._changed.wait_for(condition, within):
+                raise TimeoutError(f"not within {within} s; {len(self._requests)} requests came")
+
+    def reset(self) -> None:
+        """Forget what has come; the dials stay."""
+        with self._changed:
+            self._requests.clear()
+            self._positions.clear()
+
+    def hang_up(self) -> None:
+        """Close every open connection from this side."""
+        self._loop.call_soon_threadsafe(self._abort)
+
+    def start(self) -> Self:
+        """Listen; `port` is known from here on."""
+        server = self._loop.run_until_complete(
+            self._loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port, ssl=self._tls)
+        )
+        self._server, self.port = server, server.sockets[0].getsockname()[1]
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Close everything."""
+        self._loop.call_soon_threadsafe(self._server.close)
+        self._loop.call_soon_threadsafe(self._abort)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        while self._open:
+            self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.run_until_complete(self._server.wait_closed())
+        self._loop.close()
+        if self._out is not None:
+            os.close(self._out)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _abort(self) -> None:
+        for transport in self._open:
+            transport.abort()
+
+    def opened(self, transport: asyncio.Transport) -> int:
+        """A connection came; its number."""
+        self._open.add(transport)
+        self.connections += 1
+        return self.connections
+
+    def closed(self, transport: asyncio.Transport) -> None:
+        """A connection went."""
+        self._open.discard(transport)
+
+    def take(self, request: Request) -> Verdict:
+        """Decide about a request and record it, before anything is answered."""
+        verdict = judge(self.dials, self._random.random())
+        if self.dials.script:
+            self.turn(script=self.dials.script[1:])
+        if verdict.is_taken and self.dials.refuses_repeats:
+            verdict = self._refuse(request) or verdict
+        record = replace(request, is_taken=verdict.is_taken, status=verdict.status)
+        if self._out is not None:
+            os.write(self._out, orjson.dumps({**_facts(record), "body": record.body.decode()}) + b"\n")
+        with self._changed:
+            if self._out is None:
+                self._requests.append(record)
+            self._changed.notify_all()
+        return verdict
+
+    def _refuse(self, request: Request) -> Verdict | None:
+        positions = set(request.positions())
+        if positions & self._positions:
+            return Verdict(False, HTTPStatus.CONFLICT)
+        self._positions |= positions
+        return None
+
+
+def _facts(request: Request) -> dict[str, Any]:
+    return {name: getattr(request, name) for name in Request.__slots__}
+
+
+class _Connection(asyncio.Protocol):
+    """Cuts requests with a Content-Length out of the bytes of one connection."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver, self._buffer, self._served = receiver, bytearray(), 0
+        self._head: tuple[str, dict[str, str]] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport, self._number = transport, self._receiver.opened(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._receiver.closed(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if self._head is None:
+            head, found, rest = self._buffer.partition(b"\r\n\r\n")
+            if not found:
+                return
+            self._head, self._buffer = _parse(head.decode("latin-1")), rest
+        path, headers = self._head
+        if len(self._buffer) >= int(headers.get("content-length", 0)):
+            request = Request(time.time(), self._number, path, headers, bytes(self._buffer))
+            self._head, self._buffer = None, bytearray()
+            self._come(request)
+
+    def _come(self, request: Request) -> None:
+        dials, self._served = self._receiver.dials, self._served + 1
+        if request.path == _DIALS_PATH:
+            self._receiver.turn(**orjson.loads(request.body))
+            self._answer(HTTPStatus.NO_CONTENT)
+        elif dials.drops_kept and self._served > 1:
+            self._transport.abort()
+        elif dials.slow:
+            asyncio.get_running_loop().call_later(dials.slow, self._react, request)
+        else:
+            self._react(request)
+
+    def _react(self, request: Request) -> None:
+        verdict = self._receiver.take(request)
+        if verdict.is_closed:
+            self._transport.close()
+        elif verdict.status is not None:
+            self._answer(verdict.status)
+
+    def _answer(self, status: int) -> None:
+        headers = "".join(f"{name}: {value}\r\n" for name, value in self._receiver.dials.headers.items())
+        self._transport.write(f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Length: 0\r\n{headers}\r\n".encode())
+
+
+def _parse(head: str) -> tuple[str, dict[str, str]]:
+    first, *lines = head.split("\r\n")
+    fields = (line.partition(":") for line in lines)
+    return first.split(" ")[1], {name.lower(): value.strip() for name, _, value in fields}
+
+
+class ReceiverProcess:
+    """The receiver as a process of its own, which goes when its parent goes."""
+
+    def __init__(self, out: Path, port: int = 0, **dials: Any) -> None:
+        self.out, self.url = out, ""
+        self._port, self._dials = port, dials
+
+    def start(self) -> Self:
+        """Start, and wait until it listens."""
+        command = [
+            sys.executable,
+            "-m",
+            "penstock.testing.receiver",
+            "--with-parent",
+            "--port",
+            str(self._port),
+            "--out",
+            str(self.out),
+        ]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout
+        self.url = self.process.stdout.readline().strip()
+        self.turn(**self._dials)
+        return self
+
+    def turn(self, **dials: Any) -> None:
+        """Turn these dials; the others stay."""
+        order = urllib.request.Request(self.url.rstrip("/") + _DIALS_PATH, orjson.dumps(dials))
+        urllib.request.urlopen(order, timeout=10).close()
+
+    @property
+    def requests(self) -> list[Request]:
+        """What it has written so far."""
+        return recorded(self.out)
+
+    def stop(self) -> None:
+        """End it; also after it was killed."""
+        with self.process:
+            self.process.kill()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def main() -> None:
+    """Receive until stopped; the first line of output is the URL."""
+    parser = argparse.ArgumentParser(prog="python -m penstock.testing.receiver", description="A receiver of webhooks, for tests.")
+    parser.add_argument("--port", type=int, default=0, help="0, the default, for any free port")
+    parser.add_argument("--out", type=Path, required=True, help="a file that gets a line of JSON for each request")
+    parser.add_argument("--with-parent", action="store_true", help="end when standard input ends")
+    options = parser.parse_args()
+    with Receiver(options.port, out=options.out) as receiver, suppress(KeyboardInterrupt):
+        sys.stdout.write(receiver.url + "\n")
+        sys.stdout.flush()
+        if options.with_parent:
+            sys.stdin.read()
+        else:
+            receiver.wait_for(lambda: False, within=float("inf"))
+
+
+if __name__ == "__main__":
+    main()
