@@ -1,1 +1,94 @@
 """The program `penstock`: one module for each command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pkgutil import resolve_name
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from penstock.errors import ConfigUnsupported, PenstockError
+
+COMMANDS = {
+    "init": "penstock.cli.init:init",
+    "validate": "penstock.cli.validate:validate",
+    "status": "penstock.cli.status:status",
+}
+"""Each is a function, or a Typer app with commands of its own; imported when it is asked for, or for --help."""
+
+LATER = (
+    *("doctor", "rewind", "forget", "dead"),
+    *("outbox", "reap", "pump", "feed", "agent", "schema", "chaos", "verify", "trace", "console"),
+)
+
+_WRONG_REQUESTS = ("config.", "capture.refused")
+
+
+class Commands(TyperGroup):
+    """Imports a command's module only when it is needed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names that --help shows, in order."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of this name; one of a later version says so."""
+        if cmd_name in LATER:
+            raise ConfigUnsupported(f"`penstock {cmd_name}` is not supported yet", "see `penstock --help` for what there is")
+        return _made(cmd_name, resolve_name(COMMANDS[cmd_name])) if cmd_name in COMMANDS else None
+
+
+app = typer.Typer(
+    name="penstock",
+    cls=Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"penstock {version('penstock')}")
+        raise typer.Exit
+
+
+@app.callback()
+def penstock(
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Say which version this is."),
+) -> None:
+    """Change feeds on Spark: every committed change of a database, in order, at least once.
+
+    A first pipeline: `penstock init`, `penstock capture enable shop.db`, `penstock run pipeline.yaml`
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program. 0: did what was asked; 1: a pipeline stopped on an error; 2: the request itself was wrong."""
+    try:
+        app(arguments, prog_name="penstock")
+    except PenstockError as error:
+        from penstock.cli import terminal
+
+        terminal.complain(error)
+        return 2 if error.code.startswith(_WRONG_REQUESTS) else 1
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    return 0
+
+
+def _made(name: str, found: Any) -> Any:
+    """A function or an app as a command."""
+    if not isinstance(found, typer.Typer):
+        alone = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
+        alone.command(name)(found)
+        found = alone
+    command = typer.main.get_command(found)
+    command.name = name
+    return command

@@ -1,0 +1,101 @@
+"""`penstock init`: a first pipeline file."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.errors import ConfigInvalid
+
+TEMPLATE = """\
+# One pipeline of Penstock. Relative paths are relative to this file; ${{VAR}} and ${{file:PATH}} are substituted.
+# Durations: 5ms 1s 2m 3h 7d. Check it with: penstock validate {file}
+
+name: {name}                  # leadership, watermark and status hang on this name
+
+source:
+  type: sqlite
+  database: {database}
+  # tables: "orders|items"      # a regular expression for whole names; absent: all captured tables
+  start: beginning              # or now: only for a pipeline that has not run yet
+
+# transform:
+#   where: "table = 'orders' and op <> 'delete'"    # Spark SQL; before and after are VARIANT here
+
+sink:
+  type: webhook
+  url: {url}
+  # format: penstock            # or rqlite
+  # batch: {{size: 100, delay: 5ms}}
+  # retry: {{tries: 10, policy: exponential, min: 1s, max: 30s, then: halt}}    # tries: forever never gives up
+
+state: penstock.db              # who leads, and how far it has come; keep it
+"""
+
+_DATABASE, _URL = "shop.db", "http://127.0.0.1:8080/changes"
+
+
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Where to write pipeline.yaml.")] = Path(),
+    database: Annotated[
+        str | None, typer.Option(help=f"The SQLite database whose changes to carry.  [default: {_DATABASE}]")
+    ] = None,
+    url: Annotated[str | None, typer.Option(help=f"The webhook to carry them to.  [default: {_URL}]")] = None,
+    name: Annotated[str | None, typer.Option(help="The pipeline's name.  [default: the database's name]")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a pipeline.yaml that is there already.")] = False,
+) -> None:
+    """Write a commented pipeline.yaml, check it, and say what to do next. Asks only on a terminal.
+
+    Example: `penstock init --database shop.db --url https://example.org/hooks/orders`
+    """
+    file = directory / "pipeline.yaml"
+    if file.exists() and not force:
+        raise ConfigInvalid(f"{file} exists already", "choose another directory, or replace it with --force")
+    database = _asked("Database", database, _DATABASE)
+    url = _asked("Webhook", url, _URL)
+    name = _asked("Name", name, _name(database))
+    _write(file, TEMPLATE.format(file=file.name, name=quoted(name), database=quoted(database), url=quoted(url)))
+    _check(file)
+    typer.echo(_next(file, database))
+
+
+def quoted(text: str) -> str:
+    """Text as YAML: plain where that is safe."""
+    return text if re.fullmatch(r"[A-Za-z/][\w./:-]*[\w/]", text) and ": " not in text else "'" + text.replace("'", "''") + "'"
+
+
+def _asked(question: str, given: str | None, default: str) -> str:
+    if given is not None:
+        return given
+    return str(typer.prompt(question, default)) if sys.stdin.isatty() and sys.stdout.isatty() else default
+
+
+def _name(database: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", Path(database).stem)[:64] or "pipeline"
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigInvalid(f"cannot write {file}: {error.strerror}", "choose a directory that is writable") from error
+
+
+def _check(file: Path) -> None:
+    from penstock.config import load
+
+    load(file)
+
+
+def _next(file: Path, database: str) -> str:
+    shown, source = shlex.quote(str(file)), shlex.quote(str(file.parent / database))
+    return f"""Wrote {file}. Next:
+  penstock capture enable {source}
+  penstock run {shown}
+  penstock status {shown} --watch"""

@@ -1,0 +1,90 @@
+"""`penstock status`: how pipelines are doing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from penstock.pipeline import Pipeline
+    from penstock.status import Status
+
+_PERIOD = 1.0
+
+
+def status(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Pipeline files.")],
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, once a second, until Ctrl-C.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per pipeline and line.")] = False,
+) -> None:
+    """Show position, backlog, lag and the last error of pipelines, whether they run or not.
+
+    Exit code 1 if one of them has an error.
+
+    Examples: `penstock status pipeline.yaml --watch`, `penstock status *.yaml --json`
+    """
+    from penstock.config import load
+    from penstock.status import observe
+
+    pipelines = [load(file) for file in files]
+    if watch:
+        _watch(pipelines, as_json)
+        return
+    seen = [observe(pipeline) for pipeline in pipelines]
+    _print(seen, as_json)
+    if any(one.error for one in seen):
+        raise typer.Exit(1)
+
+
+def _watch(pipelines: Sequence[Pipeline], as_json: bool) -> None:
+    from penstock.status import observe
+
+    try:
+        if as_json:
+            while True:
+                _print([observe(pipeline) for pipeline in pipelines], as_json)
+                time.sleep(_PERIOD)
+        _watch_live(pipelines)
+    except KeyboardInterrupt:
+        return
+
+
+def _watch_live(pipelines: Sequence[Pipeline]) -> None:
+    from rich.live import Live
+
+    from penstock.status import observe
+
+    with Live(auto_refresh=False) as live:
+        while True:
+            live.update(_table([observe(pipeline) for pipeline in pipelines]), refresh=True)
+            time.sleep(_PERIOD)
+
+
+def _print(seen: Sequence[Status], as_json: bool) -> None:
+    if as_json:
+        for one in seen:
+            typer.echo(one.to_json())
+    else:
+        from penstock.cli import terminal
+
+        terminal.show(_table(seen))
+
+
+def _table(seen: Sequence[Status]) -> Table:
+    from penstock.cli import terminal
+
+    columns = ("pipeline", "state", "epoch", "position", "head", "backlog", "lag", "per second", "delivered", "dead", "last error")
+    return terminal.table(None, columns, [_row(one) for one in seen])
+
+
+def _row(one: Status) -> list[str]:
+    lag = None if one.lag_seconds is None else f"{one.lag_seconds:.1f} s"
+    error = f"{one.error['code']}: {one.error['message']}. {one.error.get('remedy', '')}".strip() if one.error else ""
+    numbers = (one.epoch, one.position, one.head, one.backlog, lag, f"{one.rate:.0f}", one.delivered, one.dead)
+    return [one.name, one.state, *("-" if number is None else str(number) for number in numbers), error]

@@ -1,0 +1,108 @@
+"""`penstock validate`: what a pipeline file says, checked and spelled out. Starts nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+if TYPE_CHECKING:
+    from penstock.pipeline import Pipeline
+
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
+_PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+class Setting(NamedTuple):
+    """One key of a pipeline, with the value it has."""
+
+    key: str
+    value: str | int | float | None
+    is_default: bool
+
+
+def validate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Pipeline files.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per pipeline and line.")] = False,
+) -> None:
+    """Check pipeline files and show what they will do, without starting anything.
+
+    Exit code 2 if one is wrong; every mistake is listed with its key, its line and the fix.
+
+    Example: `penstock validate pipeline.yaml`
+    """
+    from penstock.config import load
+
+    for file in files:
+        found = list(described(load(file)))
+        if as_json:
+            typer.echo(json.dumps({"file": str(file), "settings": [setting._asdict() for setting in found]}))
+        else:
+            _show(file, found)
+
+
+def described(pipeline: Pipeline) -> Iterator[Setting]:
+    """Every setting of a pipeline, in the order of the file."""
+    from penstock.sinks import SINKS
+    from penstock.sources import SOURCES
+
+    yield Setting("name", pipeline.name, False)
+    for part, kinds, prefix in (
+        (pipeline.source, SOURCES, "source"),
+        (pipeline.transform, {}, "transform"),
+        (pipeline.sink, SINKS, "sink"),
+    ):
+        yield from _kind(part, kinds, prefix)
+        yield from _settings(part, prefix)
+    yield Setting("state", getattr(pipeline.state, "path", str(pipeline.state)), False)
+    yield Setting("mode", pipeline.mode, pipeline.mode == "live")
+    yield from _settings(pipeline.spark, "spark")
+
+
+def _kind(part: Any, kinds: Mapping[str, str], prefix: str) -> Iterator[Setting]:
+    for kind, place in kinds.items():
+        if place.endswith(f":{type(part).__name__}"):
+            yield Setting(f"{prefix}.type", kind, False)
+
+
+def _settings(part: Any, prefix: str) -> Iterator[Setting]:
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from _settings(value, f"{prefix}.{field.name}")
+        else:
+            yield Setting(f"{prefix}.{field.name}", spelled(value), value == _default(field))
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+
+
+def spelled(value: Any) -> str | int | float | None:
+    """A value as it would stand in the file, without the password of a URL."""
+    if isinstance(value, timedelta):
+        return _duration(value)
+    if isinstance(value, Mapping):
+        return json.dumps(dict(value))
+    return _PASSWORD.sub("***@", value) if isinstance(value, str) else value
+
+
+def _duration(value: timedelta) -> str:
+    milliseconds = value / timedelta(milliseconds=1)
+    for unit, size in _UNITS:
+        if milliseconds >= size and milliseconds % size == 0:
+            return f"{milliseconds / size:g}{unit}"
+    return f"{milliseconds:g}ms"
+
+
+def _show(file: Path, found: list[Setting]) -> None:
+    from penstock.cli import terminal
+
+    rows = [(key, "-" if value is None else str(value), "default" if is_default else "") for key, value, is_default in found]
+    terminal.show(terminal.table(f"{file} is valid", ("key", "value", ""), rows))

@@ -1,0 +1,95 @@
+"""How a pipeline is doing, in the words that `penstock status --json` promises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from penstock.change import Lane
+from penstock.coordinator import Standing
+from penstock.cursor import Cursor
+from penstock.errors import PenstockError
+from penstock.pipeline import Pipeline
+from penstock.source import Backlog
+
+State = Literal["leading", "standby", "stopped", "halted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One pipeline at one moment; None is what nobody knows."""
+
+    name: str
+    mode: str
+    state: State
+    epoch: int
+    holder: str | None
+    position: int | None
+    head: int | None
+    backlog: int | None
+    lag_seconds: float | None
+    oldest_undelivered: str | None
+    rate: float
+    delivered: int
+    dead: int
+    error: Mapping[str, str] | None
+
+    def to_json(self) -> str:
+        """The status as one line."""
+        return json.dumps(asdict(self))
+
+
+def observe(pipeline: Pipeline) -> Status:
+    """Ask the state store and the source; what cannot be read becomes the status's error."""
+    standing = Standing()
+    try:
+        standing = pipeline.state.standing(pipeline.name)
+        waiting: Mapping[Lane, Backlog] | PenstockError = _backlogs(pipeline, standing)
+    except PenstockError as error:
+        waiting = error
+    return summarise(pipeline, standing, waiting, datetime.now(UTC))
+
+
+def summarise(pipeline: Pipeline, standing: Standing, waiting: Mapping[Lane, Backlog] | PenstockError, now: datetime) -> Status:
+    """The status that follows from what is known; lanes are added up, and the one that is furthest behind tells the lag."""
+    error, lanes = (waiting.facts(), {}) if isinstance(waiting, PenstockError) else (None, waiting)
+    oldest_at = min((lane.oldest_at for lane in lanes.values() if lane.changes and lane.oldest_at), default=None)
+    lag = max(0.0, (now - oldest_at).total_seconds()) if oldest_at else 0.0
+    return Status(
+        name=pipeline.name,
+        mode=pipeline.mode,
+        state=_state(standing),
+        epoch=standing.epoch,
+        holder=standing.holder if standing.is_held else None,
+        position=min((mark.position for mark in standing.watermarks.values()), default=None),
+        head=max((lane.head for lane in lanes.values()), default=None),
+        backlog=sum(lane.changes for lane in lanes.values()) if lanes else None,
+        lag_seconds=round(lag, 3) if lanes else None,
+        oldest_undelivered=oldest_at.astimezone(UTC).isoformat(timespec="milliseconds") if oldest_at else None,
+        rate=round(standing.rate, 3) if standing.is_held else 0.0,
+        delivered=standing.delivered,
+        dead=standing.dead,
+        error=standing.error or error,
+    )
+
+
+def _state(standing: Standing) -> State:
+    if standing.error:
+        return "halted"
+    if standing.is_held:
+        return "leading"
+    return "standby" if standing.standbys else "stopped"
+
+
+def _backlogs(pipeline: Pipeline, standing: Standing) -> Mapping[Lane, Backlog]:
+    source = pipeline.source
+    return {lane: source.backlog(lane, _reached(pipeline, standing, lane)) for lane in source.lanes()}
+
+
+def _reached(pipeline: Pipeline, standing: Standing, lane: Lane) -> Cursor:
+    """The cursor of a lane's watermark; for a new pipeline, where it would begin."""
+    mark = standing.watermarks.get(lane)
+    return mark.cursor if mark else pipeline.source.begin(lane, pipeline.source.start)
