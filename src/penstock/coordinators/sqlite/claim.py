@@ -14,8 +14,6 @@ from penstock.coordinators.sqlite.store import Store, folder
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateLost, TermLost
 
-GRACE = 1.0
-"""Seconds that processes of older terms get to finish; one that was stopped would keep its lock for ever."""
 TICK = 0.005
 LOOK = 0.1
 TOUCH = 1.0
@@ -65,11 +63,11 @@ class SqliteClaim:
 
 
 @contextmanager
-def claimed(store: Store, term: Term, lane: Lane, attempt: int) -> Iterator[SqliteClaim]:
+def claimed(store: Store, term: Term, lane: Lane, attempt: int, grace: float) -> Iterator[SqliteClaim]:
     """A claim, once every predecessor has drawn its last breath, or had its grace."""
     lock = _wait_for_lane(store, term, lane, attempt)
     try:
-        _outwait_older_terms(store.path, term, lane)
+        _outwait_older_terms(store.path, term, lane, grace)
         yield SqliteClaim(store, term, lane, attempt)
     finally:
         lock.release()
@@ -87,8 +85,8 @@ def _wait_for_lane(store: Store, term: Term, lane: Lane, attempt: int) -> locks.
         time.sleep(TICK)
 
 
-def _outwait_older_terms(path: Path, term: Term, lane: Lane) -> None:
-    deadline = time.monotonic() + GRACE
+def _outwait_older_terms(path: Path, term: Term, lane: Lane, grace: float) -> None:
+    deadline = time.monotonic() + grace
     for older in _older_locks(path, term, lane):
         while not (lock := locks.seize(older)) and time.monotonic() < deadline:
             time.sleep(TICK)

@@ -31,10 +31,14 @@ on conflict do update set cursor = excluded.cursor, position = excluded.position
 
 @dataclass(frozen=True)
 class SqliteCoordinator:
-    """Terms and watermarks in one SQLite file; processes on one machine share it."""
+    """Terms and watermarks in one SQLite file; processes on one machine share it.
+
+    `grace` is how many seconds a claim waits for processes of older terms: one that was stopped would keep its lock for ever.
+    """
 
     path: str
     ttl: float = 5.0
+    grace: float = 1.0
     clock: Callable[[], float] = time.monotonic
 
     def candidate(self, pipeline: str, holder: str) -> SqliteCandidate:
@@ -44,7 +48,7 @@ class SqliteCoordinator:
     @contextmanager
     def claim(self, term: Term, lane: Lane, attempt: int) -> Iterator[SqliteClaim]:
         """Hold a lane; blocks while a predecessor of this term still does."""
-        with self._open() as store, claimed(store, term, lane, attempt) as claim:
+        with self._open() as store, claimed(store, term, lane, attempt, self.grace) as claim:
             yield claim
 
     def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:

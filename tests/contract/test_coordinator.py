@@ -1,0 +1,380 @@
+"""What every coordinator must keep true. A new one adds a line to RIGS."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contender import __file__ as contender_file
+from puppet import Puppet
+
+from penstock.change import Lane
+from penstock.coordinator import Standing, Tally, Term
+from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.cursor import Cursor, Watermark
+from penstock.errors import PenstockError, StateLost, TermLost
+
+LANE = Lane("main")
+LONG, SHORT = 60.0, 0.6
+MOMENT = 2.0
+
+RIGS: dict[str, Callable[[Path, float], Any]] = {
+    "sqlite": lambda folder, ttl: SqliteCoordinator(str(folder / "state.db"), ttl=ttl),
+}
+
+
+@pytest.fixture(params=RIGS)
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[float], Any]:
+    return lambda ttl: RIGS[request.param](tmp_path, ttl)
+
+
+@pytest.fixture
+def coordinator(make: Callable[[float], Any]) -> Any:
+    return make(LONG)
+
+
+@pytest.fixture
+def stage() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def mark(position: int) -> Watermark:
+    return Watermark(Cursor(f"c{position}"), position, position)
+
+
+def elected(candidate: Any, within: float = MOMENT) -> Term:
+    deadline = time.monotonic() + within
+    while not (term := candidate.campaign()):
+        assert time.monotonic() < deadline, f"no term within {within} s"
+        time.sleep(0.01)
+    return term
+
+
+def placed(coordinator: Any, term: Term, position: int = 0) -> Term:
+    coordinator.place(term, LANE, mark(position))
+    return term
+
+
+@pytest.fixture
+def leader(coordinator: Any, stage: ExitStack) -> Any:
+    return stage.enter_context(closing(coordinator.candidate("p", "leader")))
+
+
+@pytest.fixture
+def rival(coordinator: Any, stage: ExitStack) -> Any:
+    return stage.enter_context(closing(coordinator.candidate("p", "rival")))
+
+
+def test_of_a_pipeline_that_never_ran_nothing_is_known(coordinator: Any) -> None:
+    assert coordinator.standing("p") == Standing()
+    assert coordinator.watermark("p", LANE) is None
+
+
+def test_it_pickles(coordinator: Any) -> None:
+    assert pickle.loads(pickle.dumps(coordinator)) == coordinator
+
+
+def test_one_leads_and_the_other_stands_by(coordinator: Any, leader: Any, rival: Any) -> None:
+    assert leader.campaign() == Term("p", "leader", 1)
+    assert rival.campaign() is None
+    standing = coordinator.standing("p")
+    assert (standing.epoch, standing.holder, standing.is_held, standing.standbys) == (1, "leader", True, 1)
+
+
+def test_pipelines_are_led_independently(coordinator: Any, leader: Any, stage: ExitStack) -> None:
+    leader.campaign()
+    other = stage.enter_context(closing(coordinator.candidate("q", "rival")))
+    assert other.campaign() == Term("q", "rival", 1)
+
+
+def test_who_resigns_is_followed_at_once_by_a_greater_epoch(coordinator: Any, leader: Any, rival: Any) -> None:
+    leader.campaign()
+    assert rival.campaign() is None
+    leader.resign()
+    assert not coordinator.standing("p").is_held
+    assert rival.campaign() == Term("p", "rival", 2)
+    assert coordinator.standing("p").standbys == 0
+
+
+def test_who_leaves_without_resigning_is_followed_at_once(leader: Any, coordinator: Any, stage: ExitStack) -> None:
+    first = coordinator.candidate("p", "first")
+    first.campaign()
+    first.close()
+    assert not coordinator.standing("p").is_held
+    assert leader.campaign() == Term("p", "leader", 2)
+
+
+def test_a_leader_that_campaigns_again_gets_a_new_term(coordinator: Any, leader: Any) -> None:
+    old = placed(coordinator, leader.campaign())
+    new = leader.campaign()
+    assert new.epoch == old.epoch + 1
+    leader.renew()
+    with pytest.raises(TermLost), coordinator.claim(old, LANE, 1):
+        pass
+
+
+def test_only_the_holder_can_renew(leader: Any, rival: Any) -> None:
+    with pytest.raises(TermLost):
+        rival.renew()
+    leader.campaign()
+    rival.campaign()
+    leader.renew()
+    with pytest.raises(TermLost):
+        rival.renew()
+    leader.resign()
+    with pytest.raises(TermLost):
+        leader.renew()
+
+
+def test_a_resignation_of_a_lost_term_ends_no_other(make: Callable[[float], Any]) -> None:
+    coordinator = make(SHORT)
+    with closing(coordinator.candidate("p", "old")) as old, closing(coordinator.candidate("p", "new")) as new:
+        old.campaign()
+        term = elected(new, MOMENT + SHORT)
+        old.resign()
+        new.renew()
+        assert coordinator.standing("p").epoch == term.epoch
+
+
+def test_a_watermark_is_placed_also_backwards_but_only_under_the_current_term(coordinator: Any, leader: Any, rival: Any) -> None:
+    old = placed(coordinator, leader.campaign(), 9)
+    coordinator.place(old, LANE, Watermark(Cursor("c4"), 4, None))
+    assert coordinator.watermark("p", LANE) == Watermark(Cursor("c4"), 4, None)
+    leader.resign()
+    with pytest.raises(TermLost):
+        coordinator.place(old, LANE, mark(5))
+    rival.campaign()
+    with pytest.raises(TermLost):
+        coordinator.place(old, LANE, mark(5))
+    with pytest.raises(TermLost):
+        coordinator.place(old, Lane("new"), mark(5))
+    assert coordinator.standing("p").watermarks == {LANE: Watermark(Cursor("c4"), 4, None)}
+
+
+def test_a_claim_begins_at_the_watermark_and_moves_it_forward_only(coordinator: Any, leader: Any) -> None:
+    term = placed(coordinator, leader.campaign(), 3)
+    with coordinator.claim(term, LANE, 0) as claim:
+        assert claim.watermark == mark(3)
+        claim.advance(mark(7), Tally(4, 2.5))
+        claim.advance(mark(5), Tally(1, 1.5))
+        claim.advance(Watermark(Cursor("c9"), 9, None), Tally())
+    assert coordinator.watermark("p", LANE) == Watermark(Cursor("c9"), 9, 7)
+    standing = coordinator.standing("p")
+    assert (standing.delivered, standing.rate) == (5, 0.0)
+    assert standing.advanced_at is not None
+
+
+def test_lanes_are_claimed_and_counted_each_for_itself(coordinator: Any, leader: Any) -> None:
+    term = placed(coordinator, leader.campaign())
+    coordinator.place(term, Lane("other"), mark(1))
+    with coordinator.claim(term, LANE, 0) as one, coordinator.claim(term, Lane("other"), 0) as two:
+        one.advance(mark(5), Tally(5, 1.0))
+        two.advance(mark(3), Tally(2, 2.0))
+        standing = coordinator.standing("p")
+    assert standing.watermarks == {LANE: mark(5), Lane("other"): mark(3)}
+    assert (standing.delivered, standing.rate) == (7, 3.0)
+
+
+def test_a_lane_without_a_watermark_cannot_be_claimed(coordinator: Any, leader: Any) -> None:
+    with pytest.raises(StateLost), coordinator.claim(leader.campaign(), LANE, 0):
+        pass
+
+
+def test_an_attempt_that_is_not_later_cannot_claim(coordinator: Any, leader: Any) -> None:
+    term = placed(coordinator, leader.campaign())
+    with coordinator.claim(term, LANE, 7):
+        pass
+    for attempt in (6, 7):
+        with pytest.raises(TermLost), coordinator.claim(term, LANE, attempt):
+            pass
+    with coordinator.claim(term, LANE, 8):
+        pass
+
+
+def test_a_new_term_counts_attempts_anew(coordinator: Any, leader: Any) -> None:
+    with coordinator.claim(placed(coordinator, leader.campaign()), LANE, 7):
+        pass
+    with coordinator.claim(leader.campaign(), LANE, 0) as claim:
+        claim.advance(mark(1), Tally())
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_a_claim_of_a_lost_term_changes_nothing_and_hears_of_it(coordinator: Any, leader: Any, rival: Any, position: int) -> None:
+    with coordinator.claim(placed(coordinator, leader.campaign()), LANE, 0) as claim:
+        leader.resign()
+        with pytest.raises(TermLost):
+            claim.advance(mark(position), Tally(1, 1.0))
+        rival.campaign()
+        with pytest.raises(TermLost):
+            claim.advance(mark(position), Tally())
+    assert coordinator.watermark("p", LANE) == mark(0)
+    assert coordinator.standing("p").delivered == 0
+
+
+def test_a_halted_pipeline_shows_its_error_until_somebody_leads_again(coordinator: Any, leader: Any, rival: Any) -> None:
+    term = leader.campaign()
+    coordinator.halt(term, {"code": "sink.exhausted", "message": "no", "remedy": "repair it"})
+    leader.resign()
+    assert coordinator.standing("p").error == {"code": "sink.exhausted", "message": "no", "remedy": "repair it"}
+    rival.campaign()
+    assert coordinator.standing("p").error is None
+    with pytest.raises(TermLost):
+        coordinator.halt(term, {"code": "late"})
+    assert coordinator.standing("p").error is None
+
+
+def test_a_killed_leader_is_replaced_at_once(coordinator: Any, rival: Any) -> None:
+    with Puppet(coordinator, "p", "leader") as leader:
+        assert leader.told("campaign") == 1
+        assert rival.campaign() is None
+        leader.kill()
+        killed_at = time.monotonic()
+        assert elected(rival).epoch == 2
+        assert time.monotonic() - killed_at < MOMENT
+        assert not coordinator.standing("p").standbys
+
+
+def test_a_killed_standby_is_not_counted(coordinator: Any, leader: Any) -> None:
+    leader.campaign()
+    with Puppet(coordinator, "p", "standby") as standby:
+        assert standby.told("campaign") is None
+        assert coordinator.standing("p").standbys == 1
+    assert coordinator.standing("p").standbys == 0
+
+
+def test_a_silent_leader_is_replaced_after_its_ttl_and_changes_nothing_afterwards(make: Callable[[float], Any]) -> None:
+    coordinator = make(SHORT)
+    with closing(coordinator.candidate("p", "rival")) as rival, Puppet(coordinator, "p", "leader") as leader:
+        leader.told("campaign")
+        placed(coordinator, Term("p", "leader", 1))
+        assert leader.told("hold", "p", "leader", 1, LANE, 0) == 0
+        assert leader.told("advance", 5) is None
+        assert leader.told("renew") is None
+        leader.stop()
+        seen_at = time.monotonic()
+        assert rival.campaign() is None
+        term = elected(rival, MOMENT + SHORT)
+        assert time.monotonic() - seen_at >= SHORT
+        with coordinator.claim(term, LANE, 0) as claim:
+            assert claim.watermark == mark(5)
+            claim.advance(mark(6), Tally(1, 1.0))
+            leader.go_on()
+            assert leader.told("advance", 9) == leader.told("renew") == "term.lost"
+        assert coordinator.watermark("p", LANE) == mark(6)
+        assert coordinator.standing("p").holder == "rival"
+
+
+def test_a_leader_that_renews_is_not_replaced(make: Callable[[float], Any]) -> None:
+    coordinator = make(SHORT)
+    with closing(coordinator.candidate("p", "leader")) as leader, closing(coordinator.candidate("p", "rival")) as rival:
+        leader.campaign()
+        end = time.monotonic() + 2 * SHORT
+        while time.monotonic() < end:
+            leader.renew()
+            assert rival.campaign() is None
+            time.sleep(SHORT / 20)
+
+
+def test_a_claim_waits_for_its_predecessors_last_breath(coordinator: Any, leader: Any) -> None:
+    term = placed(coordinator, leader.campaign())
+    began, entered, found = threading.Event(), threading.Event(), []
+
+    def succeed() -> None:
+        began.set()
+        with coordinator.claim(term, LANE, 1) as claim:
+            found.append(claim.watermark)
+            entered.set()
+
+    with Puppet(coordinator, "q", "worker") as worker:
+        worker.told("hold", "p", "leader", term.epoch, LANE, 0)
+        successor = threading.Thread(target=succeed)
+        successor.start()
+        assert began.wait(MOMENT)
+        for position in range(1, 20):
+            assert worker.told("advance", position) is None
+        assert not entered.is_set()
+    assert entered.wait(MOMENT)
+    successor.join()
+    assert found == [mark(19)]
+
+
+def test_a_claim_that_waits_hears_that_its_term_has_ended(coordinator: Any, leader: Any) -> None:
+    term = placed(coordinator, leader.campaign())
+    heard: list[str] = []
+
+    def wait() -> None:
+        try:
+            with coordinator.claim(term, LANE, 1):
+                pass
+        except PenstockError as error:
+            heard.append(error.code)
+
+    with coordinator.claim(term, LANE, 0):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        leader.resign()
+        waiting.join(MOMENT)
+    assert heard == ["term.lost"]
+
+
+def test_a_worker_of_an_older_term_is_awaited_for_a_short_while_only(coordinator: Any, leader: Any) -> None:
+    with Puppet(coordinator, "q", "worker") as worker:
+        placed(coordinator, leader.campaign())
+        worker.told("hold", "p", "leader", 1, LANE, 0)
+        worker.stop()
+        term = leader.campaign()
+        began_at = time.monotonic()
+        with coordinator.claim(term, LANE, 0) as claim:
+            assert 0.5 < time.monotonic() - began_at < 0.5 + MOMENT
+            worker.go_on()
+            assert worker.told("advance", 9) == "term.lost"
+            claim.advance(mark(1), Tally())
+    assert coordinator.watermark("p", LANE) == mark(1)
+
+
+def test_a_worker_of_an_older_term_that_dies_is_awaited_no_longer(coordinator: Any, leader: Any) -> None:
+    with Puppet(coordinator, "q", "worker") as worker:
+        placed(coordinator, leader.campaign())
+        worker.told("hold", "p", "leader", 1, LANE, 0)
+    began_at = time.monotonic()
+    with coordinator.claim(leader.campaign(), LANE, 0):
+        assert time.monotonic() - began_at < 0.5
+
+
+def test_what_was_recorded_survives_a_kill_at_any_moment(coordinator: Any, leader: Any) -> None:
+    term = placed(coordinator, leader.campaign())
+    for attempt in range(5):
+        with Puppet(coordinator, "q", "worker") as worker:
+            begun = worker.told("hold", "p", "leader", term.epoch, LANE, attempt)
+            worker.tell("advance_for_ever")
+            last = max(worker.heard() for _ in range(20 + attempt * 7))
+            worker.process.kill()
+            rest, _ = worker.process.communicate()
+        last = max([last, *map(int, rest.splitlines()[:-1])])
+        found = coordinator.watermark("p", LANE)
+        assert found in (mark(found.position), mark(begun))
+        assert found.position >= last
+        assert coordinator.standing("p").delivered == found.position
+
+
+def test_among_many_processes_at_most_one_leads_and_epochs_only_grow(coordinator: Any, tmp_path: Path) -> None:
+    seconds = 2.5
+    parts = [base64.b64encode(pickle.dumps((coordinator, seconds, seed, str(tmp_path)))).decode() for seed in range(6)]
+    processes = [subprocess.Popen([sys.executable, contender_file, part]) for part in parts]
+    for process in processes:
+        assert process.wait(60) in (0, -9)
+    notes = (tmp_path / "notes").read_text().split()
+    assert "twice" not in notes
+    epochs = list(map(int, notes))
+    assert epochs == list(range(1, len(epochs) + 1))
+    assert len(epochs) > 10

@@ -1,0 +1,313 @@
+"""What is special about the embedded coordinator."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from penstock.change import Lane
+from penstock.coordinator import Tally, Term
+from penstock.coordinators.sqlite import SqliteCoordinator, candidate, claim, store
+from penstock.cursor import Cursor, Watermark
+from penstock.errors import StateInvalid, StateUnavailable, TermLost
+
+LANE = Lane("main")
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def coordinator(path: Path, clock: Clock) -> SqliteCoordinator:
+    return SqliteCoordinator(str(path), ttl=10.0, clock=clock)
+
+
+@pytest.fixture
+def leader(coordinator: SqliteCoordinator) -> Iterator[candidate.SqliteCandidate]:
+    with closing(coordinator.candidate("p", "leader")) as made:
+        yield made
+
+
+@pytest.fixture
+def rival(coordinator: SqliteCoordinator) -> Iterator[candidate.SqliteCandidate]:
+    with closing(coordinator.candidate("p", "rival")) as made:
+        yield made
+
+
+def mark(position: int) -> Watermark:
+    return Watermark(Cursor(f"c{position}"), position, position)
+
+
+def taken(coordinator: SqliteCoordinator, leader: candidate.SqliteCandidate) -> Term:
+    term = leader.campaign()
+    assert term
+    coordinator.place(term, LANE, mark(0))
+    return term
+
+
+def edit(path: Path, sql: str, *values: object) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(sql, values)
+
+
+def test_asking_creates_no_file(coordinator: SqliteCoordinator, path: Path) -> None:
+    coordinator.standing("p")
+    coordinator.watermark("p", LANE)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"name: orders\n" * 100, "cannot be read as a state file"), (b"SQLite format 3\0" + b"\xff" * 5000, "cannot be")],
+)
+def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path, content: bytes, said: str) -> None:
+    path.write_bytes(content)
+    with pytest.raises(StateInvalid, match=said):
+        SqliteCoordinator(str(path)).candidate("p", "a")
+    with pytest.raises(StateInvalid, match=said):
+        SqliteCoordinator(str(path)).standing("p")
+    assert path.read_bytes() == content
+
+
+def test_somebody_elses_database_is_refused_and_left_alone(path: Path) -> None:
+    edit(path, "create table orders (id integer primary key)")
+    before = path.read_bytes()
+    with pytest.raises(StateInvalid, match="no state file"):
+        SqliteCoordinator(str(path)).candidate("p", "a")
+    assert path.read_bytes() == before
+
+
+def test_a_state_file_of_a_later_version_is_refused(coordinator: SqliteCoordinator, path: Path) -> None:
+    coordinator.candidate("p", "a").close()
+    edit(path, f"pragma user_version = {store.VERSION + 1}")
+    with pytest.raises(StateInvalid, match="version 2"):
+        coordinator.standing("p")
+
+
+def test_a_torn_state_file_is_invalid(coordinator: SqliteCoordinator, path: Path) -> None:
+    coordinator.candidate("p", "a").close()
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 20000)
+    with pytest.raises(StateInvalid):
+        coordinator.standing("p")
+
+
+def test_a_folder_that_does_not_exist_is_an_unavailable_state(tmp_path: Path) -> None:
+    with pytest.raises(StateUnavailable, match="unable to open"):
+        SqliteCoordinator(str(tmp_path / "none" / "state.db")).candidate("p", "a")
+
+
+def test_a_claim_creates_no_file(coordinator: SqliteCoordinator, path: Path) -> None:
+    with pytest.raises(StateUnavailable), coordinator.claim(Term("p", "a", 1), LANE, 0):
+        pass
+    assert not path.exists()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "PATIENCE", 0.05)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_locked_state_is_unavailable_and_the_term_outlives_it(
+    coordinator: SqliteCoordinator, path: Path, leader: candidate.SqliteCandidate
+) -> None:
+    term = taken(coordinator, leader)
+    with coordinator.claim(term, LANE, 0) as held, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        with pytest.raises(StateUnavailable, match="locked"):
+            leader.renew()
+        with pytest.raises(StateUnavailable, match="locked"):
+            held.advance(mark(1), Tally(1, 1.0))
+        other.execute("rollback")
+        leader.renew()
+        held.advance(mark(1), Tally(1, 1.0))
+    assert coordinator.standing("p").delivered == 1
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_holder_that_cannot_renew_stops_trusting_itself_before_others_call_it_silent(
+    coordinator: SqliteCoordinator, path: Path, clock: Clock, leader: candidate.SqliteCandidate, rival: candidate.SqliteCandidate
+) -> None:
+    leader.campaign()
+    assert rival.campaign() is None
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        clock.now += 8.9
+        with pytest.raises(StateUnavailable):
+            leader.renew()
+        clock.now += 0.2
+        with pytest.raises(TermLost, match="could not be written"):
+            leader.renew()
+        other.execute("rollback")
+    assert rival.campaign() is None
+    clock.now += 0.9
+    assert rival.campaign() == Term("p", "rival", 2)
+
+
+def test_a_full_disk_is_an_unavailable_state(coordinator: SqliteCoordinator, path: Path) -> None:
+    coordinator.candidate("p", "a").close()
+    script = """
+import resource, signal, sys
+from penstock.coordinators.sqlite import SqliteCoordinator
+candidate = SqliteCoordinator(sys.argv[1]).candidate("p", "b")
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+candidate.campaign()
+"""
+    ended = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False)
+    assert "[state.unavailable]" in ended.stderr.splitlines()[-1]
+
+
+def test_a_silent_holder_is_judged_by_the_observers_clock_and_no_other(
+    path: Path, clock: Clock, leader: candidate.SqliteCandidate, rival: candidate.SqliteCandidate
+) -> None:
+    leader.campaign()
+    for wall in (0.0, 4e9):
+        edit(path, "update terms set beat_at = ?", wall)
+        assert rival.campaign() is None
+    clock.now += 9.9
+    assert rival.campaign() is None
+    leader.renew()
+    clock.now += 9.9
+    assert rival.campaign() is None
+    clock.now += 10
+    assert rival.campaign() == Term("p", "rival", 2)
+
+
+def test_a_beat_between_look_and_grasp_keeps_the_term(
+    clock: Clock, leader: candidate.SqliteCandidate, rival: candidate.SqliteCandidate
+) -> None:
+    leader.campaign()
+    rival.campaign()
+    clock.now += 10
+
+    def renewing() -> float:
+        leader.renew()
+        return clock.now
+
+    rival._clock = renewing  # the clock is read after the look and before the grasp
+    assert rival.campaign() is None
+    leader.renew()
+
+
+def test_a_holder_on_another_machine_is_judged_by_its_beats(
+    coordinator: SqliteCoordinator, path: Path, clock: Clock, leader: candidate.SqliteCandidate, rival: candidate.SqliteCandidate
+) -> None:
+    leader.campaign()
+    edit(path, "update terms set seat = 'elsewhere/boot/1'")
+    assert coordinator.standing("p").is_held
+    assert rival.campaign() is None
+    edit(path, "update terms set beat_at = 0")
+    assert not coordinator.standing("p").is_held
+    assert rival.campaign() is None
+    clock.now += 10
+    assert rival.campaign() == Term("p", "rival", 2)
+
+
+def test_all_names_of_a_file_lead_to_the_same_locks(tmp_path: Path, path: Path, leader: candidate.SqliteCandidate) -> None:
+    leader.campaign()
+    (tmp_path / "link").symlink_to(path)
+    with closing(SqliteCoordinator(str(tmp_path / "link")).candidate("p", "rival")) as rival:
+        assert rival.campaign() is None
+
+
+def test_who_leads_in_a_file_that_was_replaced_leads_no_longer(
+    coordinator: SqliteCoordinator, path: Path, leader: candidate.SqliteCandidate
+) -> None:
+    with coordinator.claim(taken(coordinator, leader), LANE, 0) as held:
+        held.advance(mark(1), Tally())
+        for file in path.parent.glob("state.db*"):
+            shutil.rmtree(file) if file.is_dir() else file.unlink()
+        with pytest.raises(TermLost):
+            held.advance(mark(1), Tally())
+        with pytest.raises(TermLost, match="replaced"):
+            leader.renew()
+    assert leader.campaign()
+    assert path.exists()
+    assert coordinator.watermark("p", LANE) is None
+
+
+def test_an_attempt_that_was_superseded_cannot_advance_even_if_its_lock_was_lost(
+    coordinator: SqliteCoordinator, path: Path, leader: candidate.SqliteCandidate
+) -> None:
+    term = taken(coordinator, leader)
+    with coordinator.claim(term, LANE, 0) as old:
+        shutil.rmtree(store.folder(path))
+        with coordinator.claim(term, LANE, 1) as new:
+            new.advance(mark(2), Tally(2, 1.0))
+            for position in (0, 3):
+                with pytest.raises(TermLost):
+                    old.advance(mark(position), Tally(1, 1.0))
+    assert coordinator.watermark("p", LANE) == mark(2)
+    assert coordinator.standing("p").delivered == 2
+
+
+def test_an_idle_lane_is_written_about_once_a_second_only(
+    coordinator: SqliteCoordinator, path: Path, leader: candidate.SqliteCandidate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with coordinator.claim(taken(coordinator, leader), LANE, 0) as held, closing(sqlite3.connect(path)) as other:
+        held.advance(mark(1), Tally())
+        version = other.execute("pragma data_version").fetchone()
+        for _ in range(10):
+            held.advance(mark(1), Tally())
+        assert other.execute("pragma data_version").fetchone() == version
+        monkeypatch.setattr(claim, "TOUCH", 0.0)
+        held.advance(mark(1), Tally())
+        assert other.execute("pragma data_version").fetchone() != version
+
+
+def test_the_dead_leave_no_files(coordinator: SqliteCoordinator, path: Path, leader: candidate.SqliteCandidate) -> None:
+    folder = store.folder(path)
+    for name in ("seat.0123", "seat.4567"):
+        (folder / name).touch()
+    first = taken(coordinator, leader)
+    with coordinator.claim(first, LANE, 0):
+        kept = {file.name for file in folder.iterdir()}
+    (folder / next(name for name in kept if name.startswith("lane."))).touch()
+    second = leader.campaign()
+    assert second
+    with coordinator.claim(second, LANE, 0):
+        assert len(list(folder.glob("lane.*"))) == 1
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_connections_and_files_are_given_back(coordinator: SqliteCoordinator, leader: candidate.SqliteCandidate) -> None:
+    term = taken(coordinator, leader)
+    with coordinator.claim(term, LANE, 0):
+        pass
+    before = len(os.listdir("/proc/self/fd"))
+    for attempt in range(1, 20):
+        with coordinator.claim(term, LANE, attempt) as held:
+            held.advance(mark(attempt), Tally())
+        with pytest.raises(TermLost), coordinator.claim(term, LANE, 0):
+            pass
+        coordinator.standing("p")
+        coordinator.candidate("p", "visitor").close()
+    assert len(os.listdir("/proc/self/fd")) == before
