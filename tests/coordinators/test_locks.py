@@ -65,10 +65,14 @@ def test_a_forked_child_does_not_inherit_a_lock(tmp_path: Path) -> None:
 
 def test_a_program_that_is_started_does_not_inherit_a_lock(tmp_path: Path) -> None:
     lock = seized(tmp_path / "a", tmp_path / "b")
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False) as child:
+    program = [sys.executable, "-c", "print(flush=True); input()"]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=False) as child:
+        assert child.stdout
+        child.stdout.readline()
         lock.release()
-        assert locks.is_locked(tmp_path / "b") is False
+        is_inherited = locks.is_locked(tmp_path / "b")
         child.communicate(b"\n")
+    assert not is_inherited
 
 
 def test_a_file_that_was_removed_meanwhile_is_not_the_lock(tmp_path: Path) -> None:
