@@ -14,6 +14,7 @@ from penstock.errors import ConfigUnsupported, PenstockError
 COMMANDS = {
     "init": "penstock.cli.init:init",
     "validate": "penstock.cli.validate:validate",
+    "run": "penstock.cli.run:run",
     "status": "penstock.cli.status:status",
 }
 """Each is a function, or a Typer app with commands of its own; imported when it is asked for, or for --help."""

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -64,7 +65,7 @@ class SyntheticSource:
         """Pieces of equal length."""
         after, upto = self.position(span.after), self.position(span.upto)
         edges = [after + (upto - after) * part // parts for part in range(parts + 1)]
-        return [Span(span.lane, _cursor(a), _cursor(b)) for a, b in zip(edges, edges[1:], strict=False) if a < b]
+        return [Span(span.lane, _cursor(a), _cursor(b)) for a, b in pairwise(edges) if a < b]
 
     def read(self, span: Span) -> Iterator[pa.RecordBatch]:
         """The changes of a span."""
@@ -113,7 +114,7 @@ class SyntheticSource:
                 pa.array(positions, pa.int64()),
                 pa.array([Op.INSERT.value] * rows),
                 pa.array(["synthetic"] * rows),
-                pa.array(['{"id":%d}' % (position % 1000) for position in positions]),
+                pa.array([f'{{"id":{position % 1000}}}' for position in positions]),
                 pa.nulls(rows, pa.string()),
                 pa.array([text % (position % 1000, position % 200) for position in positions]),
                 pa.array(made, CHANGES.field("at").type),

@@ -11,11 +11,13 @@ import os
 import pickle
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.coordinator import Term
-from penstock.event import Event, from_line, to_line
+from penstock.errors import Directive, EngineFailed, PenstockError
+from penstock.event import AttemptFailed, Event, from_line, to_line
 from penstock.pipeline import Pipeline
 
 
@@ -47,14 +49,27 @@ class Errand:
         """Whether they were asked to."""
         return self._flag("stop").exists()
 
-    def fail(self, task: int) -> None:
-        """The writer of this task has failed: its reader should end, since Spark would tell nobody before the epoch's end."""
-        os.makedirs(self.folder, exist_ok=True)  # on another host the driver's folder is not there yet
-        self._flag(f"failed-{task}").touch()
-
     def has_failed(self, task: int) -> bool:
-        """Whether the writer of this task has."""
+        """Whether the other half of this task has failed. Spark itself would not tell before the epoch's end."""
         return self._flag(f"failed-{task}").exists()
+
+    @contextmanager
+    def reporting(self, task: int) -> Iterator[None]:
+        """The one broad catch on the data path: say what failed, to the other half and to the driver, and raise it on.
+
+        What only a person can mend is recorded with the term, and ends every further attempt.
+        """
+        try:
+            yield
+        except Exception as error:
+            os.makedirs(self.folder, exist_ok=True)  # on another host the driver's folder is not there yet
+            self._flag(f"failed-{task}").touch()
+            code = error.code if isinstance(error, PenstockError) else EngineFailed.code
+            self.tell(AttemptFailed(pipeline=self.pipeline.name, code=code, message=str(error), attempt=task))
+            if isinstance(error, PenstockError) and error.directive is Directive.HALT:
+                self.pipeline.state.halt(self.term, error.facts())
+                self.stop()
+            raise
 
     def _flag(self, name: str) -> Path:
         return Path(self.folder, f"{self.pipeline.name}.{self.term.epoch}.{name}")

@@ -24,7 +24,7 @@ from penstock.spark.java import Java, find_jars, find_java, module_flags
 
 PATIENCE = 60.0
 
-# Serial: less memory and not slower on few cores. C2 ten times later than usual: it neither slows the start nor is it missing at 100 000/s.
+# Serial: less memory and not slower on few cores. C2 ten times later than usual: it neither slows the start nor is missing later.
 _TUNING = (
     "-XX:+UseSerialGC",
     "-XX:Tier4InvocationThreshold=50000",
@@ -77,7 +77,11 @@ def _start(settings: Mapping[str, str], java: Java, jars: Sequence[Path], archiv
     private = Path(tempfile.mkdtemp(prefix="penstock-"))
     try:
         (private / "log4j2.properties").write_text(_LOGGING.format(level="warn", log=log))
-        flags = [*archived, f"-XX:ErrorFile={log.parent}/hs_err_%p.log", f"-Dlog4j2.configurationFile=file:{private}/log4j2.properties"]
+        flags = [
+            *archived,
+            f"-XX:ErrorFile={log.parent}/hs_err_%p.log",
+            f"-Dlog4j2.configurationFile=file:{private}/log4j2.properties",
+        ]
         line = _command(settings, java, jars, flags)
         with log.with_suffix(".err").open("ab+") as noise:
             process = subprocess.Popen(

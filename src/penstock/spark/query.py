@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 import time
@@ -12,6 +13,7 @@ from typing import Any
 from penstock.coordinator import Term
 from penstock.errors import EngineFailed, EngineLost, PenstockError, from_text
 from penstock.pipeline import Pipeline
+from penstock.spark.archive import cache
 from penstock.spark.errand import Errand
 from penstock.spark.transform import apply
 
@@ -30,10 +32,19 @@ class Query:
 
     def start(self) -> None:
         """Begin. Raises TransformInvalid where Spark does not understand the transform."""
-        changes = self._spark.readStream.format("penstock").option("errand", self._errand.encode()).load()
-        writing = apply(changes, self._pipeline.transform).writeStream.format("penstock").option("errand", self._errand.encode())
-        writing = writing.option("checkpointLocation", str(self._checkpoint)).queryName(self._pipeline.name)
-        self._query = writing.trigger(processingTime="0 seconds").start()
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        _make_active(self._spark)
+        try:
+            changes = self._spark.readStream.format("penstock").option("errand", self._errand.encode()).load()
+            writing = (
+                apply(changes, self._pipeline.transform).writeStream.format("penstock").option("errand", self._errand.encode())
+            )
+            writing = writing.option("checkpointLocation", str(self._checkpoint)).queryName(self._pipeline.name)
+            self._query = writing.trigger(processingTime="0 seconds").start()
+        except (Py4JError, PySparkException, OSError) as error:
+            raise self._lost() or _failure(str(error)) from error
 
     def failure(self) -> PenstockError | None:
         """What ended the query, if something has."""
@@ -44,9 +55,12 @@ class Query:
                 return None
             ended = self._query.exception()
         except (Py4JError, OSError) as error:
-            return self._lost() or EngineFailed(str(error))
-        text = str(ended) if ended else "the query ended by itself"
-        return from_text(text) or self._lost() or EngineFailed(text.strip().splitlines()[0])
+            return self._lost() or _failure(str(error))
+        return self._lost() or _failure(str(ended) if ended else "the query ended by itself")
+
+    def was_stopped_inside(self) -> bool:
+        """Whether a worker met an error that no retry can mend, recorded it, and asked everyone to end."""
+        return self._errand.is_stopped()
 
     def wait(self, done: Callable[[], bool], within: float) -> bool:
         """Until this is so, at most so many seconds; raises what the query fails with."""
@@ -87,3 +101,17 @@ def engine_lost(spark: Any) -> EngineLost | None:
     if process.poll() is None:
         return None
     return EngineLost(f"the JVM ended with {process.returncode}", "start the pipeline again: it goes on where it stopped")
+
+
+def _failure(text: str) -> PenstockError:
+    """What a failure's text says: an error of ours, or the first and the innermost line of Spark's."""
+    if found := from_text(text):
+        return found
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
+    causes = [line for line in lines if line.startswith("Caused by:") or re.match(r"\w+(Error|Exception)\b", line)]
+    return EngineFailed("; ".join(dict.fromkeys([lines[0], *causes[-1:]])), f"see {cache() / 'spark.log'}")
+
+
+def _make_active(spark: Any) -> None:
+    """Spark looks data sources up in the session that is active in the calling thread, and threads are born without one."""
+    type(spark)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)

@@ -22,6 +22,10 @@ DDL = (
 NOTHING = pa.RecordBatch.from_pylist([], ROWS)
 """A batch moves on only when its reader gives another one: this is that other one."""
 
+_RESOLVED = pa.array([Op.RESOLVED.value] * 2)
+_NO_TEXT = pa.nulls(2, pa.string())
+_REST = [pa.nulls(2, field.type) for field in list(ROWS)[4:-1]]
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -32,17 +36,19 @@ class Mark:
     cursor: Cursor
 
 
-def with_marks(changes: pa.RecordBatch) -> pa.RecordBatch:
-    """Changes as rows of the stream."""
-    return pa.RecordBatch.from_arrays([*changes.columns, pa.nulls(changes.num_rows, pa.string())], schema=ROWS)
+def rows(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> pa.RecordBatch:
+    """Changes as rows of the stream, with a mark behind them where there is one.
 
-
-def flush(mark: Mark, pad: int) -> pa.RecordBatch:
-    """The mark padded to so many bytes, and a thin one behind it: Spark closes the full batch only when it asks for the next row."""
-    fat = mark.cursor.ljust(pad)
-    arrays = [pa.array([mark.position, mark.position]), pa.array([Op.RESOLVED.value] * 2), pa.nulls(2, pa.string())]
-    arrays += [pa.array([mark.lane, mark.lane]), *(pa.nulls(2, field.type) for field in list(ROWS)[4:-1])]
-    return pa.RecordBatch.from_arrays([*arrays, pa.array([fat, None], pa.string())], schema=ROWS)
+    A padded mark fills Spark's batch, and the thin one behind it makes Spark close it, which it does when it asks for one row more.
+    One batch for all of it: each one costs Spark a good part of a millisecond.
+    """
+    unmarked = pa.nulls(changes.num_rows, pa.string())
+    if mark is None:
+        return pa.RecordBatch.from_arrays([*changes.columns, unmarked], schema=ROWS)
+    tail = [pa.array([mark.position] * 2), _RESOLVED, _NO_TEXT, pa.array([mark.lane] * 2), *_REST]
+    tail.append(pa.array([mark.cursor.ljust(pad), None], pa.string()))
+    columns = zip([*changes.columns, unmarked], tail, strict=True)
+    return pa.RecordBatch.from_arrays([pa.concat_arrays(pair) for pair in columns], schema=ROWS)
 
 
 def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,9 +24,9 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.speculation": "false",
-    # milliseconds instead of buffers between the JVM and its workers
-    "spark.buffer.size": "4",
-    "spark.sql.execution.pandas.udf.buffer.size": "4",
+    # buffers smaller than a flush, so that it passes through them
+    "spark.buffer.size": "8192",
+    "spark.sql.execution.pandas.udf.buffer.size": "8192",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(FLUSH_BYTES),
     "spark.python.unix.domain.socket.enabled": "true",
@@ -70,9 +72,12 @@ def open_session(
     from pyspark.sql import SparkSession
 
     SparkContext._ensure_initialized(gateway=gateway)
+    heard = signal.getsignal(signal.SIGINT)
     for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
         server.handle_error = lambda *_: None  # it prints a traceback when the JVM goes first
     spark = SparkSession.builder.config(map=settings).getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, heard)  # Spark has put one of its own there
     if spark.sparkContext.defaultParallelism < slots:
         raise EngineSlots(f"the pipelines need {slots} task slots, and {master} offers {spark.sparkContext.defaultParallelism}")
 

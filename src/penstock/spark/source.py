@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, DataSourceStreamReader, InputPartition, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 
+from penstock.change import Lane
 from penstock.spark.errand import Errand
 
 if TYPE_CHECKING:
@@ -27,11 +34,11 @@ class PenstockSource(DataSource):
 
         return DDL
 
-    def streamReader(self, schema: Any) -> LiveReader:  # noqa: N802
+    def streamReader(self, schema: Any) -> LiveReader:
         """The reading side."""
         return LiveReader(self.options["errand"])
 
-    def streamWriter(self, schema: Any, overwrite: bool) -> LiveWriter:  # noqa: N802
+    def streamWriter(self, schema: Any, overwrite: bool) -> LiveWriter:
         """The delivering side."""
         return LiveWriter(self.options["errand"])
 
@@ -39,7 +46,7 @@ class PenstockSource(DataSource):
 class LanePartition(InputPartition):
     """One lane, for one epoch."""
 
-    def __init__(self, lane: str) -> None:
+    def __init__(self, lane: Lane) -> None:
         self.lane = lane
 
 
@@ -49,11 +56,11 @@ class LiveReader(DataSourceStreamReader):
     def __init__(self, errand: str) -> None:
         self.errand = errand
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+    def initialOffset(self) -> dict[str, int]:
         """Before the first epoch."""
         return {"epoch": 0}
 
-    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
         """The next epoch, whatever there is to read."""
         return {"epoch": start["epoch"] + 1}
 

@@ -12,8 +12,8 @@ from pyspark import TaskContext
 
 from penstock.coordinator import Claim, Tally
 from penstock.cursor import Watermark
-from penstock.errors import Directive, PenstockError, StateUnavailable
-from penstock.event import AttemptFailed, Delivered, LaneClaimed, LaneReleased
+from penstock.errors import StateUnavailable
+from penstock.event import Delivered, LaneClaimed, LaneReleased
 from penstock.failpoint import reach
 from penstock.progress import Progress
 from penstock.sink import Assignment, Delivery
@@ -25,17 +25,10 @@ TELL_SECONDS = 1.0
 
 
 def deliver(errand: Errand, batches: Iterable[pa.RecordBatch]) -> None:
-    """Deliver an epoch's rows. Spark tells of an error only at the epoch's end, so the reader of this task is told here."""
+    """Deliver an epoch's rows."""
     task = TaskContext.get().taskAttemptId()
-    try:
+    with errand.reporting(task):
         _deliver(errand, task, batches)
-    except Exception as error:
-        errand.fail(task)
-        code = error.code if isinstance(error, PenstockError) else "engine.failed"
-        errand.tell(AttemptFailed(pipeline=errand.pipeline.name, code=code, message=str(error), attempt=task))
-        if isinstance(error, PenstockError) and error.directive is Directive.HALT:
-            errand.pipeline.state.halt(errand.term, error.facts())
-        raise
 
 
 def _deliver(errand: Errand, task: int, batches: Iterable[pa.RecordBatch]) -> None:

@@ -1,0 +1,121 @@
+"""`penstock run`: carry pipelines until stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from threading import Event as Flag
+from threading import Lock
+from typing import Annotated, Any
+
+import typer
+
+from penstock.errors import ConfigInvalid, ConfigUnsupported, EngineLost
+from penstock.event import Event
+
+_LEVELS = ("debug", "info", "warning", "error")
+_REBORN = "PENSTOCK_REBORN"
+_LEAST_LIFE = 60.0
+"""Seconds a process must have lived for its engine to be started again by itself."""
+
+
+class LogFormat(StrEnum):
+    """How events are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def run(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pipeline files; they share one Spark session.")],
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="POSITION|beginning|now",
+            help="Where to go on when Penstock cannot know: after state.lost, source.rewound, capture.broken, capture.damaged.",
+        ),
+    ] = None,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Deliver what is there, then end (not supported yet).")
+    ] = False,
+    log_format: Annotated[LogFormat, typer.Option("--log-format", help="Lines for people or for programs.")] = LogFormat.TEXT,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what happens behind the scenes.")] = False,
+) -> None:
+    """Carry pipelines until Ctrl-C or SIGTERM; what was delivered by then is recorded.
+
+    A second process on the same pipeline stands by and takes over within two seconds.
+
+    Example: `penstock run orders.yaml`
+    """
+    if available_now:
+        raise ConfigUnsupported("--available-now is not supported yet", "leave it out: the pipeline then runs until stopped")
+    from penstock.config import load
+
+    pipelines = [load(path) for path in files]
+    if len({pipeline.name for pipeline in pipelines}) < len(pipelines):
+        raise ConfigInvalid("two of the files have the same pipeline name", "give each pipeline its own name")
+    began, stop = time.monotonic(), Flag()
+    with stopping_on_signals(stop):
+        try:
+            _carry(pipelines, start, stop, log_to(sys.stderr, log_format, verbose))
+        except EngineLost:
+            if stop.is_set():
+                return
+            _be_reborn(time.monotonic() - began)
+
+
+def _carry(pipelines: list[Any], start: str | None, stop: Flag, tell: Callable[[Event], None]) -> None:
+    from penstock.run import run as carry
+
+    carry(*pipelines, start=start, stop=stop, tell=tell)
+
+
+def log_to(stream: Any, log_format: LogFormat, verbose: bool) -> Callable[[Event], None]:
+    """An observer that writes lines."""
+    from penstock.log import json_line, text_line
+
+    made = json_line if log_format is LogFormat.JSON else text_line
+    least, lock = 0 if verbose else 1, Lock()
+
+    def tell(event: Event) -> None:
+        if _LEVELS.index(event.level) >= least:
+            with lock:
+                stream.write(made(event, datetime.now(UTC)) + "\n")
+                stream.flush()
+
+    return tell
+
+
+@contextmanager
+def stopping_on_signals(stop: Flag) -> Iterator[None]:
+    """SIGINT and SIGTERM set the flag; a second one ends the process at once."""
+
+    def heard(number: int, frame: object) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+
+    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _be_reborn(lived: float) -> None:
+    """Start this program anew in its own place: a process whose JVM died cannot have another."""
+    if lived < _LEAST_LIFE and os.environ.get(_REBORN):
+        raise EngineLost(
+            "the JVM died twice within a minute", "see spark.log and spark.err in the cache folder; is there enough memory?"
+        )
+    os.environ[_REBORN] = "1"
+    os.execv(sys.executable, [sys.executable, "-m", "penstock", *sys.argv[1:]])

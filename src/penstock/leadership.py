@@ -1,0 +1,82 @@
+"""Standing for a pipeline in a thread of its own: nothing that Spark does may delay a renewal."""
+
+from __future__ import annotations
+
+from threading import Event, Thread
+
+from penstock.coordinator import Candidate, Coordinator, Term
+from penstock.errors import Directive, PenstockError, StateUnavailable, TermLost
+
+CAMPAIGN_SECONDS = 0.1
+RENEWALS = 5
+"""How often a term is renewed within its length."""
+
+
+class Leadership(Thread):
+    """Campaigns, renews, and campaigns again after a loss, once whoever used the term has let go of it."""
+
+    def __init__(self, coordinator: Coordinator, pipeline: str, holder: str) -> None:
+        super().__init__(name=f"leadership of {pipeline}", daemon=True)
+        self._coordinator, self._pipeline, self._holder = coordinator, pipeline, holder
+        self._held, self._leaving, self._let_go = Event(), Event(), Event()
+        self._term: Term | None = None
+        self._error: PenstockError | None = None
+
+    def await_term(self, within: float) -> Term | None:
+        """The term, as soon as it is held; raises what made campaigning impossible."""
+        self._held.wait(within)
+        if self._error:
+            raise self._error
+        return self._term
+
+    def is_lost(self) -> bool:
+        """Whether the term that was held is gone."""
+        return self._term is None
+
+    def let_go(self) -> None:
+        """Nothing uses the lost term any more: campaign again."""
+        self._held.clear()
+        self._let_go.set()
+
+    def leave(self) -> None:
+        """Resign if the term is held, and stop standing."""
+        self._leaving.set()
+        self._let_go.set()
+        self.join()
+
+    def run(self) -> None:
+        """Stand until told to leave."""
+        try:
+            candidate = self._coordinator.candidate(self._pipeline, self._holder)
+            try:
+                self._stand(candidate)
+            finally:
+                candidate.close()
+        except PenstockError as error:
+            self._error = error
+            self._held.set()
+
+    def _stand(self, candidate: Candidate) -> None:
+        while not self._leaving.wait(CAMPAIGN_SECONDS):
+            try:
+                self._term = candidate.campaign()
+            except StateUnavailable:
+                continue  # it may come back; until then nobody can lead
+            if self._term:
+                self._let_go.clear()
+                self._held.set()
+                self._keep(candidate)
+
+    def _keep(self, candidate: Candidate) -> None:
+        while not self._leaving.wait(self._coordinator.ttl / RENEWALS):
+            try:
+                candidate.renew()
+            except TermLost:
+                self._term = None
+                self._let_go.wait()
+                return
+            except PenstockError as error:
+                if error.directive is not Directive.RETRY:
+                    raise
+        self._term = None
+        candidate.resign()

@@ -1,0 +1,51 @@
+"""Events as lines of a log: for people, or as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from penstock.event import (
+    AttemptFailed,
+    Delivered,
+    DeliveryRetried,
+    Event,
+    Halted,
+    LaneClaimed,
+    LaneReleased,
+    Led,
+    Restarted,
+    Settled,
+    StandingBy,
+    Stopped,
+    TermGone,
+)
+
+_SENTENCES: dict[type[Event], str] = {
+    StandingBy: "standing by, warm; {holder} leads",
+    Led: "leading, epoch {epoch}",
+    LaneClaimed: "delivering from position {position} (lane {lane}, attempt {attempt})",
+    LaneReleased: "lane {lane} released at position {position}",
+    Delivered: "{changes} delivered, up to position {position}",
+    DeliveryRetried: "not taken ({reason}); try {tries} failed, next in {wait_seconds:.1f} s",
+    AttemptFailed: "attempt {attempt} failed: {message}",
+    Settled: "{pruned} settled changes pruned below position {position}",
+    TermGone: "term {epoch} is gone: {reason}",
+    Restarted: "starting again in {wait_seconds:.0f} s after {code}: {message}",
+    Halted: "halted by {code}: {message}",
+    Stopped: "stopped at position {position}",
+}
+
+
+def text_line(event: Event, now: datetime) -> str:
+    """The event as a person reads it."""
+    sentence = _SENTENCES[type(event)].format(**asdict(event))
+    return f"{now.astimezone():%H:%M:%S} {event.level:7} {event.pipeline}: {sentence}"
+
+
+def json_line(event: Event, now: datetime) -> str:
+    """The event as one JSON object."""
+    at = now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    facts = {"at": at, "level": event.level, "event": type(event).__name__, **asdict(event)}
+    return json.dumps(facts, separators=(",", ":"))

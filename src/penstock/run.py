@@ -1,0 +1,211 @@
+"""Run pipelines: stand, lead, settle; stop on errors and on request."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from threading import Event as Flag
+from threading import Thread
+
+from penstock.change import Lane
+from penstock.coordinator import Term
+from penstock.errors import Directive, EngineFailed, EngineLost, PenstockError, SourceUnavailable, StateUnavailable, from_text
+from penstock.event import (
+    Event,
+    Halted,
+    LaneClaimed,
+    LaneReleased,
+    Led,
+    Observer,
+    Restarted,
+    Settled,
+    StandingBy,
+    Stopped,
+    TermGone,
+)
+from penstock.leadership import Leadership
+from penstock.pipeline import Pipeline
+from penstock.retry import Retry
+from penstock.spark.engine import Engine
+from penstock.spark.query import Query
+from penstock.start import place
+
+LOOK_SECONDS = 0.05
+SETTLE_SECONDS = 1.0
+STOP_SECONDS = 15.0
+"""How long a stop waits for requests under way."""
+
+_RESTARTS = Retry(tries="forever")
+
+
+def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None, tell: Observer | None = None) -> None:
+    """Carry these pipelines until `stop` is set; raises what the first of them halted with, once all have ended.
+
+    `start` says where to go on for a pipeline that cannot know it by itself: beginning, now, or a position.
+    """
+    runs = [PipelineRun(pipeline, start, stop or Flag(), tell or _nobody) for pipeline in pipelines]
+
+    def hear(event: Event) -> None:
+        (tell or _nobody)(event)
+        for each in runs:
+            each.hear(event)
+
+    engine = Engine(pipelines, hear)
+    try:
+        threads = [Thread(target=each.run, args=(engine,), name=f"pipeline {each.pipeline.name}", daemon=True) for each in runs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():  # a join without end would let no signal in
+                thread.join(0.1)
+    finally:
+        engine.close()
+    for each in runs:
+        if each.error:
+            raise each.error
+
+
+def _nobody(event: Event) -> None:
+    """Hear an event and do nothing."""
+
+
+def holder_name() -> str:
+    """Who leads, as people and other processes see it; never twice the same."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+
+
+class PipelineRun:
+    """One pipeline in this process."""
+
+    def __init__(self, pipeline: Pipeline, start: str | None, stop: Flag, tell: Observer) -> None:
+        self.pipeline = pipeline
+        self.error: PenstockError | None = None
+        self._start, self._stop, self._tell = start, stop, tell
+        self._claims: set[str] = set()
+        self._leadership = Leadership(pipeline.state, pipeline.name, holder_name())
+
+    def hear(self, event: Event) -> None:
+        """Follow which lanes workers hold."""
+        if isinstance(event, LaneClaimed) and event.pipeline == self.pipeline.name:
+            self._claims.add(event.lane)
+        elif isinstance(event, LaneReleased) and event.pipeline == self.pipeline.name:
+            self._claims.discard(event.lane)
+
+    def run(self, engine: Engine) -> None:
+        """Stand, lead, and stand again, until asked to stop or halted."""
+        try:
+            last_error = self.pipeline.state.standing(self.pipeline.name).error
+            self._leadership.start()
+            while term := self._await_term(engine):
+                self._tell(Led(pipeline=self.pipeline.name, epoch=term.epoch, holder=term.holder))
+                self._lead(engine, term, last_error)
+                last_error = None
+        except PenstockError as error:
+            self._halted(error)
+        except Exception as error:  # the entry of a thread: nothing may end it unheard
+            self._halted(EngineFailed(f"{type(error).__name__}: {error}"))
+            raise
+        finally:
+            self._leadership.leave()
+
+    def _halted(self, error: PenstockError) -> None:
+        self.error = error
+        self._tell(Halted(pipeline=self.pipeline.name, **error.facts()))
+
+    def _await_term(self, engine: Engine) -> Term | None:
+        """The next term; None when asked to stop. Whoever has to wait, waits warm."""
+        told = False
+        while not self._stop.is_set():
+            if term := self._leadership.await_term(LOOK_SECONDS * 4):
+                return term
+            if lost := engine.lost():
+                raise lost
+            if not told:
+                standing = self.pipeline.state.standing(self.pipeline.name)
+                self._tell(StandingBy(pipeline=self.pipeline.name, holder=standing.holder or "nobody"))
+                engine.warm()
+                told = True
+        return None
+
+    def _lead(self, engine: Engine, term: Term, last_error: Mapping[str, str] | None) -> None:
+        """Carry the pipeline for the length of a term, starting the query anew after errors that may pass."""
+        try:
+            place(self.pipeline, term, self._start, last_error)
+            failures = 0
+            while not self._stop.is_set() and not self._leadership.is_lost():
+                failures = self._carry(engine, term, failures)
+            if self._leadership.is_lost():
+                self._tell(
+                    TermGone(pipeline=self.pipeline.name, epoch=term.epoch, reason="another process leads, or the store was away")
+                )
+                self._leadership.let_go()
+            else:
+                self._tell(Stopped(pipeline=self.pipeline.name, position=self._position()))
+        except PenstockError as error:
+            if error.directive is Directive.HALT:
+                self.pipeline.state.halt(term, error.facts())
+            raise
+
+    def _carry(self, engine: Engine, term: Term, failures: int) -> int:
+        """Run one query to its end; answers how often in a row a query has failed."""
+        query, began = engine.query(self.pipeline, term), time.monotonic()
+        try:
+            query.start()
+            self._watch(query)
+        except PenstockError as error:
+            if error.directive is Directive.HALT or isinstance(error, EngineLost):
+                raise
+            failures = failures + 1 if time.monotonic() - began < 60 else 1
+            wait = _RESTARTS.wait(failures, chance=0.0)
+            self._tell(Restarted(pipeline=self.pipeline.name, code=error.code, message=error.message, wait_seconds=wait))
+            self._stop.wait(wait)
+        finally:
+            self._end(query)
+        return failures
+
+    def _watch(self, query: Query) -> None:
+        """Until asked to stop, or the term is lost; raises what the query fails with."""
+        settle_at = time.monotonic() + SETTLE_SECONDS
+        while not self._stop.wait(LOOK_SECONDS) and not self._leadership.is_lost():
+            if failure := query.failure():
+                raise failure
+            if query.was_stopped_inside():
+                raise self._recorded_error()
+            if time.monotonic() >= settle_at:
+                settle_at = time.monotonic() + (LOOK_SECONDS if self._settle() else SETTLE_SECONDS)
+
+    def _settle(self) -> bool:
+        """Tell the source what it may forget; True while there is more."""
+        return max(map(self._settle_lane, self.pipeline.source.lanes()))
+
+    def _settle_lane(self, lane: Lane) -> bool:
+        try:
+            watermark = self.pipeline.state.watermark(self.pipeline.name, lane)
+            pruned = self.pipeline.source.settle(self.pipeline.name, lane, watermark.cursor) if watermark else 0
+        except (SourceUnavailable, StateUnavailable):
+            return False  # the next look is soon enough
+        if watermark and pruned:
+            self._tell(Settled(pipeline=self.pipeline.name, position=watermark.position, pruned=pruned))
+        return pruned > 0
+
+    def _end(self, query: Query) -> None:
+        """Let workers finish what is under way, then end the query; it has ended when nobody holds a lane."""
+        query.ask_to_stop()
+        deadline = time.monotonic() + STOP_SECONDS
+        while self._claims and time.monotonic() < deadline and not query.failure():
+            time.sleep(LOOK_SECONDS / 5)
+        query.stop()
+        self._claims.clear()
+
+    def _recorded_error(self) -> PenstockError:
+        facts = self.pipeline.state.standing(self.pipeline.name).error
+        if not facts:
+            return EngineFailed("workers stopped without saying why")
+        return from_text(f"[{facts['code']}] {facts['message']} | {facts['remedy']}") or PenstockError(facts["message"])
+
+    def _position(self) -> int | None:
+        marks = [self.pipeline.state.watermark(self.pipeline.name, lane) for lane in self.pipeline.source.lanes()]
+        return max((mark.position for mark in marks if mark), default=None)

@@ -1,0 +1,77 @@
+"""Spark as one process has it: a session, a folder for signals, and the events of its workers."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from threading import Lock, Thread
+from typing import Any
+
+from penstock.coordinator import Term
+from penstock.errors import ConfigInvalid, EngineLost
+from penstock.event import Observer
+from penstock.pipeline import Pipeline, SparkSettings
+from penstock.spark.errand import Events
+from penstock.spark.query import Query, engine_lost
+from penstock.spark.session import open_session
+from penstock.spark.warmup import warm
+
+
+class Engine:
+    """Started once for all pipelines of a process."""
+
+    def __init__(self, pipelines: Sequence[Pipeline], tell: Observer) -> None:
+        settings = common_settings(pipelines)
+        slots = sum(len(pipeline.source.lanes()) for pipeline in pipelines)
+        self._spark: Any = open_session(slots, settings.master, settings.config)
+        self._folder = tempfile.mkdtemp(prefix="penstock-run-")
+        self._events = Events(self._folder)
+        self._listening = Thread(target=self._listen, args=(tell,), name="events of workers", daemon=True)
+        self._listening.start()
+        self._warming, self._is_warm = Lock(), False
+
+    def query(self, pipeline: Pipeline, term: Term) -> Query:
+        """A query for this pipeline, not started yet."""
+        return Query(self._spark, pipeline, term, self._folder)
+
+    def warm(self) -> None:
+        """Make the next query start in under a second."""
+        with self._warming:
+            if not self._is_warm:
+                warm(self._spark)
+            self._is_warm = True
+
+    def lost(self) -> EngineLost | None:
+        """Whether the JVM is gone."""
+        return engine_lost(self._spark)
+
+    def close(self) -> None:
+        """Stop Spark and everything it started."""
+        process = self._spark.sparkContext._gateway.proc
+        if not self.lost():
+            self._spark.stop()
+        process.stdin.close()
+        process.wait()
+        self._events.close()
+        self._listening.join()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _listen(self, tell: Observer) -> None:
+        for event in self._events:
+            tell(event)
+
+
+def common_settings(pipelines: Sequence[Pipeline]) -> SparkSettings:
+    """The Spark settings of pipelines that share a session: they must not contradict each other."""
+    masters = {pipeline.spark.master for pipeline in pipelines if pipeline.spark.master}
+    if len(masters) > 1:
+        raise ConfigInvalid(
+            f"spark.master differs between the pipelines: {', '.join(sorted(masters))}", "run them as separate processes"
+        )
+    config: dict[str, str] = {}
+    for pipeline in pipelines:
+        for key, value in pipeline.spark.config.items():
+            if config.setdefault(key, value) != value:
+                raise ConfigInvalid(f"spark.config.{key} differs between the pipelines", "run them as separate processes")
+    return SparkSettings(master=masters.pop() if masters else None, config=config)

@@ -1,0 +1,43 @@
+"""Where a pipeline goes on: at its watermark, at the start its file names, or where a person says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.coordinator import Term
+from penstock.cursor import Watermark
+from penstock.errors import StateLost
+from penstock.pipeline import Pipeline
+
+UNKNOWN = {"state.lost", "source.rewound", "capture.broken", "capture.damaged"}
+"""Errors after which only a person knows where to go on."""
+
+
+def decide(known: bool, registered: int | None, said: str | None, last_error: Mapping[str, str] | None) -> str | None:
+    """`watermark`, `file` or `person`; None where nobody may decide: the source knows the pipeline and the store does not."""
+    asked = said is not None and (not known or (last_error or {}).get("code") in UNKNOWN)
+    if asked:
+        return "person"
+    if known:
+        return "watermark"
+    return "file" if registered is None else None
+
+
+def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[str, str] | None) -> None:
+    """Make sure that every lane has a watermark to start from."""
+    source, state = pipeline.source, pipeline.state
+    for lane in source.lanes():
+        known = state.watermark(pipeline.name, lane)
+        registered = source.registered(pipeline.name, lane)
+        by = decide(known is not None, registered, said, last_error)
+        if by is None:
+            raise StateLost(
+                f"the source has delivered to pipeline {pipeline.name} before, last noted at position {registered}, "
+                "but the state store has no watermark of it",
+                "point `state` at the store it used; or say where to go on: "
+                f"penstock run FILE --from {registered} | --from beginning | --from now",
+            )
+        if by != "watermark":
+            cursor = source.begin(lane, said if by == "person" and said else source.start)
+            state.place(term, lane, Watermark(cursor, source.position(cursor), known.delivered if known else None))
+            source.settle(pipeline.name, lane, cursor)
