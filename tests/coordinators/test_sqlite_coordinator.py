@@ -311,3 +311,15 @@ def test_connections_and_files_are_given_back(coordinator: SqliteCoordinator, le
         coordinator.standing("p")
         coordinator.candidate("p", "visitor").close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_watermark_that_was_asked_for_outlives_a_loss_of_power(
+    coordinator: SqliteCoordinator, path: Path, leader: candidate.SqliteCandidate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda file: flushed.append(os.readlink(f"/proc/self/fd/{file}")))
+    with coordinator.claim(taken(coordinator, leader), LANE, 0) as held:
+        held.advance(mark(4), Tally())
+        assert not flushed, "a worker does not wait for the disk"
+        assert coordinator.watermark("p", LANE) == mark(4)
+    assert flushed == [f"{path}-wal"]

@@ -88,7 +88,9 @@ class SqliteCandidate:
     def _take(self, epoch: int, beat: int, seat: str | None) -> bool:
         asked_at = self._clock()
         self._store.sync("full")
-        if not self._store.write(_TAKE, self._holder, self._seat, time.time(), self._pipeline, epoch, beat, seat):
+        is_taken = self._store.write(_TAKE, self._holder, self._seat, time.time(), self._pipeline, epoch, beat, seat)
+        self._store.sync("normal")
+        if not is_taken:
             return False
         self._term = Term(self._pipeline, self._holder, epoch + 1)
         self._trusted_until = trusted_until(asked_at, self._ttl)
@@ -99,7 +101,6 @@ class SqliteCandidate:
 
     def _wait(self, now: float) -> None:
         self._term = None
-        self._store.sync("normal")
         if now - self._waits_since >= self._ttl / 5:
             presence.wait_in(self._store, self._pipeline, self._seat)
             self._waits_since = now

@@ -28,6 +28,8 @@ select ?, ?, ?, ?, ?, ?, -1 where {CURRENT}
 on conflict do update set cursor = excluded.cursor, position = excluded.position, delivered = excluded.delivered
 """
 
+_SUMS = "select coalesce(sum(total), 0), coalesce(sum(rate), 0.0), max(advanced_at) from watermarks where pipeline = ?"
+
 
 @dataclass(frozen=True)
 class SqliteCoordinator:
@@ -52,8 +54,13 @@ class SqliteCoordinator:
             yield claim
 
     def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:
-        """How far this lane has been delivered; None for a new pipeline."""
-        return self.standing(pipeline).watermarks.get(lane)
+        """How far this lane has been delivered; None for a new pipeline. What is read here outlives a loss of power."""
+        if not self._file.exists():
+            return None
+        with self._open() as store:
+            found = _watermarks(store, pipeline).get(lane)
+            store.flush()
+            return found
 
     def place(self, term: Term, lane: Lane, watermark: Watermark) -> None:
         """Set a lane's watermark, also backwards. Raises TermLost."""
@@ -95,17 +102,20 @@ class SqliteCoordinator:
 def _standing(store: Store, pipeline: str, ttl: float) -> Standing:
     terms = store.rows("select epoch, holder, seat, beat_at, error from terms where pipeline = ?", pipeline)
     epoch, holder, seat, beat_at, error = terms[0] if terms else (0, None, None, None, None)
-    lanes = store.rows(
-        "select lane, cursor, position, delivered, total, rate, advanced_at from watermarks where pipeline = ?", pipeline
-    )
+    delivered, rate, advanced_at = store.rows(_SUMS, pipeline)[0]
     return Standing(
         epoch=epoch,
         holder=holder,
         is_held=seat is not None and presence.is_present(store.path, seat, beat_at, ttl),
         standbys=len(presence.standbys(store, pipeline, ttl)),
-        watermarks={Lane(row[0]): Watermark(Cursor(row[1]), row[2], row[3]) for row in lanes},
-        advanced_at=max((datetime.fromtimestamp(row[6], UTC) for row in lanes if row[6] is not None), default=None),
-        delivered=sum(row[4] for row in lanes),
-        rate=sum(row[5] for row in lanes),
+        watermarks=_watermarks(store, pipeline),
+        advanced_at=datetime.fromtimestamp(advanced_at, UTC) if advanced_at else None,
+        delivered=delivered,
+        rate=rate,
         error=json.loads(error) if error else None,
     )
+
+
+def _watermarks(store: Store, pipeline: str) -> dict[Lane, Watermark]:
+    rows = store.rows("select lane, cursor, position, delivered from watermarks where pipeline = ?", pipeline)
+    return {Lane(lane): Watermark(Cursor(cursor), position, delivered) for lane, cursor, position, delivered in rows}

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -56,9 +56,14 @@ class Store:
                 raise
 
     def sync(self, mode: str) -> None:
-        """Whether a write outlives a loss of power: `full` for it and all that any process wrote before, `normal` for none."""
+        """Whether writes outlive a loss of power: `full` at once, `normal` after a while or a `flush`."""
         with translated(self.path):
             self._connection.execute(f"pragma synchronous = {mode}")
+
+    def flush(self) -> None:
+        """Let everything that was read or written so far, by any process, outlive a loss of power."""
+        with suppress(FileNotFoundError), open(f"{self.path}-wal", "rb") as log:
+            os.fsync(log.fileno())
 
     def rows(self, sql: str, *values: object) -> Sequence[tuple[Any, ...]]:
         """What a query answers."""
