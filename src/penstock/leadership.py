@@ -29,6 +29,10 @@ class Leadership(Thread):
             raise self._error
         return self._term
 
+    def is_held(self) -> bool:
+        """Whether the term has come, or never will."""
+        return self._held.is_set()
+
     def is_lost(self) -> bool:
         """Whether the term that was held is gone."""
         return self._term is None

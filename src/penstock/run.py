@@ -124,9 +124,9 @@ class PipelineRun:
             if lost := engine.lost():
                 raise lost
             if not told:
-                standing = self.pipeline.state.standing(self.pipeline.name)
-                self._tell(StandingBy(pipeline=self.pipeline.name, holder=standing.holder or "nobody"))
-                engine.warm()
+                engine.warm(lambda: self._leadership.is_held() or self._stop.is_set())
+                holder = self.pipeline.state.standing(self.pipeline.name).holder
+                self._tell(StandingBy(pipeline=self.pipeline.name, holder=holder or "nobody"))
                 told = True
         return None
 

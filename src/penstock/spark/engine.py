@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock, Thread
 from typing import Any
 
@@ -35,12 +35,12 @@ class Engine:
         """A query for this pipeline, not started yet."""
         return Query(self._spark, pipeline, term, self._folder)
 
-    def warm(self) -> None:
-        """Make the next query start in under a second."""
+    def warm(self, is_enough: Callable[[], bool]) -> None:
+        """Make the next query start in about a second; leaves off as soon as that is enough."""
         with self._warming:
-            if not self._is_warm:
-                warm(self._spark)
-            self._is_warm = True
+            if not self._is_warm and not is_enough():
+                warm(self._spark, is_enough)
+                self._is_warm = True
 
     def lost(self) -> EngineLost | None:
         """Whether the JVM is gone."""

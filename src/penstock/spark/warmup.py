@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 from penstock.coordinators.sqlite import SqliteCoordinator
@@ -12,11 +13,12 @@ from penstock.sinks.discard import DiscardSink
 from penstock.sources.synthetic import LANE, SyntheticSource
 
 _CHANGES = 2000
+_PATIENCE = 60.0
 _WHERE = "table = 'synthetic' and try_variant_get(after, '$.total', 'double') >= 0 and op in ('insert', 'update')"
 
 
-def warm(spark: Any, seconds: float = 30.0) -> None:
-    """Carry some made-up changes to nowhere, and stop."""
+def warm(spark: Any, is_enough: Callable[[], bool] = lambda: False) -> None:
+    """Carry some made-up changes to nowhere, and stop: when all have come, or as soon as that is enough."""
     from penstock.spark.query import Query
 
     with tempfile.TemporaryDirectory(prefix="penstock-warm-") as folder:
@@ -29,7 +31,7 @@ def warm(spark: Any, seconds: float = 30.0) -> None:
         state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
         query = Query(spark, pipeline, term, folder)
         query.start()
-        query.wait(lambda: _position(state) >= _CHANGES, within=seconds)
+        query.wait(lambda: _position(state) >= _CHANGES or is_enough(), within=_PATIENCE)
         query.stop()
         candidate.close()
 
