@@ -1,0 +1,91 @@
+"""Opening the captured database without ever creating it, and saying in our words what went wrong with it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from penstock.errors import CaptureMissing, LogDamaged, PenstockError, SourceUnavailable
+
+_PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL}
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+def enable_remedy(path: str) -> str:
+    """What to type to get capture."""
+    return f"run: penstock capture enable {path}"
+
+
+@contextmanager
+def opened(path: str, mode: Literal["ro", "rw"] = "ro", patience: float = 1.0) -> Iterator[sqlite3.Connection]:
+    """A connection in autocommit; errors of SQLite inside the block come out as errors of ours."""
+    with _translated(path):
+        uri = f"file:{quote(os.path.abspath(path))}?mode={mode}"
+        connection = sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+@contextmanager
+def transaction(
+    connection: sqlite3.Connection, kind: Literal["deferred", "immediate"] = "deferred", *, keeps: bool = True
+) -> Iterator[None]:
+    """All or nothing, or nothing in any case; a deferred one that only reads sees one state of the database."""
+    connection.execute(f"begin {kind}")
+    try:
+        yield
+    except BaseException:
+        connection.execute("rollback")
+        raise
+    connection.execute("commit" if keeps else "rollback")
+
+
+Identity = tuple[int, int, int | None]
+
+
+def identity(path: str) -> Identity | None:
+    """Which file stands under this name now, and which WAL beside it; None if there is none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return found.st_dev, found.st_ino, os.stat(path + "-wal").st_ino
+    except FileNotFoundError:
+        return found.st_dev, found.st_ino, None
+
+
+def is_replaced(was: Identity | None, now: Identity | None) -> bool:
+    """Whether a connection opened to `was` reads another file than the one that stands there now.
+
+    SQLite never takes away a WAL that somebody has open, so one that is gone or another was taken away with its database.
+    """
+    return was is None or now is None or was[:2] != now[:2] or was[2] not in (None, now[2])
+
+
+@contextmanager
+def _translated(path: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise _in_our_words(path, error) from error
+
+
+def _in_our_words(path: str, error: sqlite3.DatabaseError) -> PenstockError | sqlite3.DatabaseError:
+    primary = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if not Path(path).is_file():
+        return CaptureMissing(f"there is no database {path}", "check the path, then " + enable_remedy(path))
+    if "no such table: _penstock_" in str(error):
+        return CaptureMissing(f"{path} has no capture", enable_remedy(path))
+    if primary in _PASSING:
+        return SourceUnavailable(f"{path}: {error}")
+    if primary in _DAMAGED:
+        return LogDamaged(f"{path}: {error}", "restore the database from a backup, then: penstock run FILE --from POSITION")
+    return error

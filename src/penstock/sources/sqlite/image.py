@@ -1,0 +1,114 @@
+"""Log rows as changes: key, before and after as JSON text, with every value of SQLite kept exactly. Pure.
+
+What JSON has no word for is an object with one `$` name: {"$blob": base64}, {"$real": "inf"}, {"$text": base64} for text that
+is not UTF-8.
+"""
+
+from __future__ import annotations
+
+import math
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from penstock.change import CHANGES, Change
+from penstock.sources.sqlite.shape import Shape
+
+Row = tuple[Any, ...]
+
+COLUMNS = "seq, shape, op, cast(round((at - 2440587.5) * 86400000.0) as integer) * 1000, old_row_id, new_row_id"
+"""What every row starts with; the values of the images follow."""
+
+_INFINITY = math.inf
+
+SEQ, SHAPE, OP, AT, OLD, NEW, VALUES = range(7)
+
+
+class NotUtf8(bytes):
+    """What the database calls text and is not."""
+
+
+def text_or_bytes(raw: bytes) -> str | NotUtf8:
+    """A text as it is, for `text_factory`."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return NotUtf8(raw)
+
+
+@dataclass(frozen=True, slots=True)
+class Imager:
+    """How to read log rows of one shape: makers of JSON for each part of an event."""
+
+    shape: Shape
+    key: Mapping[str, Callable[[Row], bytes]]
+    first: Callable[[Row], bytes]
+    second: Callable[[Row], bytes]
+
+
+def imager(shape: Shape) -> Imager:
+    """The reader of this shape's rows."""
+    width = len(shape.columns)
+    places = {name: VALUES + i for i, name in enumerate(shape.columns)}
+    firsts = {name: places[name] for name in shape.key} or {"rowid": NEW}
+    seconds = {name: places[name] + width for name in shape.key} or {"rowid": NEW}
+    keys = {"insert": _maker(firsts), "update": _maker(seconds), "delete": _maker(firsts if shape.key else {"rowid": OLD})}
+    return Imager(shape, keys, _maker(places), _maker({name: place + width for name, place in places.items()}))
+
+
+def change_at(row: Row, imagers: Mapping[int, Imager]) -> Change:
+    """The change of one log row without its images, for its witness; a row that is no change has no key."""
+    found = imagers.get(row[SHAPE])
+    table = found or imagers.get(-(row[SHAPE] or 0))
+    key = found.key[row[OP]](row).decode() if found and row[OP] in found.key else ""
+    return Change(row[SEQ], row[OP], table.shape.table if table else "", key, at=row[AT])
+
+
+def to_changes(rows: Sequence[Row], imagers: Mapping[int, Imager], *, is_doubtful: bool) -> pa.RecordBatch:
+    """These rows as Arrow; doubtful if there may be text among their values that is not UTF-8."""
+    tables, keys, befores, afters = [], [], [], []
+    for row in rows:
+        reader, op = imagers[row[SHAPE]], row[OP]
+        tables.append(reader.shape.table)
+        keys.append(reader.key[op](row))
+        befores.append(None if op == "insert" else reader.first(row))
+        afters.append(None if op == "delete" else reader.second(row) if op == "update" else reader.first(row))
+    seqs, _, ops, ats, olds, news = zip(*(row[:VALUES] for row in rows), strict=True) if rows else [()] * VALUES
+    errors = [_error(row, imagers[row[SHAPE]].shape) if is_doubtful else None for row in rows]
+    columns = (seqs, ops, tables, keys, befores, afters, ats, olds, news, errors)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, CHANGES, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
+
+
+def _error(row: Row, shape: Shape) -> str | None:
+    bad = [i for i, value in enumerate(row[VALUES:]) if isinstance(value, NotUtf8)]
+    names = dict.fromkeys(shape.columns[i % len(shape.columns)] for i in bad)
+    return "; ".join(f"{shape.table}.{name} is not valid UTF-8" for name in names) or None
+
+
+def _maker(places: Mapping[str, int]) -> Callable[[Row], bytes]:
+    """A function from a log row to a JSON object of these places of it."""
+    # made once per shape, because a literal in compiled code takes half the time of dict(zip(...))
+    build = eval("lambda row: {" + ", ".join(f"{name!r}: row[{place}]" for name, place in places.items()) + "}")
+
+    def image(row: Row) -> bytes:
+        values = build(row)
+        text = orjson.dumps(values, default=_tagged)
+        if b":null" in text and (_INFINITY in (present := values.values()) or -_INFINITY in present):
+            return orjson.dumps({name: _finite(value) for name, value in values.items()}, default=_tagged)
+        return text
+
+    return image
+
+
+def _finite(value: object) -> object:
+    return {"$real": str(value)} if value in (_INFINITY, -_INFINITY) else value
+
+
+def _tagged(value: object) -> dict[str, str]:
+    assert isinstance(value, bytes)  # SQLite knows five types, and JSON four of them
+    return {"$text" if isinstance(value, NotUtf8) else "$blob": b64encode(value).decode()}

@@ -1,0 +1,218 @@
+"""Reading the capture log: stretches of it, each in one read transaction, each proven to continue where the last one ended."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from penstock.errors import CaptureBroken, CaptureMissing, LogDamaged, PenstockError, SourceRewound
+from penstock.sources.sqlite import catalog
+from penstock.sources.sqlite.catalog import Captured
+from penstock.sources.sqlite.database import enable_remedy, opened, transaction
+from penstock.sources.sqlite.image import (
+    AT,
+    COLUMNS,
+    OP,
+    SEQ,
+    SHAPE,
+    VALUES,
+    Imager,
+    Row,
+    change_at,
+    imager,
+    text_or_bytes,
+    to_changes,
+)
+from penstock.sources.sqlite.place import Place
+from penstock.sources.sqlite.schema import read_schema
+
+CHUNK = 5_000
+CHOOSE = "decide where to go on: penstock run FILE --from POSITION|beginning|now"
+
+_EXTENT = """select coalesce((select min(seq) from _penstock_log), 1), coalesce((select max(seq) from _penstock_log), 0),
+ (select value from _penstock_meta where name = 'incarnation'), schema_version from pragma_schema_version"""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The first and the last position of the log, and which life of it this is."""
+
+    first: int
+    head: int
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The changes up to a place, and where the log ended when they were read; cut if the next row cannot be delivered."""
+
+    changes: pa.RecordBatch
+    end: Place
+    head: int
+    is_cut: bool = False
+
+
+@contextmanager
+def reading(path: str, is_meant: Callable[[str], bool], verifies: bool = True) -> Iterator[Log]:
+    """The log of a database, open."""
+    with opened(path) as connection:
+        yield Log(path, connection, is_meant, verifies)
+
+
+class Log:
+    """An open log. It trusts nothing that it has not checked in the same transaction."""
+
+    def __init__(self, path: str, connection: sqlite3.Connection, is_meant: Callable[[str], bool], verifies: bool = True) -> None:
+        self._path, self._connection, self._is_meant, self._verifies = path, connection, is_meant, verifies
+        self._version: int | None = None
+        self._glass = _Glass({}, frozenset())
+
+    def extent(self) -> Extent:
+        """How far the log reaches now."""
+        with transaction(self._connection):
+            return self._extent()
+
+    def place(self, position: int) -> Place | None:
+        """The place behind the change at this position, if there is one."""
+        with transaction(self._connection):
+            extent = self._extent()
+            rows = self._rows(position, position).rows
+        return self._glass.behind(rows[0], extent.incarnation) if rows else None
+
+    def confirm(self, place: Place) -> Extent:
+        """Prove that the log still has this place. Raises SourceRewound."""
+        with transaction(self._connection):
+            extent = self._extent()
+            self._continues(extent, place, self._rows(place.position, place.position).rows)
+            return extent
+
+    def stretch(self, after: Place, bound: int | None = None) -> Stretch:
+        """The changes behind a place, up to `bound` or the head, and not over more than CHUNK positions."""
+        with transaction(self._connection):
+            extent = self._extent()
+            last = min(extent.head, after.position + CHUNK, extent.head if bound is None else bound)
+            found = self._rows(after.position, last)
+            self._continues(extent, after, found.rows)
+            self._is_dense(after.position, last)
+        behind = _Rows(found.rows[1:] if after.witness else found.rows, found.is_doubtful)
+        return self._glass.stretch(behind, after, extent.head)
+
+    def waiting(self, after: int) -> tuple[int, int | None]:
+        """How many chosen changes lie behind a position, and when the first of them was made."""
+        chosen = f"from _penstock_log where seq > ? and {self._glass.condition}"
+        [(changes,)] = self._connection.execute(f"select count(*) {chosen}", (after,))
+        first = self._connection.execute(f"select {COLUMNS} {chosen} order by seq limit 1", (after,)).fetchone()
+        return changes, first[AT] if first else None
+
+    def _extent(self) -> Extent:
+        first, head, incarnation, version = self._connection.execute(_EXTENT).fetchone()
+        if version != self._version:
+            self._learn()
+            self._version = version
+        return Extent(first, head, incarnation)
+
+    def _learn(self) -> None:
+        """Read the catalogue, and prove that tables and triggers are as they were captured."""
+        shapes = catalog.load(self._connection).shapes
+        chosen = [captured for captured in shapes.values() if self._is_meant(captured.shape.table)]
+        if self._verifies:
+            self._verify([captured for captured in chosen if captured.is_live])
+        imagers = {number: imager(captured.shape) for number, captured in shapes.items()}
+        self._glass = _Glass(imagers, frozenset(captured.number for captured in chosen))
+
+    def _verify(self, live: list[Captured]) -> None:
+        if not live:
+            raise CaptureMissing(f"no table that was asked for is captured in {self._path}", enable_remedy(self._path))
+        schema = read_schema(self._connection)
+        found = [f"{breach.table} {breach.what}" for captured in live for breach in catalog.breaches(captured, schema)]
+        if found:
+            raise CaptureBroken("after capture was enabled, " + "; ".join(found), enable_remedy(self._path))
+
+    def _rows(self, first: int, last: int) -> _Rows:
+        """Chosen rows from `first` to `last`, and these two themselves in any case."""
+        sql = f"{self._glass.query} where seq between ?1 and ?2 and (seq = ?1 or seq = ?2 or {self._glass.condition}) order by seq"
+        self._connection.text_factory = str
+        try:
+            return _Rows(self._connection.execute(sql, (first, last)).fetchall(), is_doubtful=False)
+        except sqlite3.OperationalError as error:
+            if "decode" not in str(error):
+                raise
+        self._connection.text_factory = text_or_bytes
+        return _Rows(self._connection.execute(sql, (first, last)).fetchall(), is_doubtful=True)
+
+    def _continues(self, extent: Extent, after: Place, rows: list[Row]) -> None:
+        if extent.incarnation != after.incarnation:
+            raise SourceRewound(f"{self._path} has another log than the one that was read", CHOOSE)
+        if not after.witness:
+            return
+        if not rows or rows[0][SEQ] != after.position:
+            raise SourceRewound(f"the log of {self._path} has no change {after.position}; it ends at {extent.head}", CHOOSE)
+        if self._glass.behind(rows[0], extent.incarnation) != after:
+            raise SourceRewound(f"the change {after.position} of {self._path} is not the one that was delivered", CHOOSE)
+
+    def _is_dense(self, after: int, last: int) -> None:
+        [(found,)] = self._connection.execute("select count(*) from _penstock_log where seq > ? and seq <= ?", (after, last))
+        if found != max(0, last - after):
+            missing = last - after - found
+            raise LogDamaged(f"{missing} of the changes {after + 1} to {last} are missing from the log of {self._path}", CHOOSE)
+
+
+class _Rows(NamedTuple):
+    rows: list[Row]
+    is_doubtful: bool  # some text may not be UTF-8
+
+
+@dataclass(frozen=True, slots=True)
+class _Glass:
+    """How rows of the log are read: all shapes by number, and which of them are wanted."""
+
+    imagers: dict[int, Imager]
+    chosen: frozenset[int]
+
+    @property
+    def query(self) -> str:
+        widest = 2 * max(len(one.shape.columns) for one in self.imagers.values())
+        return f"select {', '.join([COLUMNS, *(f'c{i}' for i in range(widest))])} from _penstock_log"
+
+    @property
+    def is_choosy(self) -> bool:
+        return len(self.chosen) < len(self.imagers)
+
+    @property
+    def condition(self) -> str:
+        numbers = ", ".join(f"{number}, {-number}" for number in sorted(self.chosen))
+        return f"shape in ({numbers})" if self.is_choosy else "1"
+
+    def wanted(self, rows: list[Row]) -> list[Row]:
+        return [row for row in rows if abs(row[SHAPE]) in self.chosen] if self.is_choosy else rows
+
+    def behind(self, row: Row, incarnation: str) -> Place:
+        return Place(incarnation, row[SEQ], change_at(row, self.imagers).witness())
+
+    def stretch(self, behind: _Rows, after: Place, head: int) -> Stretch:
+        """What can be delivered of the rows behind a place, up to the first that cannot be."""
+        wanted = self.wanted(behind.rows)
+        good = len(wanted)
+        if not {row[SHAPE] for row in wanted} <= self.imagers.keys():
+            good = next(i for i, row in enumerate(wanted) if row[SHAPE] not in self.imagers)
+            if good == 0:
+                raise self.fault(wanted[0])
+        is_cut = good < len(wanted)
+        last = wanted[good - 1 : good] if is_cut else behind.rows[-1:]
+        end = self.behind(last[0], after.incarnation) if last else after
+        return Stretch(to_changes(wanted[:good], self.imagers, is_doubtful=behind.is_doubtful), end, head, is_cut)
+
+    def fault(self, row: Row) -> PenstockError:
+        """Why a row cannot be delivered."""
+        known = self.imagers.get(-(row[SHAPE] or 0))
+        if not known:
+            return LogDamaged(f"the log does not know the shape {row[SHAPE]} of the change {row[SEQ]}", CHOOSE)
+        table, go_on = known.shape.table, f"to go on without them: penstock run FILE --from {row[SEQ]}"
+        if row[OP] == "gap":
+            return CaptureBroken(f"changes of {table} are missing before position {row[SEQ]}: it {row[VALUES]}", go_on)
+        return CaptureBroken(f"{table} was altered before the change {row[SEQ]}, so its values cannot be named", go_on)

@@ -1,0 +1,82 @@
+"""What SQLite says of the tables and triggers of a database, read in one piece."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.sources.sqlite.shape import TableFacts
+from penstock.sources.sqlite.triggers import PREFIX
+
+_NAME = r"""("[^"]*"|\[[^]]*\]|`[^`]*`|'[^']*'|\S+)"""
+_BEFORE = re.compile(rf"create\s+trigger\s+{_NAME}\s+(?:before\s+)?(?:insert|update)\b.*?\bbegin\b(.*)", re.IGNORECASE | re.DOTALL)
+_OTHERS = {"view": "a view: capture the tables below it", "virtual": "a virtual table: it cannot have triggers"}
+
+
+@dataclass(frozen=True, slots=True)
+class PresentTrigger:
+    """A trigger as it stands in sqlite_master; a greater row was created later."""
+
+    row: int
+    name: str
+    table: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Ordinary tables by name, all triggers, and what cannot be captured at all, with the reason."""
+
+    tables: Mapping[str, TableFacts]
+    triggers: tuple[PresentTrigger, ...]
+    others: Mapping[str, str]
+
+    def foreign(self, table: str) -> Iterator[PresentTrigger]:
+        """The application's own triggers of a table."""
+        return (trigger for trigger in self.triggers if trigger.table == table and not is_ours(trigger.name))
+
+
+def is_ours(name: str) -> bool:
+    """Whether a name belongs to SQLite or to us, and is never captured."""
+    return name.lower().startswith((PREFIX, "sqlite_"))
+
+
+def read_schema(connection: sqlite3.Connection) -> Schema:
+    """The schema as it is now."""
+    found = connection.execute("select rowid, name, tbl_name, sql from sqlite_master where type = 'trigger'")
+    present = tuple(PresentTrigger(*row) for row in found)
+    listed = _rows(connection, "select * from pragma_table_list where schema = 'main' order by name")
+    theirs = [row for row in listed if not is_ours(row["name"])]
+    tables = {row["name"]: _facts(connection, row["name"], bool(row["wr"]), present) for row in theirs if row["type"] == "table"}
+    return Schema(tables, present, {row["name"]: _OTHERS[row["type"]] for row in theirs if row["type"] in _OTHERS})
+
+
+def _facts(connection: sqlite3.Connection, table: str, without_rowid: bool, present: tuple[PresentTrigger, ...]) -> TableFacts:
+    of_master = "select rowid, sql from sqlite_master where type = 'table' and name = ?"
+    [(master_row, create_sql)] = connection.execute(of_master, (table,)).fetchall()
+    indexes = _rows(connection, 'select name, origin from pragma_index_list(?) where "unique" order by name', table)
+    to_itself = 'select "from" from pragma_foreign_key_list(?) where "table" = ? and on_delete like \'SET %\''
+    befores = [_BEFORE.match(trigger.sql) for trigger in present if trigger.table == table and not is_ours(trigger.name)]
+    return TableFacts(
+        table=table,
+        create_sql=create_sql,
+        master_row=master_row,
+        without_rowid=without_rowid,
+        columns=tuple(_rows(connection, "select * from pragma_table_xinfo(?)", table)),
+        unique_indexes=tuple((index["origin"], tuple(_index(connection, index["name"]))) for index in indexes),
+        before_triggers=tuple((found[1], found[2]) for found in befores if found),
+        self_references=tuple(row["from"] for row in _rows(connection, to_itself, table, table)),
+    )
+
+
+def _index(connection: sqlite3.Connection, name: str) -> list[dict[str, Any]]:
+    return _rows(connection, "select * from pragma_index_xinfo(?) where key", name)
+
+
+def _rows(connection: sqlite3.Connection, sql: str, *arguments: str) -> list[dict[str, Any]]:
+    cursor = connection.execute(sql, arguments)
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]

@@ -1,0 +1,116 @@
+"""A table as it is captured: its columns, its key, what must be unique in it. Pure, from the rows of pragmas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+MAX_COLUMNS = 990  # two images and a few columns of ours must fit into the 2000 columns of a log row
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """Columns that no two rows may share, each with the collation that decides what is the same."""
+
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the triggers of one table were made for."""
+
+    table: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]  # the declared primary key; empty if there is none
+    row_id: str | None  # the name under which SQLite shows the row id; None WITHOUT ROWID
+    uniques: tuple[Unique, ...]  # without the row id; WITHOUT ROWID the primary key comes first
+    narrow: tuple[str, ...] | None  # updates that set none of these cannot collide; None: any update can
+    create_sql: str
+
+    def to_json(self) -> str:
+        """The shape as the catalogue keeps it."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Shape:
+        """The shape of such a text."""
+        facts: dict[str, Any] = json.loads(text)
+        facts["uniques"] = tuple(Unique(_tuples(one["columns"])) for one in facts["uniques"])
+        facts |= {name: tuple(facts[name]) for name in ("columns", "key", "narrow") if facts[name] is not None}
+        return Shape(**facts)
+
+
+def _tuples(pairs: list[list[str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, collation) for name, collation in pairs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFacts:
+    """What SQLite says of a table: rows of `table_xinfo`, and of `index_xinfo` for its unique indexes."""
+
+    table: str
+    create_sql: str
+    master_row: int  # of sqlite_master
+    without_rowid: bool
+    columns: tuple[Mapping[str, Any], ...]
+    unique_indexes: tuple[tuple[str, tuple[Mapping[str, Any], ...]], ...]  # origin ('pk', 'u', 'c') and its columns
+    before_triggers: tuple[tuple[str, str], ...] = ()  # name and body of the application's own
+    self_references: tuple[str, ...] = ()  # columns that SQLite sets when the row they point to goes
+
+
+def shape_of(facts: TableFacts) -> Shape:
+    """The shape of an ordinary table that `refusal` has nothing against."""
+    names = tuple(column["name"] for column in facts.columns)
+    keyed = sorted((column for column in facts.columns if column["pk"]), key=lambda column: column["pk"])
+    indexes = sorted(facts.unique_indexes, key=lambda index: index[0] != "pk")
+    uniques = tuple(Unique(_indexed(columns)) for _, columns in indexes)
+    row_id = None if facts.without_rowid else _row_id(names)
+    key = tuple(column["name"] for column in keyed)
+    return Shape(facts.table, names, key, row_id, uniques, _narrow(facts, key, uniques), facts.create_sql)
+
+
+def refusal(facts: TableFacts) -> str | None:
+    """Why this table cannot be captured exactly, if so."""
+    names = tuple(column["name"] for column in facts.columns)
+    if len(names) > MAX_COLUMNS:
+        return f"it has {len(names)} columns, more than {MAX_COLUMNS}"
+    if not facts.without_rowid and _row_id(names) is None:
+        return "its columns hide the row id under all its three names"
+    if any(column["name"] is None for _, columns in facts.unique_indexes for column in columns):
+        return "it has a unique index on an expression, through which REPLACE removes rows unseen"
+    if {column["name"] for _, columns in facts.unique_indexes for column in columns} & set(facts.self_references):
+        return "it has a unique column that points to the table itself, ON DELETE SET"
+    for name, body in facts.before_triggers:
+        if _writes(body, facts.table):
+            return f"its own trigger {name} writes to it before the row itself is written"
+    return None
+
+
+def _row_id(names: Iterable[str]) -> str | None:
+    taken = {name.lower() for name in names}
+    return next((alias for alias in ("rowid", "_rowid_", "oid") if alias not in taken), None)
+
+
+def _indexed(columns: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
+    return tuple((column["name"] or "an expression", column["coll"]) for column in columns)
+
+
+def _narrow(facts: TableFacts, key: tuple[str, ...], uniques: tuple[Unique, ...]) -> tuple[str, ...] | None:
+    """The columns whose setting can collide; None if that cannot be told by columns (generated ones, a row id without a name)."""
+    indexed = {name for unique in uniques for name, _ in unique.columns}
+    generated = {column["name"] for column in facts.columns if column["hidden"] in (2, 3)}
+    named = facts.without_rowid or _is_alias(facts)
+    return tuple(sorted(indexed | set(key))) if named and not indexed & generated else None
+
+
+def _is_alias(facts: TableFacts) -> bool:
+    """Whether the primary key is the row id: a lone INTEGER one, for which SQLite makes no index."""
+    return any(column["pk"] for column in facts.columns) and all(origin != "pk" for origin, _ in facts.unique_indexes)
+
+
+def _writes(body: str, table: str) -> bool:
+    words = body.lower().translate(str.maketrans('"`[];(', "      ")).split()
+    verbs = {"into", "update", "ignore", "replace", "abort", "fail", "rollback"}
+    return any(word == table.lower() and words[i - 1] in verbs for i, word in enumerate(words) if i)

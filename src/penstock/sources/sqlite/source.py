@@ -1,0 +1,126 @@
+"""The capture log of a SQLite database as a source of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Literal
+
+import pyarrow as pa
+
+from penstock.change import Change, Lane
+from penstock.cursor import Cursor
+from penstock.errors import ConfigInvalid, ConfigUnsupported
+from penstock.settings import settings
+from penstock.source import Backlog, Span, Window
+from penstock.sources.sqlite.follow import follow
+from penstock.sources.sqlite.install import renew, selector
+from penstock.sources.sqlite.log import Log, reading
+from penstock.sources.sqlite.place import Place, of_cursor
+from penstock.sources.sqlite.settle import registered, settle
+
+LANE = Lane("log")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _number(start: str) -> int:
+    try:
+        return int(start)
+    except ValueError:
+        raise ConfigInvalid(f"{start!r} is no place to start at", "choose beginning, now or a position") from None
+
+
+@settings
+class SqliteSource:
+    """The changes that the triggers of `penstock capture enable` have logged; one lane, positions are the log's sequence."""
+
+    database: str
+    tables: str | None = None
+    start: Literal["beginning", "now", "snapshot"] = "beginning"
+
+    def __post_init__(self) -> None:
+        selector(self.tables)
+
+    def lanes(self) -> Sequence[Lane]:
+        """One lane: the log."""
+        return (LANE,)
+
+    def begin(self, lane: Lane, start: str) -> Cursor:
+        """The cursor at a word or a position."""
+        if start == "snapshot":
+            raise ConfigUnsupported("start: snapshot is not supported yet", "use start: beginning or start: now")
+        with self._reading() as log:
+            extent = log.extent()
+            if start == "beginning" or start == str(extent.first - 1) or extent.head == 0:
+                return Place(extent.incarnation, extent.first - 1, "").to_cursor()
+            position = extent.head if start == "now" else _number(start)
+            place = log.place(position)
+        if place is None:
+            raise ConfigInvalid(f"the log has no change {position}", f"choose a position from {extent.first - 1} to {extent.head}")
+        return place.to_cursor()
+
+    def head(self, lane: Lane) -> Cursor:
+        """The cursor behind the last change."""
+        return self.begin(lane, "now")
+
+    def position(self, cursor: Cursor) -> int:
+        """The sequence number of the last change before the cursor."""
+        return of_cursor(cursor).position
+
+    def incarnation(self, cursor: Cursor) -> str:
+        """Which life of the log it belongs to."""
+        return of_cursor(cursor).incarnation
+
+    def behind(self, change: Change, since: Cursor) -> Cursor:
+        """The cursor just behind this change."""
+        return Place(of_cursor(since).incarnation, change.position, change.witness()).to_cursor()
+
+    def split(self, span: Span, parts: int) -> Sequence[Span]:
+        """Spans of about the same number of positions."""
+        after, upto = of_cursor(span.after), of_cursor(span.upto)
+        length = upto.position - after.position
+        cuts = sorted({after.position + length * i // parts for i in range(1, parts)} - {after.position, upto.position})
+        with self._reading() as log:
+            places = [place.to_cursor() for place in map(log.place, cuts) if place]
+        ends = [span.after, *places, span.upto]
+        return [Span(span.lane, first, last) for first, last in pairwise(ends)] if length > 0 else []
+
+    def read(self, span: Span) -> Iterator[pa.RecordBatch]:
+        """The changes of a span."""
+        place, upto = of_cursor(span.after), of_cursor(span.upto)
+        with self._reading() as log:
+            log.confirm(upto)
+            while place.position < upto.position:
+                stretch = log.stretch(place, upto.position)
+                place = stretch.end
+                if stretch.changes.num_rows:
+                    yield stretch.changes
+
+    def follow(self, lane: Lane, after: Cursor) -> Iterator[Window]:
+        """Changes from here on; a database that is replaced must go on at the same place."""
+        return follow(self.database, selector(self.tables), of_cursor(after))
+
+    def backlog(self, lane: Lane, after: Cursor) -> Backlog:
+        """How much waits behind this cursor; also while capture is broken."""
+        place = of_cursor(after)
+        with reading(self.database, selector(self.tables), verifies=False) as log:
+            extent = log.confirm(place)
+            changes, at = log.waiting(place.position)
+        return Backlog(extent.head, changes, None if at is None else _EPOCH + timedelta(microseconds=at))
+
+    def registered(self, pipeline: str, lane: Lane) -> int | None:
+        """The position noted in the database for this pipeline."""
+        return registered(self.database, pipeline, lane)
+
+    def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> int:
+        """Note the position and prune, when that disturbs nobody."""
+        return settle(self.database, pipeline, lane, of_cursor(upto))
+
+    def renew(self) -> None:
+        """Begin a new life of the log, after a person has decided how to go on with a rewound one."""
+        renew(self.database)
+
+    def _reading(self) -> AbstractContextManager[Log]:
+        return reading(self.database, selector(self.tables))

@@ -1,0 +1,145 @@
+"""The triggers of a captured table, as text. Pure.
+
+Only plain SQL that any SQLite since 3.8 knows: the triggers run inside the writers' programs, not inside ours.
+
+REPLACE removes rows without a word unless the writer has set recursive_triggers. So, before a row is written, those it would
+collide with are copied to `_penstock_gone`; once it is written, what is in there and really has gone is logged as deleted. A
+removal that did fire the delete trigger takes its copy out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.sources.sqlite.shape import Shape, Unique
+
+PREFIX = "_penstock_"
+GONE = PREFIX + "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """A trigger to create."""
+
+    name: str
+    sql: str
+
+
+def triggers(shape: Shape, number: int, master_row: int) -> list[Trigger]:
+    """All triggers of a table, in the order in which they are to be created; the newest fires first."""
+    text = _Text(shape, number, master_row)
+    itself = f"not ({text.is_same('t', 'old')})"
+    stayed = f"not ({text.is_same(GONE, 'old')})"
+    return [
+        text.trigger("collide", "before insert", text.note("1"), when=text.collides("1")),
+        text.trigger("move", text.before_update, text.note(itself), when=text.collides(itself)),
+        text.trigger("delete", "after delete", [text.log("delete"), text.forget(text.is_same(GONE, "old"))]),
+        text.trigger("update", "after update", [*text.log_gone(stayed), text.log("update")]),
+        text.trigger("insert", "after insert", [*text.log_gone("1"), text.log("insert")]),
+    ]
+
+
+def quoted(name: str) -> str:
+    """A name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    shape: Shape
+    number: int
+    master_row: int
+
+    @property
+    def table(self) -> str:
+        return quoted(self.shape.table)
+
+    @property
+    def before_update(self) -> str:
+        narrow = self.shape.narrow
+        return "before update" if narrow is None else "before update of " + ", ".join(map(quoted, narrow))
+
+    @property
+    def uniques(self) -> list[Unique]:
+        row_id = [Unique(((self.shape.row_id, ""),))] if self.shape.row_id else []
+        return [*row_id, *self.shape.uniques]
+
+    def trigger(self, deed: str, event: str, statements: Sequence[str], when: str = "") -> Trigger:
+        name = f"{PREFIX}{self.number}_{deed}"
+        condition = f" when {when}" if when else ""
+        body = "".join(f" {statement};" for statement in statements)
+        return Trigger(name, f"create trigger {name} {event} on {self.table}{condition} begin{body} end")
+
+    def collides(self, among: str) -> str:
+        """Whether something is to be noted, or an earlier note (of a row that was then ignored) to be cleared away."""
+        rows = [f"exists(select 1 from {self.table} t where {self.equal(one, 't', 'new')} and {among})" for one in self.uniques]
+        return " or ".join([f"exists(select 1 from {GONE} where shape = {self.number})", *rows])
+
+    def note(self, among: str) -> list[str]:
+        any_of = " or ".join(f"({self.equal(one, 't', 'new')})" for one in self.uniques)
+        values = ", ".join([str(self.number), self.row_id("t"), *self.values("t")])
+        into = f"insert into {GONE}(shape, row_id, {', '.join(self.numbered(0))})"
+        return [self.forget("1"), f"{into} select {values} from {self.table} t where ({any_of}) and {among}"]
+
+    def forget(self, which: str) -> str:
+        return f"delete from {GONE} where shape = {self.number} and ({which})"
+
+    def log_gone(self, among: str) -> list[str]:
+        """What was noted and has gone, as deletes."""
+        stays = f"exists(select 1 from {self.table} t where {self.is_same('t', GONE)})"
+        gone = f"{among} and ({self.is_same(GONE, 'new')} or not {stays})"
+        into = self.into_log(["old_row_id", *self.numbered(0)])
+        values = ", ".join([self.stamp("delete"), "row_id", *self.numbered(0)])
+        return [f"{into} select {values} from {GONE} where shape = {self.number} and {gone}", self.forget(gone)]
+
+    def log(self, op: str) -> str:
+        """One event: the old row, or the new one, or both."""
+        sides = {"insert": ["new"], "delete": ["old"], "update": ["old", "new"]}[op]
+        images = [self.numbered(i * len(self.shape.columns)) for i in range(len(sides))]
+        columns = [f"{side}_row_id" for side in sides] + [column for image in images for column in image]
+        values = [self.row_id(side) for side in sides] + [value for side in sides for value in self.values(side)]
+        return f"{self.into_log(columns)} values({self.stamp(op)}, {', '.join(values)})"
+
+    def into_log(self, columns: Sequence[str]) -> str:
+        return f"insert into {PREFIX}log(shape, op, at, {', '.join(columns)})"
+
+    def stamp(self, op: str) -> str:
+        """Shape, op and time. The shape's number turns negative with the first write after the table was altered.
+
+        The row of sqlite_master is found by its row id, which VACUUM may renumber; only then is it searched for.
+        """
+        same = f"sql = {literal(self.shape.create_sql)}"
+        found = f"select {self.number} from sqlite_master where"
+        number = f"coalesce(({found} rowid = {self.master_row} and {same}), ({found} type = 'table' and {same}), {-self.number})"
+        return f"{number}, '{op}', julianday('now')"
+
+    def row_id(self, side: str) -> str:
+        return self.of(side, self.shape.row_id) if self.shape.row_id else "null"
+
+    def values(self, side: str) -> list[str]:
+        return [self.of(side, name) for name in self.shape.columns]
+
+    def numbered(self, first: int) -> list[str]:
+        return [f"c{first + i}" for i in range(len(self.shape.columns))]
+
+    def is_same(self, left: str, right: str) -> str:
+        """Whether both are the same row: by row id, or by primary key where there is none."""
+        return self.equal(self.uniques[0], left, right)
+
+    def equal(self, unique: Unique, left: str, right: str) -> str:
+        def same(name: str, collation: str) -> str:
+            return f"{self.of(left, name)} = {self.of(right, name)}" + (f" collate {quoted(collation)}" if collation else "")
+
+        return " and ".join(same(name, collation) for name, collation in unique.columns)
+
+    def of(self, side: str, name: str) -> str:
+        """A column of the table `t`, of NEW or OLD, or of the copies, whose columns have numbers."""
+        if side == GONE:
+            return f"{GONE}.row_id" if name == self.shape.row_id else f"{GONE}.c{self.shape.columns.index(name)}"
+        return f"{side}.{name if name == self.shape.row_id else quoted(name)}"

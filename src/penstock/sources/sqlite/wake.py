@@ -1,0 +1,83 @@
+"""Learning of commits without asking: inotify on the WAL where there is one, short sleeps elsewhere."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+_MODIFY, _ATTRIB, _MOVED_TO, _CREATE, _DELETE_SELF, _MOVE_SELF = 0x2, 0x4, 0x80, 0x100, 0x400, 0x800
+_FILE = _MODIFY | _ATTRIB | _DELETE_SELF | _MOVE_SELF
+_FOLDER = _CREATE | _MOVED_TO
+
+
+class Wake(Protocol):
+    """Waits for a commit."""
+
+    longest: float
+    """Seconds after which it is wise to look anyway."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long at most; True if something was written meanwhile."""
+
+
+@contextmanager
+def waking(path: str) -> Iterator[Wake]:
+    """The best way of waiting that this machine has."""
+    watch = _Inotify.start(path) if sys.platform == "linux" else None
+    try:
+        yield watch or _Sleep()
+    finally:
+        if watch:
+            watch.close()
+
+
+class _Sleep:
+    longest = 0.005
+
+    def wait(self, seconds: float) -> bool:
+        time.sleep(seconds)
+        return False
+
+
+class _Inotify:
+    """Watches the database, its WAL, and the folder for a WAL that comes anew."""
+
+    longest = 0.05
+
+    def __init__(self, libc: ctypes.CDLL, fd: int, path: str) -> None:
+        self._libc, self._fd, self._path = libc, fd, Path(os.path.abspath(path))
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLIN)
+        self._watch()
+
+    @classmethod
+    def start(cls, path: str) -> _Inotify | None:
+        """None where the machine allows no more watches."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        return cls(libc, fd, path) if fd >= 0 else None
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a write."""
+        if not self._poll.poll(max(0.0, seconds) * 1000):
+            return False
+        names = os.read(self._fd, 65536)
+        if self._path.name.encode() in names:  # only events of the folder carry a name
+            self._watch()
+        return True
+
+    def close(self) -> None:
+        """Stop watching."""
+        os.close(self._fd)
+
+    def _watch(self) -> None:
+        self._libc.inotify_add_watch(self._fd, os.fsencode(self._path.parent), _FOLDER)
+        for name in (self._path, self._path.with_name(self._path.name + "-wal")):
+            self._libc.inotify_add_watch(self._fd, os.fsencode(name), _FILE)
