@@ -188,7 +188,9 @@ class Receiver:
     def opened(self, transport: asyncio.Transport) -> int:
         """A connection came; its number."""
         self._open.add(transport)
-        self.connections += 1
+        with self._changed:
+            self.connections += 1
+            self._changed.notify_all()
         return self.connections
 
     def closed(self, transport: asyncio.Transport) -> None:

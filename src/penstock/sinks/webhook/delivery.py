@@ -154,4 +154,5 @@ class WebhookDelivery:
         with self._changed:
             self._durable = changes[-1]
             self._sent += len(changes)
-            self._changed.notify_all()
+            if self._sent == self._taken or len(self._buffer) <= self._room // 2:  # not for every little room: waking costs
+                self._changed.notify_all()

@@ -1,0 +1,504 @@
+"""How a webhook delivers: batches, order, repeats, and what it says of a receiver that takes nothing."""
+
+import base64
+import random
+import socket
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from penstock import failpoint
+from penstock.change import Change, Op, to_batch
+from penstock.errors import DeliveryExhausted
+from penstock.event import DeliveryRetried
+from penstock.retry import Retry
+from penstock.sinks.webhook import Batch
+from penstock.testing.receiver import Receiver, ReceiverProcess
+
+SECOND = timedelta(seconds=1)
+MILLISECOND = timedelta(milliseconds=1)
+
+
+def rows(*positions):
+    return to_batch(
+        Change(
+            p, Op.INSERT, "orders", f'{{"id":{p}}}', None, f'{{"id":{p},"total":{p}.50}}', 1_767_225_600_000_000 + p * 1000, None, p
+        )
+        for p in positions
+    )
+
+
+def positions(receiver):
+    return [request.positions() for request in receiver.requests]
+
+
+def attempts(receiver):
+    return [int(request.headers["penstock-attempt"]) for request in receiver.requests]
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+# ── batches ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_three_changes_and_a_batch_size_of_three_make_one_request(receiver, deliver):
+    delivery = deliver(receiver.url, batch=Batch(size=3, delay=30 * SECOND))
+    assert delivery.offer(rows(10, 20, 30), wait=1)
+    receiver.wait_for(lambda: len(receiver.requests) == 1, within=10)
+    assert positions(receiver) == [[10, 20, 30]]
+
+
+def test_a_full_batch_goes_at_once_and_the_rest_after_the_delay_with_the_service_named_in_both(receiver, deliver):
+    delivery = deliver(receiver.url, format="rqlite", service_id="shop", batch=Batch(size=2, delay=50 * MILLISECOND))
+    delivery.offer(rows(1, 2, 3), wait=1)
+    receiver.wait_for(lambda: len(receiver.requests) == 2, within=10)
+    assert positions(receiver) == [[1, 2], [3]]
+    assert all(b'"service_id":"shop"' in request.body for request in receiver.requests)
+
+
+def test_what_came_during_a_request_goes_together_in_the_next(receiver, deliver):
+    receiver.turn(slow=0.2)
+    delivery = deliver(receiver.url, batch=Batch(size=100, delay=MILLISECOND))
+    delivery.offer(rows(1), wait=1)
+    receiver.wait_for(lambda: receiver.connections == 1, within=10)
+    for position in range(2, 12):
+        delivery.offer(rows(position), wait=1)
+    assert delivery.drain(10)
+    assert positions(receiver) == [[1], list(range(2, 12))]
+
+
+def test_draining_does_not_wait_for_the_delay(receiver, deliver):
+    delivery = deliver(receiver.url, batch=Batch(size=100, delay=60 * SECOND))
+    delivery.offer(rows(1), wait=1)
+    assert delivery.drain(10)
+    assert positions(receiver) == [[1]]
+
+
+def test_draining_gives_up_when_its_time_is_over(receiver, deliver):
+    receiver.turn(hang_rate=1)
+    delivery = deliver(receiver.url, timeout=200 * MILLISECOND)
+    delivery.offer(rows(1), wait=1)
+    assert not delivery.drain(0.05)
+
+
+def test_a_full_buffer_takes_nothing_until_there_is_room(receiver, deliver):
+    receiver.turn(fail_rate=1)
+    delivery = deliver(receiver.url, retry=Retry(tries="forever", min=MILLISECOND, max=MILLISECOND))
+    offered = 0
+    while delivery.offer(rows(*range(offered + 1, offered + 101)), wait=0.05):
+        offered += 100
+    assert 0 < offered <= 1200
+    receiver.turn(fail_rate=0)
+    assert delivery.offer(rows(offered + 1), wait=10)
+    assert delivery.drain(10)
+    assert [change["position"] for change in receiver.changes()] == list(range(1, offered + 2))
+
+
+# ── order and repeats ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_endpoint_that_starts_only_later_gets_everything(deliver, told):
+    port = free_port()
+    delivery = deliver(f"http://127.0.0.1:{port}/", retry=Retry(tries="forever", min=MILLISECOND, max=5 * MILLISECOND))
+    delivery.offer(rows(1, 2, 3), wait=1)
+    told.wait(1)
+    with Receiver(port) as receiver:
+        assert delivery.drain(10)
+        assert [change["position"] for change in receiver.changes()] == [1, 2, 3]
+
+
+def test_what_was_undelivered_at_the_start_is_delivered_and_says_what_came_before(receiver, deliver):
+    delivery = deliver(receiver.url, previous=4)
+    delivery.offer(rows(5, 6, 7), wait=1)
+    assert delivery.drain(10)
+    assert [(change["previous"], change["position"]) for change in receiver.changes()] == [(4, 5), (5, 6), (6, 7)]
+
+
+def test_positions_chain_over_several_offers_from_the_very_first(receiver, deliver):
+    delivery = deliver(receiver.url)
+    for batch in (rows(3), rows(), rows(5, 9)):
+        delivery.offer(batch, wait=1)
+    assert delivery.drain(10)
+    assert [change["previous"] for change in receiver.changes()] == [None, 3, 5]
+
+
+def test_a_refused_batch_is_sent_again_with_the_same_bytes_and_the_next_number(receiver, deliver, told):
+    receiver.turn(script=(500,))
+    delivery = deliver(receiver.url)
+    delivery.offer(rows(1), wait=1)
+    assert delivery.drain(10)
+    first, second = receiver.requests
+    assert first.body == second.body
+    assert attempts(receiver) == [1, 2]
+    assert first.headers["idempotency-key"] == second.headers["idempotency-key"] == "orders-cafe-1-1"
+    (event,) = told.events
+    assert isinstance(event, DeliveryRetried)
+    assert (event.pipeline, event.reason, event.tries) == ("orders", f"{receiver.url}: status 500", 1)
+
+
+@pytest.mark.parametrize("rate", [0, 0.1, 0.5, 0.9])
+def test_order_holds_and_repeats_are_whole_at_any_rate_of_failures(receiver, deliver, rate):
+    receiver.turn(fail_rate=rate / 3, cut_rate=rate / 3, lose_rate=rate / 3, statuses=(500, 429, 503), seed=random.randrange(1000))
+    delivery = deliver(
+        receiver.url, batch=Batch(size=3, delay=MILLISECOND), retry=Retry(tries="forever", min=MILLISECOND, max=MILLISECOND)
+    )
+    for start in range(1, 61, 4):
+        assert delivery.offer(rows(*range(start, start + 4)), wait=10)
+    assert delivery.drain(60), receiver.dials
+    taken = [request for request in receiver.requests if request.is_taken]
+    assert sorted({p for request in taken for p in request.positions()}) == list(range(1, 61)), receiver.dials
+    for one, other in pairwise(taken):
+        assert other.body == one.body or other.positions()[0] == one.positions()[-1] + 1, receiver.dials
+    assert delivery.delivered().position == 60
+
+
+def test_delivered_moves_forward_over_what_was_answered_only(receiver, deliver):
+    delivery = deliver(receiver.url)
+    assert delivery.delivered() is None
+    delivery.offer(rows(1, 2), wait=1)
+    assert delivery.drain(10)
+    assert delivery.delivered() == Change(
+        2, Op.INSERT, "orders", '{"id":2}', None, '{"id":2,"total":2.50}', 1_767_225_600_002_000, None, 2
+    )
+    receiver.turn(lose_rate=1)
+    delivery.offer(rows(3), wait=1)
+    receiver.wait_for(lambda: len(receiver.requests) == 2, within=10)
+    assert delivery.delivered().position == 2
+
+
+# ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 206])
+def test_any_2xx_is_success(receiver, deliver, told, status):
+    receiver.turn(status=status)
+    delivery = deliver(receiver.url)
+    delivery.offer(rows(1), wait=1)
+    assert delivery.drain(10)
+    assert not told.events
+
+
+@pytest.mark.parametrize("status", [304, 400, 401, 404, 409, 410, 429, 500, 503])
+def test_any_other_status_is_tried_again(receiver, deliver, told, status):
+    receiver.turn(script=(status,))
+    delivery = deliver(receiver.url)
+    delivery.offer(rows(1), wait=1)
+    assert delivery.drain(10)
+    assert [event.reason for event in told.events] == [f"{receiver.url}: status {status}"]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_a_failure_and_is_not_followed(receiver, deliver, status):
+    with Receiver() as elsewhere:
+        receiver.turn(script=(status,), headers={"Location": elsewhere.url})
+        delivery = deliver(receiver.url)
+        delivery.offer(rows(1), wait=1)
+        assert delivery.drain(10)
+        assert attempts(receiver) == [1, 2]
+        assert not elsewhere.requests
+
+
+@pytest.mark.parametrize("asked", ["1", "date"])
+def test_the_receiver_says_when_to_come_back(receiver, deliver, told, asked):
+    if asked == "date":
+        asked = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
+    receiver.turn(script=(429,), headers={"Retry-After": asked})
+    delivery = deliver(receiver.url)
+    delivery.offer(rows(1), wait=1)
+    assert delivery.drain(10)
+    first, second = receiver.requests
+    assert second.at - first.at >= 0.9
+    assert 0.9 <= told.events[0].wait_seconds <= 2
+
+
+def test_an_exhausted_batch_is_an_error_of_every_later_call(receiver, deliver, told):
+    receiver.turn(fail_rate=1, statuses=(503,))
+    delivery = deliver(receiver.url + "hook", retry=Retry(tries=3, min=MILLISECOND, max=MILLISECOND))
+    delivery.offer(rows(4, 5, 6), wait=1)
+    with pytest.raises(DeliveryExhausted) as raised:
+        delivery.drain(10)
+    assert raised.value.message == f"{receiver.url}hook: status 503; changes 4..6 were not taken in 3 tries"
+    for call in (
+        lambda: delivery.offer(rows(7), wait=1),
+        delivery.delivered,
+        lambda: delivery.drain(0),
+        delivery.close,
+        delivery.close,
+    ):
+        with pytest.raises(DeliveryExhausted):
+            call()
+    assert attempts(receiver) == [1, 2, 3]
+    assert [event.tries for event in told.events] == [1, 2]
+
+
+def test_a_waiting_offer_learns_of_exhaustion_at_once(receiver, deliver):
+    receiver.turn(fail_rate=1, slow=0.1)
+    delivery = deliver(receiver.url, retry=Retry(tries=1))
+    delivery.offer(rows(*range(1, 1500)), wait=1)
+    with pytest.raises(DeliveryExhausted):
+        delivery.offer(rows(1500), wait=60)
+
+
+def test_a_receiver_that_never_answers_is_tried_again_after_the_timeout(receiver, deliver, told):
+    receiver.turn(hang_rate=1)
+    delivery = deliver(receiver.url, timeout=200 * MILLISECOND)
+    delivery.offer(rows(1), wait=1)
+    told.wait(1)
+    assert told.events[0].reason == f"{receiver.url}: no answer within 0.2 s"
+    receiver.turn(hang_rate=0)
+    assert delivery.drain(10)
+
+
+def test_nobody_listening_is_named(deliver, told):
+    url = f"http://127.0.0.1:{free_port()}/"
+    deliver(url, retry=Retry(tries=2, min=MILLISECOND, max=MILLISECOND)).offer(rows(1), wait=1)
+    told.wait(1)
+    assert told.events[0].reason == f"{url}: Connection refused"
+
+
+def serve(answer):
+    """A server that lets `answer` deal with its one connection."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def run():
+        with server, server.accept()[0] as connection:
+            connection.settimeout(20)
+            answer(connection)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return f"http://127.0.0.1:{server.getsockname()[1]}/", thread
+
+
+def trickle(line, *, after=b""):
+    def trickle(connection):
+        connection.recv(1 << 16)
+        connection.sendall(after)
+        with pytest.raises(OSError):  # noqa: PT011 - whichever way the connection ends
+            while True:
+                connection.sendall(line)
+                time.sleep(0.02)
+
+    return trickle
+
+
+def test_interim_answers_that_trickle_in_for_ever_are_no_answer(deliver):
+    url, server = serve(trickle(b"HTTP/1.1 100 Continue\r\n\r\n"))
+    delivery = deliver(url, timeout=300 * MILLISECOND, retry=Retry(tries=1))
+    delivery.offer(rows(1), wait=1)
+    with pytest.raises(DeliveryExhausted, match=r"no answer within 0\.3 s"):
+        while not delivery.drain(0.05):
+            pass
+    server.join(10)
+
+
+def test_a_success_counts_though_the_rest_of_the_answer_trickles_in_for_ever(deliver, told):
+    url, server = serve(trickle(b"X-Slow: 1\r\n", after=b"HTTP/1.1 200 OK\r\n"))
+    delivery = deliver(url, timeout=300 * MILLISECOND)
+    delivery.offer(rows(1), wait=1)
+    while not delivery.drain(0.05):
+        pass
+    assert delivery.delivered().position == 1
+    assert not told.events
+    server.join(10)
+
+
+def test_an_answer_before_the_request_was_read_is_heard(deliver):
+    def refuse(connection):
+        connection.recv(100)
+        connection.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 9\r\n\r\ntoo large")
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(1 << 16):
+            pass
+
+    url, server = serve(refuse)
+    delivery = deliver(url, batch=Batch(size=20_000), retry=Retry(tries=1))
+    delivery.offer(rows(*range(1, 20_001)), wait=1)
+    with pytest.raises(DeliveryExhausted, match="status 413: too large"):
+        delivery.drain(10)
+    with pytest.raises(DeliveryExhausted):
+        delivery.close()
+    server.join(10)
+
+
+# ── connections ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_one_connection_serves_all_requests(receiver, deliver):
+    delivery = deliver(receiver.url, batch=Batch(size=1))
+    delivery.offer(rows(*range(1, 101)), wait=1)
+    assert delivery.drain(10)
+    assert len(receiver.requests) == 100
+    assert receiver.connections == 1
+
+
+def test_failures_that_were_answered_keep_the_connection(receiver, deliver):
+    receiver.turn(script=(500, 404, 503))
+    delivery = deliver(receiver.url)
+    delivery.offer(rows(1), wait=1)
+    assert delivery.drain(10)
+    assert receiver.connections == 1
+
+
+def test_a_kept_connection_that_the_receiver_closed_meanwhile_is_no_failure(receiver, deliver, told):
+    delivery = deliver(receiver.url)
+    delivery.offer(rows(1), wait=1)
+    assert delivery.drain(10)
+    receiver.hang_up()
+    delivery.offer(rows(2), wait=1)
+    assert delivery.drain(10)
+    assert receiver.connections == 2
+    assert not told.events
+
+
+def test_a_kept_connection_that_closes_under_the_request_costs_one_more_send_and_no_try(receiver, deliver, told):
+    receiver.turn(drops_kept=True)
+    delivery = deliver(receiver.url, retry=Retry(tries=1))
+    for position in range(1, 6):
+        delivery.offer(rows(position), wait=1)
+        assert delivery.drain(10)
+    assert attempts(receiver) == [1, 2, 2, 2, 2]
+    assert receiver.connections == 5
+    assert not told.events
+
+
+def test_a_new_connection_that_closes_without_an_answer_is_a_failure(receiver, deliver, told):
+    receiver.turn(cut_rate=1)
+    delivery = deliver(receiver.url)
+    delivery.offer(rows(1), wait=1)
+    told.wait(2)
+    assert "closed connection without response" in told.events[0].reason
+    receiver.turn(cut_rate=0)
+    assert delivery.drain(10)
+
+
+def test_the_environment_s_proxies_are_not_asked(receiver, deliver, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9/")
+    delivery = deliver(receiver.url)
+    delivery.offer(rows(1), wait=1)
+    assert delivery.drain(10)
+
+
+# ── closing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_closing_between_two_tries_is_prompt_and_nothing_is_sent_afterwards(receiver, deliver, told):
+    receiver.turn(fail_rate=1)
+    delivery = deliver(receiver.url, retry=Retry(min=60 * SECOND, max=60 * SECOND))
+    delivery.offer(rows(1), wait=1)
+    told.wait(1)
+    receiver.turn(fail_rate=0)
+    began = time.monotonic()
+    delivery.close()
+    assert time.monotonic() - began < 5
+    assert delivery.delivered() is None
+    assert len(receiver.requests) == 1
+
+
+def test_closing_lets_the_request_under_way_finish_and_drops_the_rest(receiver, deliver):
+    receiver.turn(slow=0.3)
+    delivery = deliver(receiver.url, batch=Batch(size=1))
+    delivery.offer(rows(1, 2, 3), wait=1)
+    receiver.wait_for(lambda: receiver.connections == 1, within=10)
+    delivery.close()
+    assert delivery.delivered().position == len(receiver.changes()) <= 1
+    assert not delivery._sender.is_alive()
+
+
+def test_closing_waits_for_a_silent_receiver_no_longer_than_the_timeout(receiver, deliver):
+    receiver.turn(hang_rate=1)
+    delivery = deliver(receiver.url, timeout=300 * MILLISECOND)
+    delivery.offer(rows(1), wait=1)
+    receiver.wait_for(lambda: len(receiver.requests) == 1, within=10)
+    began = time.monotonic()
+    delivery.close()
+    assert time.monotonic() - began < 5
+    assert len(receiver.requests) == 1
+
+
+# ── what travels ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_request_is_what_the_surface_says_byte_for_byte(receiver, deliver):
+    delivery = deliver(receiver.url + "hooks/orders?v=1", previous=11)
+    delivery.offer(rows(12), wait=1)
+    assert delivery.drain(10)
+    (request,) = receiver.requests
+    assert request.path == "/hooks/orders?v=1"
+    assert request.body == (
+        b'{"pipeline":"orders","changes":[{"position":12,"previous":11,"table":"orders","op":"insert","key":{"id":12},'
+        b'"after":{"id":12,"total":12.50},"at":"2026-01-01T00:00:00.012Z"}]}'
+    )
+    headers = dict(request.headers)
+    assert headers.pop("user-agent").startswith("penstock/")
+    assert headers == {
+        "host": f"127.0.0.1:{receiver.port}",
+        "accept-encoding": "identity",
+        "content-length": str(len(request.body)),
+        "content-type": "application/json",
+        "penstock-pipeline": "orders",
+        "penstock-epoch": "7",
+        "penstock-attempt": "1",
+        "idempotency-key": "orders-cafe-12-12",
+    }
+
+
+def test_credentials_of_the_url_travel_in_a_header_and_show_nowhere(receiver, deliver, told):
+    receiver.turn(fail_rate=1)
+    url = f"http://anna:s%2Fcret@127.0.0.1:{receiver.port}/hook?token=t0ken"
+    delivery = deliver(url, retry=Retry(tries=2, min=MILLISECOND, max=MILLISECOND))
+    delivery.offer(rows(1), wait=1)
+    with pytest.raises(DeliveryExhausted) as raised:
+        delivery.drain(10)
+    assert base64.b64decode(receiver.requests[0].headers["authorization"].removeprefix("Basic ")) == b"anna:s/cret"
+    shown = f"{raised.value} {told.events} {delivery._sink!r} {delivery._endpoint!r}"
+    for secret in ("anna", "cret", "t0ken"):
+        assert secret not in shown
+
+
+def test_a_pause_after_the_answer_leaves_the_change_uncounted(receiver, deliver, tmp_path, monkeypatch):
+    monkeypatch.setattr(failpoint, "_folder", str(tmp_path))
+    order = Path(tmp_path, "sink.sent")
+    order.write_text("pause")
+    delivery = deliver(receiver.url)
+    delivery.offer(rows(1), wait=1)
+    receiver.wait_for(lambda: len(receiver.changes()) == 1, within=10)
+    assert not delivery.drain(0.1)
+    assert delivery.delivered() is None
+    order.unlink()
+    assert delivery.drain(10)
+
+
+def test_a_close_while_paused_before_sending_sends_nothing(receiver, deliver, tmp_path, monkeypatch):
+    monkeypatch.setattr(failpoint, "_folder", str(tmp_path))
+    order = Path(tmp_path, "sink.sending")
+    order.write_text("pause")
+    delivery = deliver(receiver.url)
+    delivery.offer(rows(1), wait=1)
+    closing = threading.Thread(target=delivery.close)
+    closing.start()
+    order.unlink()
+    closing.join(10)
+    assert not closing.is_alive()
+    assert not receiver.requests
+    assert delivery.delivered() is None
+
+
+def test_a_receiver_killed_and_started_again_gets_the_rest(deliver, tmp_path):
+    port, out = free_port(), tmp_path / "requests"
+    delivery = deliver(f"http://127.0.0.1:{port}/", retry=Retry(tries="forever", min=MILLISECOND, max=5 * MILLISECOND))
+    with ReceiverProcess(out, port):
+        delivery.offer(rows(1, 2), wait=1)
+        assert delivery.drain(10)
+    delivery.offer(rows(3), wait=1)
+    with ReceiverProcess(out, port) as receiver:
+        assert delivery.drain(20)
+        assert [request.positions() for request in receiver.requests] == [[1, 2], [3]]
