@@ -24,7 +24,7 @@ def _lead(candidate: Any, epoch: int, notes: int, arena: str, rounds: random.Ran
         os.write(notes, f"{epoch}\n".encode())
         for _ in range(rounds.randrange(4)):
             candidate.renew()
-        if rounds.random() < 0.1:
+        if rounds.random() < 0.03:
             os.kill(os.getpid(), 9)
     candidate.resign()
 

@@ -167,6 +167,7 @@ def test_a_claim_begins_at_the_watermark_and_moves_it_forward_only(coordinator: 
         assert claim.watermark == mark(3)
         claim.advance(mark(7), Tally(4, 2.5))
         claim.advance(mark(5), Tally(1, 1.5))
+        assert coordinator.watermark("p", LANE) == mark(7)
         claim.advance(Watermark(Cursor("c9"), 9, None), Tally())
     assert coordinator.watermark("p", LANE) == Watermark(Cursor("c9"), 9, 7)
     standing = coordinator.standing("p")

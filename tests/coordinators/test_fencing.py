@@ -111,9 +111,14 @@ class Fencing(RuleBasedStateMachine):
             self.held.append(Held(term, attempt, context, made))
 
     @precondition(lambda self: self.held)
-    @rule(data=st.data(), position=st.integers(0, 50), changes=st.integers(0, 3))
-    def advance(self, data: st.DataObject, position: int, changes: int) -> None:
+    @rule(data=st.data(), steps=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 3)), min_size=1, max_size=3))
+    def advance(self, data: st.DataObject, steps: list[tuple[int, int]]) -> None:
         held = data.draw(st.sampled_from(self.held))
+        for position, changes in steps:
+            self._advance(held, position, changes)
+            self.the_store_agrees()
+
+    def _advance(self, held: Held, position: int, changes: int) -> None:
         if held.term == self.current and (held.term.epoch, held.attempt) == self.registered:
             held.claim.advance(_mark(position), Tally(changes, 1.0))
             assert self.position is not None

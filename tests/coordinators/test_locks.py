@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,26 @@ def test_a_file_that_was_removed_meanwhile_is_not_the_lock(tmp_path: Path) -> No
     lock.disown()
     assert locks.is_locked(path) is True
     other.release()
+
+
+def test_at_most_one_holds_a_lock_however_often_its_file_comes_and_goes(tmp_path: Path) -> None:
+    path, inside, worst, end = tmp_path / "a", [0], [0], time.monotonic() + 1.0
+
+    def contend() -> None:
+        while time.monotonic() < end:
+            if lock := locks.seize(path):
+                inside[0] += 1
+                worst[0] = max(worst[0], inside[0])
+                time.sleep(0)
+                inside[0] -= 1
+                lock.release()
+
+    threads = [threading.Thread(target=contend) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert worst == [1]
 
 
 def test_only_files_that_nobody_holds_are_removed(tmp_path: Path) -> None:

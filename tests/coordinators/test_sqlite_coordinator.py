@@ -7,7 +7,9 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -79,6 +81,21 @@ def test_asking_creates_no_file(coordinator: SqliteCoordinator, path: Path) -> N
     coordinator.standing("p")
     coordinator.watermark("p", LANE)
     assert not path.exists()
+
+
+def test_many_create_the_same_file_at_once(tmp_path: Path) -> None:
+    crowd = 8
+    for round_ in range(10):
+        together = threading.Barrier(crowd)
+
+        def stand(path: str = str(tmp_path / f"{round_}.db"), together: threading.Barrier = together) -> bool:
+            together.wait()
+            with closing(SqliteCoordinator(path).candidate("p", "a")) as one:
+                return one.campaign() is not None
+
+        with ThreadPoolExecutor(crowd) as pool:
+            stood = [pool.submit(stand) for _ in range(crowd)]
+            assert 0 < sum(one.result() for one in stood) <= crowd
 
 
 @pytest.mark.parametrize(
