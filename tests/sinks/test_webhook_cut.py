@@ -57,7 +57,7 @@ def test_followed_through_time_every_change_goes_once_in_order_and_never_too_lat
         free = clock
         clock = max(clock, arrivals[sent])
         while (due := due_in(there := sum(a <= clock for a in arrivals) - sent, clock - arrivals[sent], batch)) != 0:
-            clock = min([a for a in arrivals if a > clock][:1] + [clock + due])
+            clock = min([*[a for a in arrivals if a > clock][:1], clock + due])
         taken = arrivals[sent : sent + min(there, batch.size)]
         assert clock <= max(free, taken[0] + delay)
         assert len(taken) == batch.size or clock >= taken[0] + delay

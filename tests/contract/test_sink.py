@@ -1,0 +1,145 @@
+"""What any sink must keep true, over every sink there is."""
+
+import pickle
+import random
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pytest
+
+from penstock.change import Change, Lane, Op, to_batch
+from penstock.retry import Retry
+from penstock.sink import Assignment, Delivery, Sink
+from penstock.sinks.discard import DiscardSink
+from penstock.sinks.webhook import Batch, WebhookSink
+from penstock.testing.receiver import Receiver
+
+
+@dataclass
+class Rig:
+    """A sink, and what its far side has; None where a far side keeps nothing."""
+
+    sink: Sink
+    arrived: Callable[[], list[int]] | None
+
+    def open(self, previous: int | None = None) -> Delivery:
+        return self.sink.open(Assignment("orders", Lane("main"), 1, 0, "cafe", previous, lambda event: None))
+
+
+@pytest.fixture(params=["discard", "webhook", "webhook that fails half the time"])
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    if request.param == "discard":
+        yield Rig(DiscardSink(), None)
+        return
+    with Receiver(seed=random.randrange(1000)) as receiver:
+        if "fails" in request.param:
+            receiver.turn(fail_rate=0.2, lose_rate=0.2, cut_rate=0.1)
+        retry = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=2))
+        sink = WebhookSink(url=receiver.url, batch=Batch(size=3, delay=timedelta(milliseconds=1)), retry=retry)
+        yield Rig(sink, lambda: [change["position"] for change in receiver.changes()])
+
+
+def changes(*positions: int) -> list[Change]:
+    return [Change(p, Op.UPDATE, "t", f'{{"id":{p}}}', '{"a":1}', '{"a":2}', p * 1000, p, p) for p in positions]
+
+
+def rows(*positions: int):
+    return to_batch(changes(*positions))
+
+
+def first_arrivals(rig: Rig) -> list[int]:
+    return list(dict.fromkeys(rig.arrived()))
+
+
+def test_settings_can_be_pickled_and_still_deliver(rig):
+    sink = pickle.loads(pickle.dumps(rig.sink))
+    assert sink == rig.sink
+    with closing(Rig(sink, rig.arrived).open()) as delivery:
+        assert delivery.offer(rows(1), wait=5)
+        assert delivery.drain(30)
+
+
+def test_nothing_is_delivered_before_anything_was_offered(rig):
+    with closing(rig.open()) as delivery:
+        assert delivery.delivered() is None
+        assert delivery.drain(5)
+
+
+def test_after_draining_the_last_change_offered_is_delivered_and_comes_back_whole(rig):
+    with closing(rig.open()) as delivery:
+        assert delivery.offer(rows(1, 2, 3, 4, 5), wait=5)
+        assert delivery.drain(30)
+        assert delivery.delivered() == changes(5)[0]
+
+
+def test_first_deliveries_happen_in_the_order_offered_and_all_arrive(rig):
+    with closing(rig.open()) as delivery:
+        for start in range(1, 50, 7):
+            assert delivery.offer(rows(*range(start, start + 7)), wait=30)
+        assert delivery.drain(60)
+        if rig.arrived:
+            assert first_arrivals(rig) == list(range(1, 50))
+
+
+def test_delivered_moves_forward_only_and_never_ahead_of_the_far_side(rig):
+    seen = [0]
+    with closing(rig.open()) as delivery:
+        for position in range(1, 60):
+            assert delivery.offer(rows(position), wait=30)
+            change = delivery.delivered()
+            seen.append(change.position if change else 0)
+            if rig.arrived and change:
+                assert set(range(1, change.position + 1)) <= set(rig.arrived())
+        assert delivery.drain(60)
+    assert seen == sorted(seen)
+
+
+def test_an_empty_offer_is_taken_and_changes_nothing(rig):
+    with closing(rig.open()) as delivery:
+        assert delivery.offer(rows(), wait=5)
+        assert delivery.drain(5)
+        assert delivery.delivered() is None
+        assert delivery.offer(rows(1), wait=5)
+        assert delivery.offer(rows(), wait=5)
+        assert delivery.drain(30)
+        assert delivery.delivered().position == 1
+
+
+def test_one_offer_may_be_larger_than_any_buffer(rig):
+    with closing(rig.open()) as delivery:
+        assert delivery.offer(rows(*range(1, 2001)), wait=5)
+        assert delivery.drain(60)
+        assert delivery.delivered().position == 2000
+
+
+def test_batches_may_have_columns_behind_those_of_changes(rig):
+    batch = rows(1, 2)
+    with closing(rig.open()) as delivery:
+        assert delivery.offer(batch.append_column("more", batch.column(0)), wait=5)
+        assert delivery.drain(30)
+        assert delivery.delivered().position == 2
+
+
+def test_after_closing_nothing_more_arrives_and_delivered_still_answers(rig):
+    delivery = rig.open()
+    delivery.offer(rows(*range(1, 40)), wait=5)
+    delivery.close()
+    change = delivery.delivered()
+    if rig.arrived:
+        arrived = rig.arrived()
+        assert set(arrived) >= set(range(1, change.position + 1 if change else 1))
+        assert len(set(arrived)) < 39 or change.position == 39
+        with closing(rig.open(change.position if change else None)) as successor:
+            start = change.position + 1 if change else 1
+            assert successor.offer(rows(*range(start, 41)), wait=5)
+            assert successor.drain(30)
+        assert rig.arrived()[: len(arrived)] == arrived
+        assert first_arrivals(rig) == list(range(1, 41))
+
+
+def test_closing_twice_is_closing_once(rig):
+    delivery = rig.open()
+    delivery.close()
+    delivery.close()
