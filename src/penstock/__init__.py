@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from penstock.cursor import Cursor, Watermark
     from penstock.errors import PenstockError
     from penstock.pipeline import Pipeline, Transform
+    from penstock.run import run
     from penstock.status import Status
 
 _PLACES = {
@@ -25,9 +26,23 @@ _PLACES = {
     "Watermark": "penstock.cursor",
     "load": "penstock.config",
     "parse": "penstock.config",
+    "run": "penstock.run",
 }
 
-__all__ = ["Change", "Cursor", "Lane", "Op", "PenstockError", "Pipeline", "Status", "Transform", "Watermark", "load", "parse"]
+__all__ = [
+    "Change",
+    "Cursor",
+    "Lane",
+    "Op",
+    "PenstockError",
+    "Pipeline",
+    "Status",
+    "Transform",
+    "Watermark",
+    "load",
+    "parse",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -36,4 +51,6 @@ def __getattr__(name: str) -> Any:
         return resolve_name("penstock.spark")
     if name not in _PLACES:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
-    return resolve_name(f"{_PLACES[name]}:{name}")
+    found = resolve_name(f"{_PLACES[name]}:{name}")
+    globals()[name] = found  # importing penstock.run has just put the module there
+    return found

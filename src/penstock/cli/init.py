@@ -59,8 +59,7 @@ def init(
     database = _asked("Database", database, _DATABASE)
     url = _asked("Webhook", url, _URL)
     name = _asked("Name", name, _name(database))
-    _write(file, TEMPLATE.format(file=file.name, name=quoted(name), database=quoted(database), url=quoted(url)))
-    _check(file)
+    _put(file, TEMPLATE.format(file=file.name, name=quoted(name), database=quoted(database), url=quoted(url)))
     typer.echo(_next(file, database))
 
 
@@ -79,18 +78,25 @@ def _name(database: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "-", Path(database).stem)[:64] or "pipeline"
 
 
+def _put(file: Path, text: str) -> None:
+    """Write the file if what it says is valid; otherwise leave everything as it was."""
+    from penstock.config import load
+
+    before = file.read_text(encoding="utf-8") if file.exists() else None
+    _write(file, text)
+    try:
+        load(file)
+    except ConfigInvalid:
+        file.unlink() if before is None else _write(file, before)
+        raise
+
+
 def _write(file: Path, text: str) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigInvalid(f"cannot write {file}: {error.strerror}", "choose a directory that is writable") from error
-
-
-def _check(file: Path) -> None:
-    from penstock.config import load
-
-    load(file)
 
 
 def _next(file: Path, database: str) -> str:

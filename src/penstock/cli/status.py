@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
     from penstock.pipeline import Pipeline
     from penstock.status import Status
@@ -62,7 +62,7 @@ def _watch_live(pipelines: Sequence[Pipeline]) -> None:
 
     with Live(auto_refresh=False) as live:
         while True:
-            live.update(_table([observe(pipeline) for pipeline in pipelines]), refresh=True)
+            live.update(_report([observe(pipeline) for pipeline in pipelines]), refresh=True)
             time.sleep(_PERIOD)
 
 
@@ -73,18 +73,22 @@ def _print(seen: Sequence[Status], as_json: bool) -> None:
     else:
         from penstock.cli import terminal
 
-        terminal.show(_table(seen))
+        terminal.show(_report(seen))
 
 
-def _table(seen: Sequence[Status]) -> Table:
+def _report(seen: Sequence[Status]) -> Group:
+    """A line for each pipeline, and below them the errors, which need more room."""
+    from rich.console import Group
+
     from penstock.cli import terminal
 
-    columns = ("pipeline", "state", "epoch", "position", "head", "backlog", "lag", "per second", "delivered", "dead", "last error")
-    return terminal.table(None, columns, [_row(one) for one in seen])
+    columns = ("pipeline", "state", "epoch", "position", "head", "backlog", "lag", "rate", "delivered", "dead")
+    errors = [(one.name, one.error) for one in seen if one.error]
+    told = [terminal.told(f"{name}: {error['code']}", error["message"], error.get("remedy", "")) for name, error in errors]
+    return Group(terminal.table(None, columns, [_row(one) for one in seen]), *told)
 
 
 def _row(one: Status) -> list[str]:
     lag = None if one.lag_seconds is None else f"{one.lag_seconds:.1f} s"
-    error = f"{one.error['code']}: {one.error['message']}. {one.error.get('remedy', '')}".strip() if one.error else ""
-    numbers = (one.epoch, one.position, one.head, one.backlog, lag, f"{one.rate:.0f}", one.delivered, one.dead)
-    return [one.name, one.state, *("-" if number is None else str(number) for number in numbers), error]
+    numbers = (one.epoch, one.position, one.head, one.backlog, lag, f"{one.rate:.0f}/s", one.delivered, one.dead)
+    return [one.name, one.state, *("-" if number is None else str(number) for number in numbers)]

@@ -8,29 +8,33 @@ from typing import TYPE_CHECKING
 from penstock.errors import ConfigInvalid, PenstockError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
+    from rich.text import Text
 
 
 def complain(error: PenstockError) -> None:
     """Say on stderr which error it is, what happened, and what to do; no traceback."""
     from rich.console import Console
+
+    Console(stderr=True, soft_wrap=True, highlight=False).print(told(error.code, error.message, error.remedy))
+
+
+def told(code: str, message: str, remedy: str) -> Text:
+    """An error for people; the mistakes in a pipeline file each on its own line."""
     from rich.text import Text
 
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
-    console.print(Text(error.code, style="bold red"))
-    for line in error.message.split("; ") if isinstance(error, ConfigInvalid) else [error.message]:
-        console.print(Text(f"  {line}"))
-    if error.remedy:
-        console.print(Text.assemble("  ", ("what to do: ", "bold"), error.remedy))
+    lines = message.split("; ") if code == ConfigInvalid.code else [message]
+    text = Text.assemble((code, "bold red"), *(f"\n  {line}" for line in lines))
+    return text.append_text(Text.assemble(("\n  what to do: ", "bold"), remedy)) if remedy else text
 
 
 def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """A plain table whose cells are text, not markup."""
-    from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=any(columns), pad_edge=False)
+    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         made.add_column(column, overflow="fold")
     for row in rows:
@@ -38,8 +42,8 @@ def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str
     return made
 
 
-def show(*tables: Table) -> None:
-    """Print tables on stdout."""
+def show(*parts: RenderableType) -> None:
+    """Print on stdout."""
     from rich.console import Console
 
-    Console().print(*tables)
+    Console(highlight=False).print(*parts)

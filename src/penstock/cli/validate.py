@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from penstock.pipeline import Pipeline
 
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
+_ABSENT = {
+    "source.tables": "all captured tables",
+    "transform.where": "every change",
+    "spark.master": "local, with as many slots as needed",
+}
+"""What it means that a key is not there; others that are not there mean nothing."""
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
 
 
@@ -40,27 +46,24 @@ def validate(
     from penstock.config import load
 
     for file in files:
-        found = list(described(load(file)))
+        found = list(described(load(file), file.resolve().parent))
         if as_json:
             typer.echo(json.dumps({"file": str(file), "settings": [setting._asdict() for setting in found]}))
         else:
             _show(file, found)
 
 
-def described(pipeline: Pipeline) -> Iterator[Setting]:
+def described(pipeline: Pipeline, folder: Path) -> Iterator[Setting]:
     """Every setting of a pipeline, in the order of the file."""
     from penstock.sinks import SINKS
     from penstock.sources import SOURCES
 
+    state = getattr(pipeline.state, "path", str(pipeline.state))
     yield Setting("name", pipeline.name, False)
-    for part, kinds, prefix in (
-        (pipeline.source, SOURCES, "source"),
-        (pipeline.transform, {}, "transform"),
-        (pipeline.sink, SINKS, "sink"),
-    ):
-        yield from _kind(part, kinds, prefix)
-        yield from _settings(part, prefix)
-    yield Setting("state", getattr(pipeline.state, "path", str(pipeline.state)), False)
+    yield from _kind(pipeline.source, SOURCES, "source")
+    yield from _settings(pipeline.transform, "transform")
+    yield from _kind(pipeline.sink, SINKS, "sink")
+    yield Setting("state", state, state == str(folder / "penstock.db"))
     yield Setting("mode", pipeline.mode, pipeline.mode == "live")
     yield from _settings(pipeline.spark, "spark")
 
@@ -69,15 +72,16 @@ def _kind(part: Any, kinds: Mapping[str, str], prefix: str) -> Iterator[Setting]
     for kind, place in kinds.items():
         if place.endswith(f":{type(part).__name__}"):
             yield Setting(f"{prefix}.type", kind, False)
+    yield from _settings(part, prefix)
 
 
 def _settings(part: Any, prefix: str) -> Iterator[Setting]:
     for field in dataclasses.fields(part):
-        value = getattr(part, field.name)
+        value, key = getattr(part, field.name), f"{prefix}.{field.name}"
         if dataclasses.is_dataclass(value):
-            yield from _settings(value, f"{prefix}.{field.name}")
-        else:
-            yield Setting(f"{prefix}.{field.name}", spelled(value), value == _default(field))
+            yield from _settings(value, key)
+        elif value is not None or key in _ABSENT:
+            yield Setting(key, spelled(value), value == _default(field))
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
@@ -104,5 +108,7 @@ def _duration(value: timedelta) -> str:
 def _show(file: Path, found: list[Setting]) -> None:
     from penstock.cli import terminal
 
-    rows = [(key, "-" if value is None else str(value), "default" if is_default else "") for key, value, is_default in found]
+    rows = [
+        (key, _ABSENT[key] if value is None else str(value), "default" if is_default else "") for key, value, is_default in found
+    ]
     terminal.show(terminal.table(f"{file} is valid", ("key", "value", ""), rows))
