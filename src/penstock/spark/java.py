@@ -6,6 +6,7 @@ import importlib.util
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,3 +105,10 @@ def module_flags(major: int) -> Sequence[str]:
     if major >= 23:
         flags.append("--sun-misc-unsafe-memory-access=allow")
     return flags
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(f"{find_java().program}\n")
+    except JavaMissing as missing:
+        sys.exit(str(missing))

@@ -1,0 +1,53 @@
+# The two commands are `make demo` and `make test`; `make help` lists the others.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check bench lock clean
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(VENV)/.installed: pyproject.toml requirements/run.txt requirements/java.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Penstock needs Python 3.11 or later")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --require-hashes -r requirements/run.txt
+	$(PIP) install --no-deps -e .
+	$(BIN)/python -m penstock.spark.java || $(PIP) install --require-hashes -r requirements/java.txt
+	@echo "making the class archive, once (about 45 s; later starts take half the time)"
+	$(BIN)/python -m penstock.spark.archive
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed requirements/dev.txt
+	$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+install: $(VENV)/.installed ## Everything into .venv
+
+demo: install ## A shop in SQLite, Spark, a receiver that breaks: about a minute
+	$(BIN)/penstock demo
+
+test: check ## All checks and all tests, real servers included
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.installed-dev ## Formatting, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-dev ## Every figure of the docs, measured here; raw results in bench/results
+	$(BIN)/python -m bench
+
+COMPILE := $(BIN)/pip-compile --quiet --upgrade --generate-hashes --strip-extras --allow-unsafe \
+	--no-header --no-emit-index-url --no-emit-find-links --no-emit-options --no-annotate
+
+lock: $(VENV)/.installed-dev ## Pin all dependencies anew
+	$(PIP) install pip-tools
+	$(COMPILE) -o requirements/run.txt pyproject.toml
+	$(COMPILE) -o requirements/java.txt requirements/java.in
+	$(COMPILE) -o requirements/dev.txt requirements/dev.in
+
+clean: ## Remove what make made
+	rm -rf $(VENV) build dist bench/results
