@@ -26,7 +26,7 @@ class Shape:
     key: tuple[str, ...]  # the declared primary key; empty if there is none
     row_id: str | None  # the name under which SQLite shows the row id; None WITHOUT ROWID
     uniques: tuple[Unique, ...]  # without the row id; WITHOUT ROWID the primary key comes first
-    narrow: tuple[str, ...] | None  # updates that set none of these cannot collide; None: any update can
+    reals: tuple[str, ...]  # columns that may hold a floating-point number: all but text and the row id
     create_sql: str
 
     def to_json(self) -> str:
@@ -38,7 +38,7 @@ class Shape:
         """The shape of such a text."""
         facts: dict[str, Any] = json.loads(text)
         facts["uniques"] = tuple(Unique(_tuples(one["columns"])) for one in facts["uniques"])
-        facts |= {name: tuple(facts[name]) for name in ("columns", "key", "narrow") if facts[name] is not None}
+        facts |= {name: tuple(facts[name]) for name in ("columns", "key", "reals")}
         return Shape(**facts)
 
 
@@ -68,7 +68,7 @@ def shape_of(facts: TableFacts) -> Shape:
     uniques = tuple(Unique(_indexed(columns)) for _, columns in indexes)
     row_id = None if facts.without_rowid else _row_id(names)
     key = tuple(column["name"] for column in keyed)
-    return Shape(facts.table, names, key, row_id, uniques, _narrow(facts, key, uniques), facts.create_sql)
+    return Shape(facts.table, names, key, row_id, uniques, _reals(facts), facts.create_sql)
 
 
 def refusal(facts: TableFacts) -> str | None:
@@ -97,12 +97,15 @@ def _indexed(columns: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, str], ...
     return tuple((column["name"] or "an expression", column["coll"]) for column in columns)
 
 
-def _narrow(facts: TableFacts, key: tuple[str, ...], uniques: tuple[Unique, ...]) -> tuple[str, ...] | None:
-    """The columns whose setting can collide; None if that cannot be told by columns (generated ones, a row id without a name)."""
-    indexed = {name for unique in uniques for name, _ in unique.columns}
-    generated = {column["name"] for column in facts.columns if column["hidden"] in (2, 3)}
-    named = facts.without_rowid or _is_alias(facts)
-    return tuple(sorted(indexed | set(key))) if named and not indexed & generated else None
+def _reals(facts: TableFacts) -> tuple[str, ...]:
+    row_id = {column["name"] for column in facts.columns if column["pk"]} if _is_alias(facts) else set()
+    return tuple(column["name"] for column in facts.columns if column["name"] not in row_id and not _is_text(column["type"]))
+
+
+def _is_text(declared: str) -> bool:
+    """Whether SQLite gives a column declared like this the affinity that turns every number into text."""
+    kind = declared.upper()
+    return "INT" not in kind and any(word in kind for word in ("CHAR", "CLOB", "TEXT"))
 
 
 def _is_alias(facts: TableFacts) -> bool:

@@ -33,7 +33,7 @@ def triggers(shape: Shape, number: int, master_row: int) -> list[Trigger]:
     stayed = f"not ({text.is_same(GONE, 'old')})"
     return [
         text.trigger("collide", "before insert", text.note("1"), when=text.collides("1")),
-        text.trigger("move", text.before_update, text.note(itself), when=text.collides(itself)),
+        text.trigger("move", "before update", text.note(itself), when=f"({text.moves()}) and ({text.collides(itself)})"),
         text.trigger("delete", "after delete", [text.log("delete"), text.forget(text.is_same(GONE, "old"))]),
         text.trigger("update", "after update", [*text.log_gone(stayed), text.log("update")]),
         text.trigger("insert", "after insert", [*text.log_gone("1"), text.log("insert")]),
@@ -61,11 +61,6 @@ class _Text:
         return quoted(self.shape.table)
 
     @property
-    def before_update(self) -> str:
-        narrow = self.shape.narrow
-        return "before update" if narrow is None else "before update of " + ", ".join(map(quoted, narrow))
-
-    @property
     def uniques(self) -> list[Unique]:
         row_id = [Unique(((self.shape.row_id, ""),))] if self.shape.row_id else []
         return [*row_id, *self.shape.uniques]
@@ -80,6 +75,10 @@ class _Text:
         """Whether something is to be noted, or an earlier note (of a row that was then ignored) to be cleared away."""
         rows = [f"exists(select 1 from {self.table} t where {self.equal(one, 't', 'new')} and {among})" for one in self.uniques]
         return " or ".join([f"exists(select 1 from {GONE} where shape = {self.number})", *rows])
+
+    def moves(self) -> str:
+        """Whether an update touches anything unique. Not `update of`, which an alias of the row id slips through."""
+        return " or ".join(f"not ({self.equal(one, 'new', 'old', 'is')})" for one in self.uniques)
 
     def note(self, among: str) -> list[str]:
         any_of = " or ".join(f"({self.equal(one, 't', 'new')})" for one in self.uniques)
@@ -132,9 +131,9 @@ class _Text:
         """Whether both are the same row: by row id, or by primary key where there is none."""
         return self.equal(self.uniques[0], left, right)
 
-    def equal(self, unique: Unique, left: str, right: str) -> str:
+    def equal(self, unique: Unique, left: str, right: str, sign: str = "=") -> str:
         def same(name: str, collation: str) -> str:
-            return f"{self.of(left, name)} = {self.of(right, name)}" + (f" collate {quoted(collation)}" if collation else "")
+            return f"{self.of(left, name)} {sign} {self.of(right, name)}" + (f" collate {quoted(collation)}" if collation else "")
 
         return " and ".join(same(name, collation) for name, collation in unique.columns)
 
