@@ -28,7 +28,7 @@ class PenstockError(Exception):
     remedy: str = ""
 
     def __init__(self, message: str, remedy: str | None = None) -> None:
-        self.message = " ".join(message.split()).replace(" | ", " ")
+        self.message = " ".join(word for word in message.split() if word != "|")
         self.remedy = type(self).remedy if remedy is None else " ".join(remedy.split())
         super().__init__(self.message)
 
