@@ -78,7 +78,7 @@ class _Installation:
         self.report.statements.append(sql)
 
     def enable(self, is_meant: Callable[[str], bool]) -> None:
-        if not _has_catalogue(self.connection):
+        if not has_catalogue(self.connection):
             self.found()
         catalogue, schema = catalog.load(self.connection), read_schema(self.connection)
         taken = {_present_name(captured, schema) for captured in catalogue.live}
@@ -149,7 +149,7 @@ class _Installation:
         self.run(f"update _penstock_shape set is_live = 0 where number = {captured.number}")
 
     def disable(self, is_meant: Callable[[str], bool], with_log: bool) -> None:
-        if not _has_catalogue(self.connection):
+        if not has_catalogue(self.connection):
             return
         catalogue, schema = catalog.load(self.connection), read_schema(self.connection)
         for captured in catalogue.live:
@@ -161,7 +161,8 @@ class _Installation:
                 self.run(f"drop table _penstock_{table}")
 
 
-def _has_catalogue(connection: sqlite3.Connection) -> bool:
+def has_catalogue(connection: sqlite3.Connection) -> bool:
+    """Whether this database has tables of ours."""
     return connection.execute("select 1 from sqlite_master where name = '_penstock_meta'").fetchone() is not None
 
 

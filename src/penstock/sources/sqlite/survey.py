@@ -1,0 +1,98 @@
+"""What there is to say about the capture of a database."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from penstock.sources.sqlite import catalog
+from penstock.sources.sqlite.database import opened, transaction
+from penstock.sources.sqlite.install import has_catalogue, selector
+from penstock.sources.sqlite.schema import Schema, read_schema
+from penstock.sources.sqlite.shape import refusal
+
+_JULIAN_1970 = 2440587.5
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """One table: captured, broken, not captured, or not capturable, and why."""
+
+    table: str
+    state: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A pipeline that is registered; the log is kept from the lowest position of them all."""
+
+    pipeline: str
+    lane: str
+    position: int
+    noted_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A database under capture, or not."""
+
+    database: str
+    enabled: bool
+    journal_mode: str
+    incarnation: str | None
+    first: int | None
+    head: int | None
+    tables: tuple[TableState, ...]
+    readers: tuple[Reader, ...]
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether changes may be missing from the log."""
+        return any(table.state == "broken" for table in self.tables)
+
+    def facts(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        return asdict(self)
+
+
+def survey(path: str, tables: str | None = None) -> Survey:
+    """Look at tables, log and readers in one state of the database."""
+    with opened(path) as connection, transaction(connection):
+        schema, enabled = read_schema(connection), has_catalogue(connection)
+        [(journal_mode,)] = connection.execute("pragma journal_mode")
+        catalogue = catalog.load(connection) if enabled else catalog.Catalogue("", {})
+        first, head = connection.execute("select min(seq), max(seq) from _penstock_log").fetchone() if enabled else (None, None)
+        return Survey(
+            database=path,
+            enabled=enabled,
+            journal_mode=journal_mode,
+            incarnation=catalogue.incarnation or None,
+            first=first,
+            head=head,
+            tables=tuple(table for table in _tables(catalogue, schema) if selector(tables)(table.table)),
+            readers=_readers(connection) if enabled else (),
+        )
+
+
+def _tables(catalogue: catalog.Catalogue, schema: Schema) -> list[TableState]:
+    found = {name: TableState(name, "not capturable", why) for name, why in schema.others.items()}
+    for name, facts in schema.tables.items():
+        reason = refusal(facts)
+        found[name] = TableState(name, "not capturable", reason) if reason else TableState(name, "not captured")
+    for captured in catalogue.live:
+        broken = "; ".join(breach.what for breach in catalog.breaches(captured, schema))
+        found[captured.shape.table] = TableState(captured.shape.table, "broken" if broken else "captured", broken)
+    return [found[name] for name in sorted(found)]
+
+
+def _readers(connection: sqlite3.Connection) -> tuple[Reader, ...]:
+    rows = connection.execute("select pipeline, lane, position, noted_at from _penstock_reader order by position, pipeline")
+    return tuple(Reader(pipeline, lane, position, _instant(at)) for pipeline, lane, position, at in rows)
+
+
+def _instant(julian: float) -> str:
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=julian - _JULIAN_1970)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
