@@ -1,0 +1,211 @@
+"""The pipeline file: strict, and helpful about it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.config import load, parse
+from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.errors import ConfigInvalid, ConfigUnsupported
+from penstock.pipeline import Pipeline, SparkSettings, Transform
+from penstock.retry import Retry
+from penstock.sinks.discard import DiscardSink
+from penstock.sinks.webhook import Batch, WebhookSink
+from penstock.sources.sqlite.source import SqliteSource
+
+FULL = """
+name: orders
+source:
+  type: sqlite
+  database: shop.db
+  tables: "orders|items"
+  start: now
+transform:
+  where: "table = 'orders'"
+sink:
+  type: webhook
+  url: https://example.org/hooks/orders
+  format: rqlite
+  batch: {size: 7, delay: 20ms}
+  timeout: 2s
+  retry: {tries: forever, policy: linear, min: 2s, max: 1m, then: halt}
+  service_id: me
+state: state/penstock.db
+mode: live
+spark: {master: "local[4,4]", config: {spark.ui.enabled: "false"}}
+"""
+
+
+def plain(**changes: Any) -> dict[str, Any]:
+    """The least a pipeline needs, with changes."""
+    least = {
+        "name": "orders",
+        "source": {"type": "sqlite", "database": "shop.db"},
+        "sink": {"type": "webhook", "url": "http://127.0.0.1/"},
+    }
+    return {key: value for key, value in {**least, **changes}.items() if value is not ...}
+
+
+def inside(part: str, **changes: Any) -> dict[str, Any]:
+    return plain(**{part: {**plain().get(part, {}), **changes}})
+
+
+def said(values: Mapping[str, Any]) -> str:
+    with pytest.raises(ConfigInvalid) as caught:
+        parse(values)
+    return caught.value.message
+
+
+def test_every_key_of_a_file_is_understood(tmp_path: Path) -> None:
+    (tmp_path / "orders.yaml").write_text(FULL)
+    assert load(tmp_path / "orders.yaml") == Pipeline(
+        name="orders",
+        source=SqliteSource(database=str(tmp_path / "shop.db"), tables="orders|items", start="now"),
+        transform=Transform(where="table = 'orders'"),
+        sink=WebhookSink(
+            url="https://example.org/hooks/orders",
+            format="rqlite",
+            batch=Batch(size=7, delay=timedelta(milliseconds=20)),
+            timeout=timedelta(seconds=2),
+            retry=Retry(tries="forever", policy="linear", min=timedelta(seconds=2), max=timedelta(minutes=1)),
+            service_id="me",
+        ),
+        state=SqliteCoordinator(path=str(tmp_path / "state/penstock.db")),
+        spark=SparkSettings(master="local[4,4]", config={"spark.ui.enabled": "false"}),
+    )
+
+
+def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
+    found = parse(plain(sink={"type": "discard"}), tmp_path)
+    source = SqliteSource(database=str(tmp_path / "shop.db"))
+    assert found == Pipeline("orders", source, DiscardSink(), SqliteCoordinator(path=str(tmp_path / "penstock.db")))
+
+
+def test_a_pipeline_travels_to_workers_as_one_line() -> None:
+    found = parse(plain())
+    assert Pipeline.decode(found.encode()) == found
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    for database, path in {"/a/b.db": "/a/b.db", "~/b.db": "/home/me/b.db", "../b.db": str(tmp_path / "../b.db")}.items():
+        assert parse(inside("source", database=database), tmp_path).source == SqliteSource(database=path)
+
+
+def test_the_public_names_are_these() -> None:
+    assert penstock.__all__ == sorted(penstock.__all__)
+    assert penstock.load is load
+    for name in penstock.__all__:
+        assert getattr(penstock, name)
+    with pytest.raises(AttributeError):
+        penstock.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (plain(nmae="x"), "nmae is unknown: did you mean name?"),
+        (plain(wholly="x"), "wholly is unknown: allowed is name, source, sink, transform, state, mode, spark"),
+        (plain(name=...), "name is missing"),
+        (plain(name=7), "name must be text: put it in quotes"),
+        (plain(name="or ders"), "name 'or ders' must be 1 to 64 letters, digits or _ . -"),
+        (plain(name="x" * 65), "must be 1 to 64 letters"),
+        (plain(source=...), "source is missing"),
+        (plain(source="shop.db"), "source must be keys and values below it"),
+        (plain(source=None), "source is empty: give it a value, or remove the key"),
+        (plain(source={"database": "x"}), "source.type is missing: allowed is sqlite"),
+        (plain(source={"type": "sqlit"}), "source.type sqlit is unknown: did you mean sqlite?"),
+        (plain(source={"type": "oracle"}), "source.type oracle is unknown: allowed is sqlite"),
+        (plain(source={"type": ["sqlite"]}), "source.type ['sqlite'] is unknown"),
+        (plain(source={"type": "sqlite"}), "source.database is missing"),
+        (inside("source", database=5), "source.database must be text"),
+        (inside("source", start="yesterday"), "source.start must be beginning, now or snapshot"),
+        (inside("sink", type="webhok"), "sink.type webhok is unknown: did you mean webhook?"),
+        (inside("sink", ulr="x"), "sink.ulr is unknown: did you mean url?"),
+        (inside("sink", url="ftp://x"), "sink: url must begin with http"),
+        (inside("sink", batch={"size": "many"}), "sink.batch.size must be a whole number"),
+        (inside("sink", batch={"size": 0}), "sink.batch: batch.size is 0"),
+        (inside("sink", batch={"delay": 5}), "sink.batch.delay: 5 is not a duration: write a number and a unit"),
+        (inside("sink", batch=[]), "sink.batch must be keys and values below it"),
+        (inside("sink", retry={"tries": "often"}), "sink.retry.tries must be a whole number or forever"),
+        (inside("sink", retry={"tries": True}), "sink.retry.tries must be a whole number or forever"),
+        (inside("sink", retry={"policy": "mild"}), "sink.retry.policy must be linear or exponential"),
+        (inside("sink", retry={"polcy": "linear"}), "sink.retry.polcy is unknown: did you mean policy?"),
+        (inside("sink", retry={"min": "2m"}), "retry.min is longer than retry.max"),
+        (inside("sink", service_id="x"), "service_id belongs to format rqlite"),
+        (plain(sink={"type": "discard", "url": "x"}), "sink.url is unknown: no key is allowed here"),
+        (plain(transform={"were": "x"}), "transform.were is unknown: did you mean where?"),
+        (plain(transform={"where": " "}), "transform.where is empty: write a condition"),
+        (plain(transform=None), "transform is empty"),
+        (plain(mode="fast"), "mode must be live or batch"),
+        (plain(state="redis://x"), "state redis://x must be the path of a file"),
+        (plain(state="./shop.db"), "state is the source's own database: name another file"),
+        (plain(spark={"master": 4}), "spark.master must be text"),
+        (plain(spark={"config": {"spark.ui.enabled": False}}), "spark.config.spark.ui.enabled must be text"),
+    ],
+)
+def test_a_mistake_is_named_with_its_key_and_the_fix(values: Mapping[str, Any], expected: str) -> None:
+    assert expected in said(values)
+
+
+def test_tables_must_be_a_regular_expression() -> None:
+    with pytest.raises(ConfigInvalid, match="regular expression"):
+        parse(inside("source", tables="orders("))
+
+
+def test_a_folder_is_no_state_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid, match="is a folder: name a file in it, such as "):
+        parse(plain(state=str(tmp_path)))
+
+
+def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text("nmae: x\nsource:\n  type: sqlite\n  tabels: x\nsink: {type: webhook, url: 5}\nmode: fast\n")
+    with pytest.raises(ConfigInvalid) as caught:
+        load(tmp_path / "p.yaml")
+    told = caught.value.message.removeprefix(f"{tmp_path}/p.yaml: ").split("; ")
+    assert told == [
+        "name is missing",
+        "nmae (line 1) is unknown: did you mean name?",
+        "source.database (line 2) is missing",
+        "source.tabels (line 4) is unknown: did you mean tables?",
+        "sink.url (line 5) must be text: put it in quotes",
+        "mode (line 6) must be live or batch",
+    ]
+    assert "6 keys" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        *((inside("source", type=kind), f"source.type: {kind}") for kind in ("outbox", "postgres", "rqlite", "scylla", "feed")),
+        *((inside("sink", type=kind), f"sink.type: {kind}") for kind in ("kafka", "feed", "table", "consumer", "stdout")),
+        *((inside("sink", format=kind), kind) for kind in ("debezium", "cloudevents")),
+        *((inside("sink", retry={"then": kind}), kind) for kind in ("drop", "dead-letter")),
+        *((plain(state=f"{kind}://x"), f"state: {kind}://") for kind in ("postgresql", "rqlite", "kafka")),
+        (plain(mode="batch"), "mode: batch"),
+        (inside("source", start="snapshot"), "source.start: snapshot"),
+        (plain(transform={"select": {"id": "x"}}), "transform.select"),
+        (plain(transform={"function": "a:b"}), "transform.function"),
+    ],
+)
+def test_what_a_later_version_will_have_is_known_and_refused(values: Mapping[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigUnsupported) as caught:
+        parse(values)
+    assert expected in caught.value.message
+
+
+def test_the_parser_is_not_needed_by_workers(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text("name: p\nsource: {type: sqlite, database: x}\nsink: {type: discard}\n")
+    encoded = load(tmp_path / "p.yaml").encode()
+    script = "import sys; from penstock.pipeline import Pipeline; Pipeline.decode(sys.argv[1]); print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", script, encoded], capture_output=True, text=True, check=True)
+    loaded = ran.stdout.split()
+    assert not {"pydantic", "yaml", "typer", "rich", "pyspark", "urllib3"} & set(loaded)
