@@ -27,6 +27,7 @@ def follow(errand: Errand, lane: Lane) -> Iterator[pa.RecordBatch]:
 def _follow(errand: Errand, lane: Lane, task: int) -> Iterator[pa.RecordBatch]:
     """Rows from the watermark on, until the epoch is over, the writer fails, or somebody asks to stop."""
     if errand.is_stopped():
+        yield NOTHING  # a stream without a single batch is an error to its writer
         return
     watermark = errand.pipeline.state.watermark(errand.pipeline.name, lane)
     if watermark is None:

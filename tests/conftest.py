@@ -1,0 +1,3 @@
+"""Plugins only; see tests/README.md."""
+
+pytest_plugins = ["fix_spark"]

@@ -1,0 +1,62 @@
+"""A sink that appends what it gets to a file, one line for each change, and can be told to misbehave."""
+
+import os
+import time
+
+from penstock.change import Change, from_batch
+from penstock.errors import DeliveryExhausted
+from penstock.settings import settings
+
+
+@settings
+class FileSink:
+    path: str
+    fail_at: int = -1  # raise an error of no kind of ours at this position, once
+    halt_at: int = -1  # raise one that only a person can mend
+    linger: float = 0.0  # seconds between having delivered a batch and knowing it
+
+    def open(self, assignment):
+        return FileDelivery(self, assignment)
+
+
+class FileDelivery:
+    def __init__(self, sink, assignment):
+        self.sink, self.assignment, self.last = sink, assignment, None
+
+    def offer(self, changes, wait):
+        for change in from_batch(changes):
+            self.write(change)
+        time.sleep(self.sink.linger)
+        return True
+
+    def write(self, change: Change):
+        if change.position == self.sink.fail_at and not os.path.exists(self.sink.path + ".failed"):
+            open(self.sink.path + ".failed", "w").close()
+            raise RuntimeError("the sink of this test has failed")
+        if change.position == self.sink.halt_at:
+            raise DeliveryExhausted(f"position {change.position} was refused")
+        facts = (change.position, self.assignment.epoch, self.assignment.attempt, time.time() - change.at / 1e6, change.after)
+        with open(self.sink.path, "a") as out:
+            out.write("\t".join(map(str, facts)) + "\n")
+        self.last = change
+
+    def delivered(self):
+        return self.last
+
+    def drain(self, wait):
+        return True
+
+    def close(self):
+        pass
+
+
+def written(path) -> list[list[str]]:
+    try:
+        with open(path) as lines:
+            return [line.rstrip("\n").split("\t") for line in lines]
+    except FileNotFoundError:
+        return []
+
+
+def positions(path) -> list[int]:
+    return [int(line[0]) for line in written(path)]

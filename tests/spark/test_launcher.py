@@ -1,0 +1,106 @@
+"""Which Java, which master, which archive: decisions that start nothing."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import ConfigInvalid, EngineSlots, JavaMissing
+from penstock.pipeline import Pipeline, SparkSettings
+from penstock.sinks.discard import DiscardSink
+from penstock.spark import archive
+from penstock.spark.engine import common_settings
+from penstock.spark.java import Java, find_jars, find_java, module_flags
+from penstock.spark.session import master_for
+
+
+def java_home(folder: Path, version: str) -> Path:
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    (folder / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    return folder
+
+
+@pytest.fixture
+def no_java(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+
+def test_java_home_comes_first(no_java, monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path / "a", "21.0.2")))
+    monkeypatch.setenv("PATH", str(java_home(tmp_path / "b", "17.0.15") / "bin"))
+    assert find_java() == Java(tmp_path / "a", 21, "21.0.2")
+
+
+def test_a_java_that_is_too_old_is_passed_over(no_java, monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path / "a", "11.0.9")))
+    monkeypatch.setenv("PATH", str(java_home(tmp_path / "b", "17.0.15") / "bin"))
+    assert find_java().major == 17
+
+
+def test_links_on_the_path_are_followed_to_the_home(no_java, monkeypatch, tmp_path):
+    home = java_home(tmp_path / "jdk", "17.0.1")
+    (tmp_path / "bin").mkdir()
+    os.symlink(home / "bin" / "java", tmp_path / "bin" / "java")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert find_java().home == home
+
+
+def test_no_java_says_what_to_install(no_java):
+    with pytest.raises(JavaMissing) as caught:
+        find_java()
+    assert "penstock[java]" in caught.value.remedy
+
+
+def test_an_only_java_that_is_too_old_is_named(no_java, monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path / "a", "1.8.0_292")))
+    with pytest.raises(JavaMissing, match=r"1\.8\.0_292"):
+        find_java()
+
+
+def test_flags_fit_the_version():
+    assert not any("jdk.incubator" in flag for flag in module_flags(17))
+    assert "--enable-native-access=ALL-UNNAMED" not in module_flags(17)
+    assert "--enable-native-access=ALL-UNNAMED" in module_flags(25)
+    assert not any("sun.security.action" in flag for flag in module_flags(25))
+
+
+def test_the_archive_fits_one_java_and_one_set_of_jars(tmp_path, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
+    jars = find_jars()
+    java = Java(tmp_path, 17, "17.0.15")
+    assert archive.path_of(java, jars).parent == tmp_path
+    assert archive.path_of(java, jars) != archive.path_of(Java(tmp_path, 17, "17.0.16"), jars)
+    assert archive.path_of(java, jars) != archive.path_of(java, jars[1:])
+    assert jars[0].name.startswith("slf4j-api-")
+
+
+def test_the_default_master_has_a_slot_for_each_lane_and_retries():
+    assert master_for(3, None) == "local[3,4]"
+
+
+@pytest.mark.parametrize("asked", ["local[2]", "local[2,4]", "local[2, 8]", "spark://127.0.0.1:7077", "yarn"])
+def test_a_master_that_is_large_enough_or_elsewhere_is_taken(asked):
+    assert master_for(2, asked) == asked
+
+
+@pytest.mark.parametrize("asked", ["local", "local[1]", "local[1,4]"])
+def test_too_few_slots_are_an_error_at_start(asked):
+    with pytest.raises(EngineSlots, match="2 task slots"):
+        master_for(2, asked)
+
+
+def pipeline(name, **spark):
+    return Pipeline(name, None, DiscardSink(), None, spark=SparkSettings(**spark))
+
+
+def test_pipelines_that_contradict_each_other_cannot_share_a_session():
+    with pytest.raises(ConfigInvalid, match=r"spark\.master"):
+        common_settings([pipeline("a", master="local[2]"), pipeline("b", master="local[3]")])
+    with pytest.raises(ConfigInvalid, match=r"spark\.config\.k"):
+        common_settings([pipeline("a", config={"k": "1"}), pipeline("b", config={"k": "2"})])
+    assert common_settings([pipeline("a", config={"k": "1"}), pipeline("b", config={"l": "2"})]).config == {"k": "1", "l": "2"}

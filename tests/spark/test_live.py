@@ -1,0 +1,181 @@
+"""The live path over a real Spark session: synthetic changes, a sink that writes down what it gets."""
+
+import json
+import time
+
+import pytest
+from filesink import FileSink, positions, written
+
+from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.cursor import Watermark
+from penstock.errors import DeliveryExhausted, TransformInvalid
+from penstock.pipeline import Pipeline, Transform
+from penstock.sources.synthetic import LANE, SyntheticSource
+from penstock.spark.query import Query
+
+TOTAL = 3000
+
+
+class Live:
+    """A pipeline under a term, with a query that the test drives."""
+
+    def __init__(self, spark, tmp_path, monkeypatch):
+        self.spark, self.folder, self.out = spark, tmp_path, tmp_path / "out"
+        self.state = SqliteCoordinator(path=str(tmp_path / "state.db"))
+        self.candidate, self.query, self.monkeypatch = None, None, monkeypatch
+
+    def start(self, source=None, where=None, epoch_seconds=300.0, name="live", **sink):
+        self.monkeypatch.setattr("penstock.spark.query.EPOCH_SECONDS", epoch_seconds)
+        source = source or SyntheticSource(rate=1e6, total=TOTAL)
+        self.pipeline = Pipeline(name, source, FileSink(path=str(self.out), **sink), self.state, Transform(where=where))
+        self.candidate = self.state.candidate(name, "test")
+        term = self.candidate.campaign()
+        if self.state.watermark(name, LANE) is None:
+            self.state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
+        self.query = Query(self.spark, self.pipeline, term, str(self.folder))
+        self.query.start()
+
+    def until_position(self, position=TOTAL, within=60):
+        assert self.query.wait(lambda: self.watermark().position >= position, within), f"stuck at {self.watermark()}"
+
+    def watermark(self):
+        return self.state.watermark(self.pipeline.name, LANE)
+
+    def stop(self):
+        if self.query:
+            self.query.ask_to_stop()
+            self.query.stop()
+        if self.candidate:
+            self.candidate.resign()
+            self.candidate.close()
+        self.query = self.candidate = None
+
+
+@pytest.fixture
+def live(spark, tmp_path, monkeypatch):
+    made = Live(spark, tmp_path, monkeypatch)
+    yield made
+    made.stop()
+
+
+def test_every_change_is_delivered_once_and_in_order_when_nothing_fails(live):
+    live.start()
+    live.until_position()
+    assert positions(live.out) == list(range(1, TOTAL + 1))
+
+
+def test_the_watermark_is_where_the_next_query_goes_on(live):
+    live.start()
+    live.until_position()
+    live.stop()
+    live.start(SyntheticSource(rate=1e6, total=TOTAL + 500))
+    live.until_position(TOTAL + 500)
+    assert positions(live.out) == list(range(1, TOTAL + 501))
+
+
+def test_many_short_epochs_lose_and_repeat_nothing(live):
+    began = time.time()
+    live.start(SyntheticSource(rate=500, total=2500, origin=began), epoch_seconds=0.7)
+    live.until_position(2500)
+    assert positions(live.out) == list(range(1, 2501))
+    epochs = {attempt for _, _, attempt, *_ in written(live.out)}
+    assert len(epochs) > 2
+
+
+def test_a_lone_change_arrives_without_waiting_for_the_next(live):
+    live.start(SyntheticSource(rate=4, total=40, origin=time.time() + 3))
+    live.until_position(40)
+    lateness = sorted(float(line[3]) for line in written(live.out)[8:])
+    assert lateness[len(lateness) // 2] < 0.1, "held back until the next change, 250 ms later"
+
+
+def test_where_sees_documents_and_filtered_changes_still_move_the_watermark(live):
+    live.start(where="table = 'synthetic' and try_variant_get(after, '$.total', 'double') >= 199")
+    live.until_position()
+    kept = [json.loads(line[4])["total"] for line in written(live.out)]
+    assert set(kept) == {199.5}
+    assert len(kept) == TOTAL // 200
+    assert live.watermark().delivered == positions(live.out)[-1] < TOTAL
+
+
+def test_a_condition_that_drops_everything_still_moves_the_watermark(live):
+    live.start(where="op = 'delete'")
+    live.until_position()
+    assert written(live.out) == []
+    assert live.watermark().delivered is None
+
+
+def test_a_condition_that_raises_on_no_document_lets_the_null_forms_pass(live):
+    live.start(where="try_variant_get(after, '$.text', 'int') is null and key is not null and before is null")
+    live.until_position()
+    assert len(positions(live.out)) == TOTAL
+
+
+@pytest.mark.parametrize("where", ["no_such_column = 1", "table = = 'x'", "1 + 1", "table = 'x') or (1 = 1"])
+def test_a_condition_that_spark_does_not_understand_is_named(live, where):
+    with pytest.raises(TransformInvalid, match=r"transform\.where"):
+        live.start(where=where)
+
+
+def test_sinks_get_the_original_text_whatever_the_condition_looked_at(live):
+    live.start(where="try_variant_get(after, '$.id', 'int') is not null")
+    live.until_position()
+    source = SyntheticSource(rate=1e6, total=TOTAL)
+    original = source._batch(1, 5).column(5).to_pylist()
+    assert [line[4] for line in written(live.out)[:5]] == original
+
+
+def test_a_failed_attempt_is_retried_at_once_from_the_watermark(live):
+    began = time.monotonic()
+    live.start(SyntheticSource(rate=2000, total=4000, origin=time.time()), fail_at=2000)
+    live.until_position(4000)
+    got = positions(live.out)
+    assert list(dict.fromkeys(got)) == list(range(1, 4001))
+    assert time.monotonic() - began < 60, "the epoch of five minutes was waited for"
+    assert_repeats_are_contiguous(got)
+
+
+def test_a_retried_task_waits_for_its_predecessors_last_breath(live):
+    live.start(SyntheticSource(rate=1e6, total=200), fail_at=150, linger=0.5)
+    live.until_position(200)
+    assert_repeats_are_contiguous(positions(live.out))
+
+
+def test_what_only_a_person_can_mend_halts_and_is_recorded(live):
+    live.start(halt_at=1500)
+    assert live.query.wait(live.query.was_stopped_inside, 60)
+    standing = live.state.standing("live")
+    assert standing.error["code"] == DeliveryExhausted.code
+    assert "1500" in standing.error["message"]
+    assert standing.watermarks[LANE].position < 1500
+    assert 1500 not in positions(live.out)
+
+
+def test_a_deposed_leader_ends_by_itself_and_changes_nothing(live):
+    live.start(SyntheticSource(rate=1000, origin=time.time()))
+    live.until_position(500)
+    live.candidate.close()
+    successor = live.state.candidate("live", "successor")
+    term = successor.campaign()
+    assert term.epoch == 2
+    live.state.place(term, LANE, Watermark(live.pipeline.source.begin(LANE, "beginning"), 0))
+    failure = wait_for(live.query.failure, within=30)
+    assert failure.code == "term.lost"
+    assert live.watermark().position == 0
+    live.candidate = successor
+
+
+def wait_for(what, within):
+    deadline = time.monotonic() + within
+    while not (found := what()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def assert_repeats_are_contiguous(got: list[int]):
+    highest = 0
+    for before, position in zip([0, *got], got, strict=False):
+        assert position == before + 1 or position <= highest + 1, f"{position} after {before}"
+        assert position <= highest + 1
+        highest = max(highest, position)
