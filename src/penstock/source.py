@@ -89,6 +89,9 @@ class Source(Protocol):
     def backlog(self, lane: Lane, after: Cursor) -> Backlog:
         """How much waits behind this cursor."""
 
+    def renew(self) -> None:
+        """Begin a new life, once a person has decided where to go on in a source that was rewound."""
+
     def registered(self, pipeline: str, lane: Lane) -> int | None:
         """The position the source has noted for this pipeline, None if it has never heard of it."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from penstock.coordinator import Term
 from penstock.cursor import Watermark
-from penstock.errors import StateLost
+from penstock.errors import SourceRewound, StateLost
 from penstock.pipeline import Pipeline
 
 UNKNOWN = {"state.lost", "source.rewound", "capture.broken", "capture.damaged"}
@@ -37,6 +37,8 @@ def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[
                 "point `state` at the store it used; or say where to go on: "
                 f"penstock run FILE --from {registered} | --from beginning | --from now",
             )
+        if by == "person" and (last_error or {}).get("code") == SourceRewound.code:
+            source.renew()
         if by != "watermark":
             cursor = source.begin(lane, said if by == "person" and said else source.start)
             state.place(term, lane, Watermark(cursor, source.position(cursor), known.delivered if known else None))

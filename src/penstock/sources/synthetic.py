@@ -93,6 +93,9 @@ class SyntheticSource:
         oldest = datetime.fromtimestamp(self.origin + (position + 1) / self.rate, UTC) if head > position else None
         return Backlog(head, max(0, head - position), oldest)
 
+    def renew(self) -> None:
+        """It cannot be rewound."""
+
     def registered(self, pipeline: str, lane: Lane) -> int | None:
         """It knows nobody."""
         return None
