@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from base64 import b64decode
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from penstock.change import Change, from_batch
-from penstock.source import Span
+from penstock.source import Span, Window
 from penstock.sources.sqlite.source import LANE, SqliteSource
 
 Rows = dict[str, dict[tuple[Any, ...], dict[str, Any]]]
@@ -79,3 +80,22 @@ def assert_log_makes(path: Path, connection: sqlite3.Connection, tables: Iterabl
     rows = replayed(logged(path))
     for table in tables:
         assert sorted(map(exact, rows.get(table, {}).values()), key=repr) == present(connection, table), table
+
+
+def source_of(path: Path, tables: str | None = None) -> SqliteSource:
+    return SqliteSource(database=str(path), tables=tables)
+
+
+def followed(windows: Iterator[Window], upto: int, within: float = 20.0) -> list[Window]:
+    """Windows until a position is reached."""
+    found, end = [], time.monotonic() + within
+    for window in windows:
+        found.append(window)
+        if window.upto and json.loads(window.upto)["position"] >= upto:
+            return found
+        assert time.monotonic() < end, "nothing came"
+    raise AssertionError("it ended")
+
+
+def positions(windows: Iterable[Window]) -> list[int]:
+    return [position for window in windows for position in window.changes.column("position").to_pylist()]

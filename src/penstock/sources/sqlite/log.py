@@ -215,4 +215,5 @@ class _Glass:
         table, go_on = known.shape.table, f"to go on without them: penstock run FILE --from {row[SEQ]}"
         if row[OP] == "gap":
             return CaptureBroken(f"changes of {table} are missing before position {row[SEQ]}: it {row[VALUES]}", go_on)
-        return CaptureBroken(f"{table} was altered before the change {row[SEQ]}, so its values cannot be named", go_on)
+        why = "the table had been altered, or the row was changed again by an ON UPDATE action of its own change"
+        return CaptureBroken(f"the change {row[SEQ]} of {table} cannot be told exactly: {why}", go_on)

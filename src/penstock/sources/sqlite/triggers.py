@@ -1,6 +1,6 @@
 """The triggers of a captured table, as text. Pure.
 
-Only plain SQL that any SQLite since 3.8 knows: the triggers run inside the writers' programs, not inside ours.
+Only plain SQL that any SQLite since 3.15 knows: the triggers run inside the writers' programs, not inside ours.
 
 REPLACE removes rows without a word unless the writer has set recursive_triggers. So, before a row is written, those it would
 collide with are copied to `_penstock_gone`; once it is written, what is in there and really has gone is logged as deleted. A
@@ -35,7 +35,7 @@ def triggers(shape: Shape, number: int, master_row: int) -> list[Trigger]:
         text.trigger("collide", "before insert", text.note("1"), when=text.collides("1")),
         text.trigger("move", "before update", text.note(itself), when=f"({text.moves()}) and ({text.collides(itself)})"),
         text.trigger("delete", "after delete", [text.log("delete"), text.forget(text.is_same(GONE, "old"))]),
-        text.trigger("update", "after update", [*text.log_gone(stayed), text.log("update")]),
+        text.trigger("update", "after update", [*text.log_gone(stayed), text.log("update", unless=text.is_overtaken())]),
         text.trigger("insert", "after insert", [*text.log_gone("1"), text.log("insert")]),
     ]
 
@@ -97,25 +97,31 @@ class _Text:
         values = ", ".join([self.stamp("delete"), "row_id", *self.numbered(0)])
         return [f"{into} select {values} from {GONE} where shape = {self.number} and {gone}", self.forget(gone)]
 
-    def log(self, op: str) -> str:
+    def is_overtaken(self) -> str:
+        """Whether the row was changed again before this trigger came to it, as an ON UPDATE action of a foreign key can do."""
+        now = f"({', '.join(self.values('t'))}) is ({', '.join(self.values('new'))})"
+        return f"({self.moves()}) and not exists(select 1 from {self.table} t where {self.is_same('t', 'new')} and {now})"
+
+    def log(self, op: str, unless: str = "") -> str:
         """One event: the old row, or the new one, or both."""
         sides = {"insert": ["new"], "delete": ["old"], "update": ["old", "new"]}[op]
         images = [self.numbered(i * len(self.shape.columns)) for i in range(len(sides))]
         columns = [f"{side}_row_id" for side in sides] + [column for image in images for column in image]
         values = [self.row_id(side) for side in sides] + [value for side in sides for value in self.values(side)]
-        return f"{self.into_log(columns)} values({self.stamp(op)}, {', '.join(values)})"
+        return f"{self.into_log(columns)} values({self.stamp(op, unless)}, {', '.join(values)})"
 
     def into_log(self, columns: Sequence[str]) -> str:
         return f"insert into {PREFIX}log(shape, op, at, {', '.join(columns)})"
 
-    def stamp(self, op: str) -> str:
-        """Shape, op and time. The shape's number turns negative with the first write after the table was altered.
+    def stamp(self, op: str, unless: str = "") -> str:
+        """Shape, op and time. The shape's number is negative where the event cannot be trusted: after the table was altered.
 
         The row of sqlite_master is found by its row id, which VACUUM may renumber; only then is it searched for.
         """
         same = f"sql = {literal(self.shape.create_sql)}"
         found = f"select {self.number} from sqlite_master where"
         number = f"coalesce(({found} rowid = {self.master_row} and {same}), ({found} type = 'table' and {same}), {-self.number})"
+        number = f"case when {unless} then {-self.number} else {number} end" if unless else number
         return f"{number}, '{op}', julianday('now')"
 
     def row_id(self, side: str) -> str:

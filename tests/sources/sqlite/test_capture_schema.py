@@ -1,0 +1,170 @@
+"""Whatever happens to tables and triggers after capture was enabled shows within one window, and is never passed over."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from replay import followed, logged, positions, source_of
+
+from penstock.errors import CaptureBroken, CaptureMissing
+from penstock.sources.sqlite.install import disable, enable
+from penstock.sources.sqlite.source import LANE
+
+REBUILD = """create table fresh(id integer primary key, status text, total, extra);
+    insert into fresh select id, status, total, null from orders; drop table orders; alter table fresh rename to orders"""
+
+ALTERED = {
+    "add column": ("alter table orders add column extra", "orders was altered"),
+    "rename column": ("alter table orders rename column status to state", "orders was altered"),
+    "rename table": ("alter table orders rename to purchases", "orders was renamed to purchases"),
+}
+LOST = {
+    "rebuild": (REBUILD, "orders has lost its triggers"),
+    "drop table": ("drop table orders", "orders was dropped"),
+    "drop a trigger": ("drop trigger _penstock_2_insert", "orders has lost its triggers"),
+    "forge a trigger": (
+        "drop trigger _penstock_2_insert; create trigger _penstock_2_insert after insert on orders begin select 1; end",
+        "orders has other triggers than those of capture",
+    ),
+    "unique index": ("create unique index by_status on orders(status)", "orders has other unique indexes"),
+    "later trigger": (
+        "create trigger late after insert on orders begin update orders set total = 0 where id = new.id; end",
+        "orders got the trigger late, which fires before ours",
+    ),
+}
+
+
+@pytest.mark.parametrize(("ddl", "what"), (ALTERED | LOST).values(), ids=ALTERED | LOST)
+def test_a_change_of_schema_stops_the_next_window(writer: sqlite3.Connection, path: Path, ddl: str, what: str) -> None:
+    writer.execute("insert into orders values(1, 'a', 1)")
+    windows = source_of(path).follow(LANE, source_of(path).begin(LANE, "beginning"))
+    followed(windows, upto=1)
+    writer.executescript(ddl)
+    with pytest.raises(CaptureBroken, match=what) as broken:
+        next(windows)
+    assert f"penstock capture enable {path}" in broken.value.remedy
+
+
+@pytest.mark.parametrize(("ddl", "what"), (ALTERED | LOST).values(), ids=ALTERED | LOST)
+def test_a_change_of_schema_while_nobody_looked_stops_the_first_window(
+    writer: sqlite3.Connection, path: Path, ddl: str, what: str
+) -> None:
+    start = source_of(path).begin(LANE, "beginning")
+    writer.executescript(ddl)
+    with pytest.raises(CaptureBroken, match=what):
+        next(source_of(path).follow(LANE, start))
+
+
+@pytest.mark.parametrize(("ddl", "what"), ALTERED.values(), ids=ALTERED)
+def test_an_altered_table_goes_on_after_enable_if_nothing_was_written_meanwhile(
+    writer: sqlite3.Connection, path: Path, ddl: str, what: str
+) -> None:
+    writer.execute("insert into orders values(1, 'a', 1)")
+    source = source_of(path)
+    reached = source.head(LANE)
+    writer.executescript(ddl)
+    enable(str(path))
+    [(table,)] = writer.execute("select name from sqlite_master where name in ('orders', 'purchases')")
+    writer.execute(f"update {table} set total = 2")
+    assert positions(followed(source.follow(LANE, reached), upto=2)) == [2]
+    assert logged(path)[1].table == table
+
+
+@pytest.mark.parametrize(("ddl", "what"), ALTERED.values(), ids=ALTERED)
+def test_a_change_whose_columns_cannot_be_named_stops_the_pipeline_there(
+    writer: sqlite3.Connection, path: Path, ddl: str, what: str
+) -> None:
+    source = source_of(path)
+    start = source.begin(LANE, "beginning")
+    writer.execute("insert into orders values(1, 'a', 1)")
+    writer.executescript(ddl)
+    [(table,)] = writer.execute("select name from sqlite_master where name in ('orders', 'purchases')")
+    writer.execute(f"update {table} set total = 2")
+    enable(str(path))
+    writer.execute(f"update {table} set total = 3")
+    windows = source.follow(LANE, start)
+    before = next(windows)
+    assert (positions([before]), before.upto, before.idle) == ([1], None, True)
+    with pytest.raises(CaptureBroken, match="the change 2 of orders cannot be told exactly") as broken:
+        next(windows)
+    assert "--from 2" in broken.value.remedy
+    assert positions(followed(source.follow(LANE, source.begin(LANE, "2")), upto=3)) == [3]
+
+
+@pytest.mark.parametrize(("ddl", "what"), LOST.values(), ids=LOST)
+def test_enable_leaves_a_gap_where_changes_may_be_missing(writer: sqlite3.Connection, path: Path, ddl: str, what: str) -> None:
+    source = source_of(path)
+    start = source.begin(LANE, "beginning")
+    writer.execute("insert into orders values(1, 'a', 1)")
+    writer.executescript(ddl)
+    enable(str(path))
+    writer.execute("insert into items values(1, 1, 'x')")
+    windows = source.follow(LANE, start)
+    assert positions([next(windows)]) == [1]
+    with pytest.raises(CaptureBroken, match="changes of orders are missing before position 2") as broken:
+        next(windows)
+    assert "--from 2" in broken.value.remedy
+    assert positions(followed(source.follow(LANE, source.begin(LANE, "2")), upto=3)) == [3]
+    with pytest.raises(CaptureBroken, match="missing before position 2"):
+        logged(path)
+
+
+def test_a_gap_of_one_table_does_not_stop_those_who_want_another(writer: sqlite3.Connection, path: Path) -> None:
+    source = source_of(path, "items")
+    start = source.begin(LANE, "beginning")
+    windows = source.follow(LANE, start)
+    next(windows)
+    writer.executescript(REBUILD)
+    writer.execute("insert into items values(1, 1, 'x')")
+    assert positions(followed(windows, upto=1)) == [1]
+    enable(str(path))
+    writer.execute("insert into items values(1, 2, 'y')")
+    assert positions(followed(windows, upto=3)) == [3]
+
+
+def test_a_table_that_was_disabled_for_a_while_has_a_gap(writer: sqlite3.Connection, path: Path) -> None:
+    disable(str(path), "orders")
+    writer.execute("insert into orders values(1, 'a', 1)")
+    enable(str(path))
+    with pytest.raises(CaptureBroken, match="orders are missing before position 1: it was not captured for a while"):
+        logged(path)
+
+
+def test_a_table_that_is_no_longer_captured_is_missed(writer: sqlite3.Connection, path: Path) -> None:
+    source = source_of(path, "orders")
+    windows = source.follow(LANE, source.begin(LANE, "beginning"))
+    next(windows)
+    disable(str(path), "orders")
+    with pytest.raises(CaptureMissing, match="no table that was asked for"):
+        next(windows)
+
+
+def test_a_new_table_and_a_vacuum_do_no_harm(writer: sqlite3.Connection, path: Path) -> None:
+    source = source_of(path)
+    windows = source.follow(LANE, source.begin(LANE, "beginning"))
+    next(windows)
+    writer.executescript("create table aside(a); create index by_status on orders(status); vacuum")
+    writer.execute("insert into orders values(1, 'a', 1)")
+    assert positions(followed(windows, upto=1)) == [1]
+    enable(str(path))
+    writer.execute("insert into aside values(1)")
+    assert positions(followed(windows, upto=2)) == [2]
+
+
+def test_dropping_a_captured_column_fails_loudly_for_the_writer(writer: sqlite3.Connection) -> None:
+    with pytest.raises(sqlite3.OperationalError, match="_penstock_"):
+        writer.execute("alter table orders drop column total")
+
+
+def test_capture_that_is_disabled_and_enabled_again_is_another_log(writer: sqlite3.Connection, path: Path) -> None:
+    from penstock.errors import SourceRewound
+
+    source = source_of(path)
+    writer.execute("insert into orders values(1, 'a', 1)")
+    reached = source.head(LANE)
+    disable(str(path))
+    enable(str(path))
+    with pytest.raises(SourceRewound, match="another log"):
+        next(source.follow(LANE, reached))
