@@ -1,6 +1,7 @@
 """Named places where a test may stop or kill a process; inert unless PENSTOCK_FAILPOINTS names a folder.
 
-A file of a point's name in that folder arms it: its text is `kill` or `pause`; a pause lasts until the file is gone.
+A file of a point's name in that folder arms it: its text is `kill` or `pause`; a pause lasts until the file is gone, and whoever
+pauses first says so by a file `POINT.reached`.
 """
 
 from __future__ import annotations
@@ -39,6 +40,6 @@ def _obey(order: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
     except FileNotFoundError:
         return
-    order.with_suffix(".reached").touch()
+    order.with_name(f"{order.name}.reached").touch()
     while order.exists():
         time.sleep(0.005)

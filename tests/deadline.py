@@ -1,0 +1,19 @@
+"""Waiting for things to happen, with a deadline; never sleeping in the hope that they have."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def until(condition: Callable[[], T], within: float = 10.0, what: str = "") -> T:
+    """The first answer that is true. Raises TimeoutError."""
+    deadline = time.monotonic() + within
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {within} s: {what or condition}")
+        time.sleep(0.02)
+    return found
