@@ -44,9 +44,11 @@ def enable(path: str, tables: str | None = None, *, wal: bool = False, is_trial:
     """Put the matching tables under capture, and mend the capture of those that changed; a trial leaves no trace."""
     with opened(path, "rw", _PATIENCE) as connection:
         report = Report()
+        if wal:
+            report.statements.append("pragma journal_mode = wal")
         if wal and not is_trial:
             connection.execute("pragma journal_mode = wal")
-        report.is_wal = wal or connection.execute("pragma journal_mode").fetchone() == ("wal",)
+        report.is_wal = connection.execute("pragma journal_mode").fetchone() == ("wal",)
         with transaction(connection, "immediate", keeps=not is_trial):
             _Installation(connection, report).enable(selector(tables))
         return report

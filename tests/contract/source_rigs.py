@@ -1,0 +1,83 @@
+"""How to make each kind of source, and how to make changes in it. A new source adds a rig and a line to RIGS."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from penstock.source import Source
+from penstock.sources.sqlite.install import enable
+from penstock.sources.sqlite.source import SqliteSource
+
+
+class Rig(Protocol):
+    """A source, and the application that writes to it."""
+
+    source: Source
+
+    def commit(self, changes: int) -> None:
+        """One transaction of so many changes."""
+
+    def rest(self) -> None:
+        """Let it look as if nobody had written for a while, if that makes a difference to `settle`."""
+
+    def replace(self) -> None:
+        """Put another life of the source in its place, with as many changes."""
+
+    def close(self) -> None:
+        """Leave nothing open."""
+
+
+class SqliteRig:
+    def __init__(self, folder: Path, tables: str | None = None) -> None:
+        self.path, self.written = folder / "shop.db", 0
+        self.source: Source = SqliteSource(database=str(self.path), tables=tables)
+        self._make()
+
+    def _make(self) -> None:
+        self.writer = sqlite3.connect(self.path, isolation_level=None, timeout=10)
+        self.writer.execute("pragma journal_mode = wal")
+        self.writer.execute("create table orders(id integer primary key, state text)")
+        self.writer.execute("create table aside(id integer primary key)")
+        enable(str(self.path))
+
+    def commit(self, changes: int) -> None:
+        self.writer.execute("begin")
+        for _ in range(changes):
+            self.written += 1
+            self.writer.execute("insert into orders values(?, 'new')", (self.written,))
+        self.writer.execute("commit")
+
+    def rest(self) -> None:
+        for name in (self.path, Path(f"{self.path}-wal")):
+            os.utime(name, (time.time() - 10, time.time() - 10))
+
+    def replace(self) -> None:
+        self.close()
+        for name in self.path.parent.glob("shop.db*"):
+            name.unlink()
+        written, self.written = self.written, 0
+        self._make()
+        self.commit(written)
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+class FilteredSqliteRig(SqliteRig):
+    """Between the changes that are wanted lie others."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "orders")
+
+    def commit(self, changes: int) -> None:
+        self.writer.execute("insert into aside default values")
+        super().commit(changes)
+        self.writer.execute("insert into aside default values")
+
+
+RIGS: dict[str, Callable[[Path], Rig]] = {"sqlite": SqliteRig, "sqlite, some tables": FilteredSqliteRig}

@@ -1,0 +1,241 @@
+"""What every source must keep true. A new one adds a rig to source_rigs.py and no tests here."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from source_rigs import RIGS, Rig
+
+from penstock.change import CHANGES, Change, from_batch
+from penstock.cursor import Cursor
+from penstock.errors import CursorInvalid, PenstockError, SourceRewound
+from penstock.source import Source, Span, Window
+
+BEAT = 0.05
+PATIENCE = 20.0
+
+
+@pytest.fixture(params=RIGS)
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
+    made = RIGS[request.param](tmp_path)
+    yield made
+    made.close()
+
+
+def beginning(source: Source) -> Cursor:
+    return source.begin(source.lanes()[0], "beginning")
+
+
+def whole(source: Source, after: Cursor | None = None) -> Span:
+    lane = source.lanes()[0]
+    return Span(lane, beginning(source) if after is None else after, source.head(lane))
+
+
+def read(source: Source, *spans: Span) -> list[Change]:
+    return [change for span in spans for batch in source.read(span) for change in from_batch(batch)]
+
+
+def follow(source: Source, after: Cursor, changes: int) -> list[Change]:
+    """The changes after a cursor, until so many have come in whole windows."""
+    found: list[Change] = []
+    end = time.monotonic() + PATIENCE
+    for window in source.follow(source.lanes()[0], after):
+        found += from_batch(window.changes)
+        if window.upto and len(found) >= changes:
+            return found
+        assert time.monotonic() < end, "nothing came"
+    raise AssertionError("it ended")
+
+
+def test_reading_a_span_twice_gives_the_same_changes(rig: Rig) -> None:
+    rig.commit(3)
+    rig.commit(1)
+    span = whole(rig.source)
+    first = read(rig.source, span)
+    rig.commit(2)
+    assert len(first) == 4
+    assert read(rig.source, span) == first
+
+
+def test_batches_have_the_shape_of_changes(rig: Rig) -> None:
+    rig.commit(2)
+    assert all(batch.schema == CHANGES for batch in rig.source.read(whole(rig.source)))
+    assert next(rig.source.follow(rig.source.lanes()[0], beginning(rig.source))).changes.schema == CHANGES
+
+
+def test_positions_grow(rig: Rig) -> None:
+    for changes in (1, 3, 2):
+        rig.commit(changes)
+    positions = [change.position for change in read(rig.source, whole(rig.source))]
+    assert positions == sorted(set(positions))
+    assert len(positions) == 6
+
+
+def test_the_head_never_goes_back_and_nothing_lies_behind_it(rig: Rig) -> None:
+    source, heads = rig.source, []
+    for _ in range(4):
+        heads.append(source.position(source.head(source.lanes()[0])))
+        rig.commit(2)
+    assert heads == sorted(set(heads))
+    assert read(source, whole(source, source.head(source.lanes()[0]))) == []
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_the_spans_of_a_split_are_disjoint_in_order_and_complete(rig: Rig, data: st.DataObject) -> None:
+    rig.commit(data.draw(st.integers(1, 7)))
+    source, parts = rig.source, data.draw(st.integers(1, 9))
+    span = whole(source)
+    spans = source.split(span, parts)
+    assert 1 <= len(spans) <= parts
+    assert [spans[0].after, spans[-1].upto] == [span.after, span.upto]
+    assert [one.upto for one in spans[:-1]] == [one.after for one in spans[1:]]
+    assert read(source, *spans) == read(source, span)
+
+
+def test_an_empty_stretch_has_nothing_to_read(rig: Rig) -> None:
+    rig.commit(1)
+    source = rig.source
+    span = whole(source, source.head(source.lanes()[0]))
+    assert read(source, span, *source.split(span, 3)) == []
+
+
+def test_following_gives_what_reading_gives(rig: Rig) -> None:
+    rig.commit(3)
+    rig.commit(2)
+    assert follow(rig.source, beginning(rig.source), 5) == read(rig.source, whole(rig.source))
+
+
+def test_following_gives_every_change_once_while_it_is_written(rig: Rig) -> None:
+    source, start = rig.source, beginning(rig.source)
+    found: list[Change] = []
+    thread = threading.Thread(target=lambda: found.extend(follow(source, start, 60)))
+    thread.start()
+    for _ in range(30):
+        rig.commit(2)
+    thread.join(PATIENCE)
+    assert found == read(source, whole(source, start))
+
+
+def test_following_shows_a_sign_of_life_when_nothing_happens(rig: Rig) -> None:
+    rig.commit(1)
+    source = rig.source
+    windows = source.follow(source.lanes()[0], source.head(source.lanes()[0]))
+    next(windows)
+    gaps, last = [], time.monotonic()
+    for window in islice(windows, 15):
+        gaps.append(time.monotonic() - last)
+        last = time.monotonic()
+        assert (window.changes.num_rows, window.idle) == (0, True)
+        assert window.upto
+        assert source.position(window.upto) == source.position(source.head(source.lanes()[0]))
+    assert sorted(gaps)[7] <= BEAT
+
+
+def test_a_whole_windows_cursor_goes_on_where_it_ended(rig: Rig) -> None:
+    rig.commit(2)
+    source = rig.source
+    window: Window = next(source.follow(source.lanes()[0], beginning(source)))
+    rig.commit(2)
+    assert window.upto
+    after = follow(source, window.upto, 2)
+    assert [*from_batch(window.changes), *after] == read(source, whole(source))
+
+
+def test_one_can_go_on_behind_any_change(rig: Rig) -> None:
+    rig.commit(3)
+    rig.commit(2)
+    source, start = rig.source, beginning(rig.source)
+    changes = read(source, whole(source))
+    for number, change in enumerate(changes):
+        cursor = source.behind(change, start)
+        assert source.position(cursor) == change.position
+        assert source.incarnation(cursor) == source.incarnation(start)
+        assert read(source, whole(source, cursor)) == changes[number + 1 :]
+
+
+def test_one_can_begin_now_or_behind_a_position(rig: Rig) -> None:
+    rig.commit(3)
+    source, lane = rig.source, rig.source.lanes()[0]
+    changes = read(source, whole(source))
+    assert read(source, whole(source, source.begin(lane, "now"))) == []
+    assert read(source, whole(source, source.begin(lane, str(changes[0].position)))) == changes[1:]
+    with pytest.raises(PenstockError):
+        source.begin(lane, "yesterday")
+    with pytest.raises(PenstockError):
+        source.begin(lane, "999999")
+
+
+def test_the_backlog_counts_what_waits(rig: Rig) -> None:
+    source, lane, start = rig.source, rig.source.lanes()[0], beginning(rig.source)
+    assert (source.backlog(lane, start).changes, source.backlog(lane, start).oldest_at) == (0, None)
+    rig.commit(3)
+    found = source.backlog(lane, start)
+    assert (found.head, found.changes) == (source.position(source.head(lane)), 3)
+    assert found.oldest_at
+    assert int(found.oldest_at.timestamp() * 1000) == read(source, whole(source))[0].at // 1000
+    assert source.backlog(lane, source.head(lane)).changes == 0
+
+
+def test_sources_and_cursors_travel(rig: Rig) -> None:
+    rig.commit(2)
+    source: Source = pickle.loads(pickle.dumps(rig.source))
+    assert source == rig.source
+    span: Span = pickle.loads(pickle.dumps(whole(rig.source)))
+    assert read(source, span) == read(rig.source, span)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7", "[]", "{}", '{"position": 1}', "not json", '{"incarnation": 1, "position": "1", "witness": 0}']
+)
+def test_what_is_no_cursor_is_refused(rig: Rig, text: str) -> None:
+    with pytest.raises(CursorInvalid):
+        rig.source.position(Cursor(text))
+
+
+def test_a_replaced_source_is_noticed(rig: Rig) -> None:
+    rig.commit(3)
+    source, lane = rig.source, rig.source.lanes()[0]
+    span, windows = whole(source), source.follow(lane, source.head(lane))
+    next(windows)
+    rig.replace()
+    for deed in (lambda: next(windows), lambda: read(source, span), lambda: source.settle("p", lane, span.upto)):
+        with pytest.raises(SourceRewound):
+            deed()
+
+
+def test_settling_is_idempotent_and_keeps_what_is_needed(rig: Rig) -> None:
+    source, lane = rig.source, rig.source.lanes()[0]
+    rig.commit(4)
+    changes = read(source, whole(source))
+    start = beginning(source)
+    slow, fast = (source.behind(changes[number], start) for number in (0, 2))
+    assert source.registered("fast", lane) is None
+    source.settle("slow", lane, slow)
+    for _ in range(3):
+        rig.rest()
+        source.settle("fast", lane, fast)
+    assert source.registered("fast", lane) == source.position(fast)
+    assert source.registered("slow", lane) == source.position(slow)
+    assert read(source, whole(source, slow)) == changes[1:]
+    rig.rest()
+    assert source.settle("fast", lane, fast) == 0
+
+
+def test_what_everybody_has_delivered_goes(rig: Rig) -> None:
+    source, lane = rig.source, rig.source.lanes()[0]
+    rig.commit(6)
+    source.settle("one", lane, source.head(lane))
+    rig.rest()
+    source.settle("one", lane, source.head(lane))
+    assert len(read(source, whole(source))) < 6
+    rig.commit(1)
+    assert len(follow(source, source.begin(lane, "beginning"), 1)) >= 1

@@ -1,0 +1,163 @@
+"""Windows: on commits, at once, never without a sign of life."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from replay import followed, positions, source_of, values
+
+from penstock.change import from_batch
+from penstock.source import Window
+from penstock.sources.sqlite import follow, log
+from penstock.sources.sqlite.source import LANE
+
+BUSY_WRITER = Path(__file__).with_name("busy_writer.py")
+
+
+def ends_a_transaction(window: Window) -> bool:
+    *_, last = from_batch(window.changes)
+    row, size = values(last.after or "")["status"].split(": ")[1].split(" of ")
+    return bool(row == size)
+
+
+@pytest.mark.parametrize("chunk", [5_000, 3], ids=["whole", "in small chunks"])
+def test_no_window_ends_inside_a_transaction(
+    writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(log, "CHUNK", chunk)
+    source = source_of(path)
+    windows = source.follow(LANE, source.begin(LANE, "beginning"))
+    with subprocess.Popen([sys.executable, BUSY_WRITER, path, "600"]) as program:
+        found: list[Window] = []
+        while program.poll() is None:
+            found.append(next(windows))
+    [(head,)] = writer.execute("select max(seq) from _penstock_log")
+    found += followed(windows, upto=head)
+    assert positions(found) == list(range(1, head + 1))
+    whole = [window for window in found if window.upto and window.changes.num_rows]
+    assert len(whole) > 20
+    assert all(map(ends_a_transaction, whole))
+    assert [json.loads(window.upto or "")["position"] for window in whole] == [
+        window.changes["position"][-1].as_py() for window in whole
+    ]
+
+
+def test_a_window_in_pieces_is_whole_only_at_its_end(
+    writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "CHUNK", 2)
+    source = source_of(path)
+    writer.execute("insert into orders(status) values('a'), ('b'), ('c'), ('d'), ('e')")
+    found = list(islice(source.follow(LANE, source.begin(LANE, "beginning")), 3))
+    assert [(window.changes.num_rows, window.upto is not None, window.idle) for window in found] == [
+        (2, False, False),
+        (2, False, False),
+        (1, True, True),
+    ]
+
+
+def test_more_that_came_meanwhile_is_said_to_wait(writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "CHUNK", 2)
+    source = source_of(path)
+    writer.execute("insert into orders(status) values('a'), ('b'), ('c')")
+    windows = source.follow(LANE, source.begin(LANE, "beginning"))
+    next(windows)
+    writer.execute("insert into orders(status) values('d')")
+    assert [(positions([window]), window.idle) for window in islice(windows, 2)] == [([3], False), ([4], True)]
+
+
+def test_changes_of_other_tables_move_the_cursor_and_nothing_else(writer: sqlite3.Connection, path: Path) -> None:
+    source = source_of(path, "items")
+    windows = source.follow(LANE, source.begin(LANE, "beginning"))
+    writer.execute("insert into orders(status) values('a'), ('b')")
+    writer.execute("insert into items values(1, 1, 'x')")
+    writer.execute("insert into orders(status) values('c')")
+    found = followed(windows, upto=4)
+    assert positions(found) == [3]
+    assert source.position(found[-1].upto or source.head(LANE)) == 4
+    assert source.backlog(LANE, source.begin(LANE, "beginning")).changes == 1
+    again = source.follow(LANE, found[-1].upto or source.head(LANE))
+    writer.execute("insert into items values(1, 2, 'y')")
+    assert positions(followed(again, upto=5)) == [5]
+
+
+def test_a_lone_change_is_given_at_once(writer: sqlite3.Connection, path: Path) -> None:
+    source = source_of(path)
+    windows = source.follow(LANE, source.head(LANE))
+    next(windows)
+    waits = []
+    for number in range(15):
+        committed = []
+
+        def commit(number: int = number, committed: list[float] = committed) -> None:
+            with sqlite3.connect(path, timeout=10) as other:
+                other.execute("insert into orders values(?, 'x', 1)", (number,))
+                other.commit()
+                committed.append(time.monotonic())
+            other.close()
+
+        thread = threading.Timer(0.06, commit)
+        thread.start()
+        followed(windows, upto=number + 1)
+        seen = time.monotonic()
+        thread.join()
+        waits.append(seen - committed[0])
+    assert statistics.median(waits) < follow.BEAT / 4
+
+
+def test_the_first_commit_into_a_new_wal_is_seen(writer: sqlite3.Connection, path: Path) -> None:
+    source = source_of(path)
+    start = source.head(LANE)
+    writer.close()
+    assert not Path(f"{path}-wal").exists()
+    windows = source.follow(LANE, start)
+    next(windows)
+    with sqlite3.connect(path) as other:
+        other.execute("insert into orders values(1, 'x', 1)")
+    other.close()
+    assert positions(followed(windows, upto=1)) == [1]
+
+
+def test_no_read_transaction_is_open_between_windows(writer: sqlite3.Connection, path: Path) -> None:
+    source = source_of(path)
+    windows = source.follow(LANE, source.begin(LANE, "beginning"))
+    writer.execute("insert into orders values(1, 'x', 1)")
+    next(windows)
+    writer.execute("insert into orders values(2, 'x', 1)")
+    assert writer.execute("pragma wal_checkpoint(truncate)").fetchone()[0] == 0
+
+
+def test_a_locked_database_is_unavailable_for_now(path: Path) -> None:
+    from contextlib import closing
+
+    from replay import connect
+
+    from penstock.errors import SourceUnavailable
+    from penstock.sources.sqlite.install import enable
+
+    with closing(connect(path, journal_mode="delete")) as writer:
+        writer.execute("create table t(a)")
+        enable(str(path))
+        start = source_of(path).begin(LANE, "beginning")
+        writer.execute("begin exclusive")
+        with pytest.raises(SourceUnavailable):
+            next(source_of(path).follow(LANE, start))
+        writer.execute("rollback")
+
+
+def test_polling_serves_where_there_is_no_inotify(writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "elsewhere")
+    source = source_of(path)
+    windows = source.follow(LANE, source.begin(LANE, "beginning"))
+    next(windows)
+    writer.execute("insert into orders values(1, 'x', 1)")
+    assert positions(followed(windows, upto=1)) == [1]
