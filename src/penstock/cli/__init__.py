@@ -14,6 +14,7 @@ from penstock.errors import ConfigUnsupported, PenstockError
 COMMANDS = {
     "init": "penstock.cli.init:init",
     "validate": "penstock.cli.validate:validate",
+    "capture": "penstock.cli.capture:app",
     "run": "penstock.cli.run:run",
     "status": "penstock.cli.status:status",
 }

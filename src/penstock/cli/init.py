@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
@@ -64,8 +65,8 @@ def init(
 
 
 def quoted(text: str) -> str:
-    """Text as YAML: plain where that is safe."""
-    return text if re.fullmatch(r"[A-Za-z/][\w./:-]*[\w/]", text) and ": " not in text else "'" + text.replace("'", "''") + "'"
+    """Text as YAML, whatever it contains: a JSON string is one."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _asked(question: str, given: str | None, default: str) -> str:

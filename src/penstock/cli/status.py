@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,27 +44,22 @@ def status(
 
 
 def _watch(pipelines: Sequence[Pipeline], as_json: bool) -> None:
-    from penstock.status import observe
-
-    try:
-        if as_json:
-            while True:
-                _print([observe(pipeline) for pipeline in pipelines], as_json)
-                time.sleep(_PERIOD)
-        _watch_live(pipelines)
-    except KeyboardInterrupt:
-        return
-
-
-def _watch_live(pipelines: Sequence[Pipeline]) -> None:
+    """Show again and again, on a terminal in place."""
+    from rich.console import Console
     from rich.live import Live
 
     from penstock.status import observe
 
-    with Live(auto_refresh=False) as live:
-        while True:
-            live.update(_report([observe(pipeline) for pipeline in pipelines]), refresh=True)
-            time.sleep(_PERIOD)
+    console = Console()
+    is_live = console.is_terminal and not as_json
+    try:
+        with Live(console=console, auto_refresh=False) if is_live else nullcontext() as live:
+            while True:
+                seen = [observe(pipeline) for pipeline in pipelines]
+                live.update(_report(seen), refresh=True) if live else _print(seen, as_json)
+                time.sleep(_PERIOD)
+    except KeyboardInterrupt:
+        return
 
 
 def _print(seen: Sequence[Status], as_json: bool) -> None:

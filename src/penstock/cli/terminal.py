@@ -34,7 +34,7 @@ def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    made = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         made.add_column(column, overflow="fold")
     for row in rows:

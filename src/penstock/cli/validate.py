@@ -22,7 +22,7 @@ _ABSENT = {
     "spark.master": "local, with as many slots as needed",
 }
 """What it means that a key is not there; others that are not there mean nothing."""
-_PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
+_SECRETS = re.compile(r"(?<=://)[^/?#\s]*(?=@)|(?<=\?)[^#]+")
 
 
 class Setting(NamedTuple):
@@ -89,12 +89,12 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def spelled(value: Any) -> str | int | float | None:
-    """A value as it would stand in the file, without the password of a URL."""
+    """A value as it would stand in the file, without what is secret in a URL."""
     if isinstance(value, timedelta):
         return _duration(value)
     if isinstance(value, Mapping):
         return json.dumps(dict(value))
-    return _PASSWORD.sub("***@", value) if isinstance(value, str) else value
+    return _SECRETS.sub("***", value) if isinstance(value, str) and "://" in value else value
 
 
 def _duration(value: timedelta) -> str:
@@ -111,4 +111,5 @@ def _show(file: Path, found: list[Setting]) -> None:
     rows = [
         (key, _ABSENT[key] if value is None else str(value), "default" if is_default else "") for key, value, is_default in found
     ]
-    terminal.show(terminal.table(f"{file} is valid", ("key", "value", ""), rows))
+    typer.echo(f"{file} is valid")
+    terminal.show(terminal.table(None, ("key", "value", ""), rows))

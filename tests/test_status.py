@@ -1,0 +1,134 @@
+"""The status of a pipeline, from what is known of it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from penstock.change import Lane
+from penstock.config import parse
+from penstock.coordinator import Standing
+from penstock.cursor import Cursor, Watermark
+from penstock.errors import SourceUnavailable
+from penstock.pipeline import Pipeline
+from penstock.source import Backlog
+from penstock.status import observe, summarise
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+KEYS = (
+    *("name", "mode", "state", "epoch", "holder", "position", "head", "backlog", "lag_seconds", "oldest_undelivered"),
+    *("rate", "delivered", "dead", "error"),
+)
+MAIN, OTHER = Lane("main"), Lane("other")
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return parse({"name": "orders", "source": {"type": "sqlite", "database": "shop.db"}, "sink": {"type": "discard"}}, tmp_path)
+
+
+def mark(position: int) -> Watermark:
+    return Watermark(Cursor("c"), position, position)
+
+
+def waiting(head: int, changes: int, seconds: float) -> Backlog:
+    return Backlog(head, changes, NOW - timedelta(seconds=seconds))
+
+
+def test_the_keys_are_those_that_programs_rely_on(pipeline: Pipeline) -> None:
+    assert tuple(json.loads(summarise(pipeline, Standing(), {}, NOW).to_json())) == KEYS
+
+
+def test_a_pipeline_at_work(pipeline: Pipeline) -> None:
+    standing = Standing(
+        epoch=3,
+        holder="a",
+        is_held=True,
+        standbys=1,
+        watermarks={MAIN: mark(7)},
+        delivered=6,
+        rate=1.23456,
+        dead=2,
+        advanced_at=NOW,
+    )
+    found = json.loads(summarise(pipeline, standing, {MAIN: waiting(9, 2, 1.5)}, NOW).to_json())
+    assert found == {
+        "name": "orders",
+        "mode": "live",
+        "state": "leading",
+        "epoch": 3,
+        "holder": "a",
+        "position": 7,
+        "head": 9,
+        "backlog": 2,
+        "lag_seconds": 1.5,
+        "oldest_undelivered": "2026-01-01T11:59:58.500+00:00",
+        "rate": 1.235,
+        "delivered": 6,
+        "dead": 2,
+        "error": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("standing", "word"),
+    [
+        (Standing(), "stopped"),
+        (Standing(epoch=1, holder="a"), "stopped"),
+        (Standing(epoch=1, holder="a", standbys=2), "standby"),
+        (Standing(epoch=1, holder="a", is_held=True), "leading"),
+        (Standing(epoch=1, holder="a", error={"code": "x"}), "halted"),
+        (Standing(epoch=1, holder="a", standbys=1, error={"code": "x"}), "halted"),
+        (Standing(epoch=1, holder="a", is_held=True, error={"code": "x"}), "halted"),
+    ],
+)
+def test_the_state_is_one_of_four_words(pipeline: Pipeline, standing: Standing, word: str) -> None:
+    assert summarise(pipeline, standing, {}, NOW).state == word
+
+
+def test_nobody_holds_or_delivers_what_is_stopped(pipeline: Pipeline) -> None:
+    found = summarise(pipeline, Standing(epoch=4, holder="a", rate=9.0, delivered=5), {}, NOW)
+    assert (found.epoch, found.holder, found.rate, found.delivered) == (4, None, 0.0, 5)
+
+
+def test_an_idle_pipeline_has_no_lag(pipeline: Pipeline) -> None:
+    found = summarise(pipeline, Standing(), {MAIN: Backlog(9, 0, None)}, NOW)
+    assert (found.head, found.backlog, found.lag_seconds, found.oldest_undelivered) == (9, 0, 0.0, None)
+
+
+def test_a_source_whose_clock_is_ahead_gives_no_negative_lag(pipeline: Pipeline) -> None:
+    assert summarise(pipeline, Standing(), {MAIN: waiting(9, 1, -5)}, NOW).lag_seconds == 0.0
+
+
+def test_lanes_are_added_up_and_the_slowest_tells_the_lag(pipeline: Pipeline) -> None:
+    standing = Standing(watermarks={MAIN: mark(7), OTHER: mark(3)})
+    found = summarise(pipeline, standing, {MAIN: waiting(9, 2, 1), OTHER: waiting(8, 5, 4)}, NOW)
+    assert (found.position, found.head, found.backlog, found.lag_seconds) == (3, 9, 7, 4.0)
+
+
+def test_a_source_that_cannot_be_read_is_an_error_and_nothing_is_invented(pipeline: Pipeline) -> None:
+    found = summarise(pipeline, Standing(watermarks={MAIN: mark(7)}), SourceUnavailable("away", "wait"), NOW)
+    assert (found.position, found.head, found.backlog, found.lag_seconds) == (7, None, None, None)
+    assert found.error == {"code": "source.unavailable", "message": "away", "remedy": "wait"}
+
+
+def test_what_a_pipeline_stopped_with_comes_before_what_its_source_says(pipeline: Pipeline) -> None:
+    stopped = {"code": "sink.exhausted", "message": "m", "remedy": "r"}
+    assert summarise(pipeline, Standing(error=stopped), SourceUnavailable("away"), NOW).error == stopped
+
+
+def test_a_state_file_that_is_not_ours_is_an_error(pipeline: Pipeline, tmp_path: Path) -> None:
+    (tmp_path / "penstock.db").write_text("something else entirely, and long enough to be read")
+    found = observe(pipeline)
+    assert found.error
+    assert (found.state, found.error["code"]) == ("stopped", "state.invalid")
+
+
+def test_looking_leaves_no_trace(pipeline: Pipeline, tmp_path: Path) -> None:
+    found = observe(pipeline)
+    assert found.error
+    assert found.error["code"] == "capture.missing"
+    assert list(tmp_path.iterdir()) == []
