@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from penstock.errors import ConfigUnsupported, PenstockError
 
 COMMANDS = {
+    "demo": "penstock.cli.demo:demo",
     "init": "penstock.cli.init:init",
     "validate": "penstock.cli.validate:validate",
     "capture": "penstock.cli.capture:app",

@@ -1,0 +1,202 @@
+"""How the demo looks: one calm picture on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from penstock.demo.arrivals import Arrival
+from penstock.demo.figures import Figures, percentile
+from penstock.demo.stage import Place
+from penstock.demo.story import ACTS, PROOF, Summary, View
+
+_BARS = "▁▂▃▄▅▆▇█"
+_COLOURS = {"insert": "green", "update": "cyan", "delete": "magenta"}
+_SECONDS_PER_LINE = 1.0
+
+
+class Screen(Protocol):
+    """Where the demo is shown."""
+
+    def step(self, done: Sequence[str], doing: str, seconds: float) -> None:
+        """How far the start has come."""
+
+    def show(self, view: View) -> None:
+        """One moment of the story."""
+
+    def close(self) -> None:
+        """Leave the last picture standing."""
+
+
+class Picture:
+    """Redrawn in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._live = Live(console=console, auto_refresh=False)
+        self._live.start()
+        self._spinner = Spinner("dots")
+
+    def step(self, done: Sequence[str], doing: str, seconds: float) -> None:
+        """Done steps, and the one at hand with its seconds."""
+        self._spinner.update(text=Text.assemble(f" {doing} ", (f"{seconds:.0f} s", "dim")))
+        self._live.update(Group(*(_tick(text) for text in done), self._spinner), refresh=True)
+
+    def show(self, view: View) -> None:
+        """The whole picture."""
+        self._live.update(picture(view), refresh=True)
+
+    def close(self) -> None:
+        """Leave it."""
+        self._live.stop()
+
+
+class Lines:
+    """A line a second, for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._told: list[str] = []
+        self._act, self._next = "", 0.0
+
+    def step(self, done: Sequence[str], doing: str, seconds: float) -> None:
+        """Each step once."""
+        for text in [*done, doing]:
+            if text not in self._told:
+                self._told.append(text)
+                self._console.print(text, markup=False)
+
+    def show(self, view: View) -> None:
+        """What is happening, when that changes; figures in between."""
+        if view.act.name != self._act:
+            self._act = view.act.name
+            self._console.print(f"-- {view.act.name}: {view.act.said}", markup=False)
+        if view.seconds >= self._next:
+            self._next = view.seconds + _SECONDS_PER_LINE
+            self._console.print(line(view), markup=False)
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+def line(view: View) -> str:
+    """One moment as one line."""
+    figures = view.figures
+    latency = f"p50 {milliseconds(percentile(figures.latencies, 50))} p99 {milliseconds(percentile(figures.latencies, 99))}"
+    counts = f"committed {view.committed} delivered {figures.delivered} backlog {view.backlog} repeats {figures.repeats}"
+    last = figures.recent[-1] if figures.recent else None
+    news = view.trouble or (f"last: {last.change['table']} {last.change['op']} {shown_key(last)}" if last else "")
+    return f"{view.seconds:5.1f} s  {counts} {latency}  {news}"
+
+
+def picture(view: View) -> RenderableType:
+    """One moment as a whole."""
+    return Group(
+        _acts(view),
+        Text(f"\n{view.act.said}\n"),
+        _counters(view),
+        Text.assemble(("\nbacklog  ", "dim"), (spark_line(list(view.figures.backlogs), 60), "yellow")),
+        _trouble(view),
+        _changes(view.figures),
+    )
+
+
+def _acts(view: View) -> Text:
+    text = Text(f"{int(view.seconds) // 60}:{int(view.seconds) % 60:02}  ", style="dim")
+    for act in [*ACTS, PROOF]:
+        colour = "bold green" if act.is_well else "bold red"
+        text.append(f" {act.name} ", f"{colour} reverse" if act.name == view.act.name else "dim")
+        text.append(" " if act is PROOF else " → ", "dim")
+    return text
+
+
+def _counters(view: View) -> Table:
+    figures = view.figures
+    late = percentile(figures.latencies, 50), percentile(figures.latencies, 99)
+    cells = {
+        "committed": f"{view.committed}",
+        "delivered": f"{figures.delivered}",
+        "backlog": f"{view.backlog}",
+        "repeats": f"{figures.repeats}",
+        "latency p50": milliseconds(late[0]),
+        "p99": milliseconds(late[1]),
+    }
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for name in cells:
+        table.add_column(name, justify="right", header_style="dim", min_width=9)
+    table.add_row(*(Text(cell, style="bold") for cell in cells.values()))
+    return table
+
+
+def _trouble(view: View) -> Text:
+    return Text.assemble(("receiver ", "dim"), (view.trouble, "red") if view.trouble else ("takes what comes", "green"), "\n")
+
+
+def _changes(figures: Figures) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for name, width in (("position", 8), ("table", 9), ("op", 6), ("key", 26), ("latency", 10)):
+        justify = "right" if name in ("position", "latency") else "left"
+        table.add_column(name, justify=justify, width=width, no_wrap=True, header_style="dim")  # type: ignore[arg-type]
+    for arrival in figures.recent:
+        change = arrival.change
+        late = Text("repeat", style="yellow") if arrival.is_repeat else Text(milliseconds(arrival.latency))
+        table.add_row(str(arrival.position), change["table"], Text(change["op"], _COLOURS[change["op"]]), shown_key(arrival), late)
+    for _ in range((figures.recent.maxlen or 0) - len(figures.recent)):
+        table.add_row()
+    return table
+
+
+def summary(found: Summary, place: Place | None) -> RenderableType:
+    """The end: what was found, and what to do next."""
+    figures, outage = found.figures, found.figures.outage
+    facts = Table.grid(padding=(0, 3, 0, 0))
+    facts.add_row("committed", f"{found.commits} transactions; {found.rollbacks} more were rolled back and left no trace")
+    facts.add_row("delivered", f"{figures.delivered} changes, and {figures.repeats} repeats")
+    late = (milliseconds(percentile(figures.calm, share)) for share in (50, 99))
+    facts.add_row("latency", "p50 {}, p99 {} while the receiver was well".format(*late))
+    if outage:
+        drained = "" if outage.drain_seconds is None else f", gone {outage.drain_seconds:.1f} s after the repair"
+        facts.add_row(
+            "outage", f"{outage.seconds:.0f} s and {found.retries} retries; at most {figures.most_waiting} waited{drained}"
+        )
+    for verdict in found.verdicts:
+        mark = Text(f"✓ {verdict.question}", "green") if verdict.holds else Text(f"✗ {verdict.question}", "bold red")
+        facts.add_row(mark, verdict.finding)
+    kept = f"\nThe files of this demo are in {place.folder}" if place else ""
+    return Group(Text(), facts, Text(kept + NEXT))
+
+
+NEXT = """
+With your own database:
+  penstock init --database your.db --url http://127.0.0.1:8080/changes
+  penstock capture enable your.db --wal
+  penstock run pipeline.yaml"""
+
+
+def _tick(text: str) -> Text:
+    return Text.assemble(("✓ ", "green"), text)
+
+
+def shown_key(arrival: Arrival) -> str:
+    """A key as people write it."""
+    return ", ".join(f"{name} {value}" for name, value in arrival.change["key"].items())
+
+
+def milliseconds(seconds: float | None) -> str:
+    """A latency for people: milliseconds, or seconds where there are many."""
+    if seconds is None:
+        return "-"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms" if seconds < 0.1 else f"{seconds * 1000:.0f} ms"
+
+
+def spark_line(values: Sequence[int], width: int) -> str:
+    """The last values as bars; each stands for the greatest of a few where there are more than fit."""
+    step = max(1, -(-len(values) // width))
+    tops = [max(values[i : i + step]) for i in range(0, len(values), step)]
+    most = max([*tops, 10])
+    return "".join(_BARS[min(len(_BARS) - 1, top * len(_BARS) // (most + 1))] for top in tops)

@@ -1,0 +1,145 @@
+"""All that the demo starts, and ends again: shop, capture, receiver, pipeline."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event as Flag
+from threading import Thread
+from types import TracebackType
+from typing import Self
+
+from penstock.config import load
+from penstock.demo import shop
+from penstock.demo.arrivals import Arrivals
+from penstock.errors import PenstockError
+from penstock.event import DeliveryRetried, Event, LaneClaimed, Led
+from penstock.pipeline import Pipeline
+from penstock.run import run
+from penstock.sources.sqlite import install
+from penstock.testing.receiver import ReceiverProcess
+
+AUDITOR = "demo-audit"
+"""Registered as a reader of the log, so that nothing is pruned before the audit."""
+
+PIPELINE = """\
+name: demo
+source:
+  type: sqlite
+  database: shop.db
+sink:
+  type: webhook
+  url: {url}
+  retry: {{tries: forever, min: 100ms, max: 500ms}}
+state: penstock.db
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The files of a demo."""
+
+    folder: Path
+
+    @property
+    def database(self) -> str:
+        """The shop's database."""
+        return str(self.folder / "shop.db")
+
+    @property
+    def file(self) -> Path:
+        """The pipeline file."""
+        return self.folder / "pipeline.yaml"
+
+    @property
+    def received(self) -> Path:
+        """What the receiver writes: one line for each request."""
+        return self.folder / "received.jsonl"
+
+
+class Stage:
+    """Set up by `with`; the pipeline and the shop start when they are told to."""
+
+    def __init__(self, place: Place, rate: float) -> None:
+        self.place = place
+        self.arrivals = Arrivals(place.received)
+        self.shop = shop.Shop(place.database, rate)
+        self.receiver = ReceiverProcess(place.received)
+
+    def __enter__(self) -> Self:
+        shop.create(self.place.database)
+        install.enable(self.place.database, wal=True)
+        with _sheltered_from_ctrl_c():
+            self.receiver.start()
+        self.place.file.write_text(PIPELINE.format(url=self.receiver.url))
+        self.pipeline = load(self.place.file)
+        self.lane = self.pipeline.source.lanes()[0]
+        self.pipeline.source.settle(AUDITOR, self.lane, self.pipeline.source.begin(self.lane, "beginning"))
+        self.carriage = Carriage(self.pipeline)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.shop.close()
+        self.carriage.close()
+        self.receiver.stop()
+
+    def head(self) -> int:
+        """How many changes were committed: the log's sequence is dense and starts at 1."""
+        return self.pipeline.source.position(self.pipeline.source.head(self.lane))
+
+
+class Carriage(Thread):
+    """`penstock.run` in a thread, and what it has told so far."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        super().__init__(name="pipeline", daemon=True)
+        self.leads = self.delivers = False
+        self.retries = 0
+        self.last_retry: tuple[float, DeliveryRetried] | None = None
+        self._pipeline, self._stop_asked = pipeline, Flag()
+        self._error: PenstockError | None = None
+
+    def run(self) -> None:
+        """Carry until closed."""
+        try:
+            run(self._pipeline, stop=self._stop_asked, tell=self._hear)
+        except PenstockError as error:
+            self._error = error
+
+    def check(self) -> None:
+        """Raise what the pipeline has halted with."""
+        if self._error:
+            raise self._error
+
+    def close(self) -> None:
+        """Let it record what it has delivered, and end."""
+        self._stop_asked.set()
+        if self.is_alive():
+            self.join()
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, Led):
+            self.leads = True
+        elif isinstance(event, LaneClaimed):
+            self.delivers = True
+        elif isinstance(event, DeliveryRetried):
+            self.retries += 1
+            self.last_retry = (time.monotonic(), event)
+
+
+@contextmanager
+def _sheltered_from_ctrl_c() -> Iterator[None]:
+    """A child that is started here does not hear Ctrl-C: the receiver has to outlast the pipeline."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, heard)
