@@ -122,7 +122,7 @@ def _contradictions(given: Document, file: PipelineFile, source: Any) -> dict[Ke
         found[("name",)] = f"{file.name!r} must be 1 to 64 letters, digits or _ . -"
     if file.transform.where is not None and not file.transform.where.strip():
         found["transform", "where"] = "is empty: write a condition, or remove the key"
-    return found | _state_complaint(given, file.state, source) | _tables_complaint(source)
+    return found | _state_complaint(given, file.state, source)
 
 
 def _state_complaint(given: Document, state: str, source: Any) -> dict[Key, str]:
@@ -133,14 +133,6 @@ def _state_complaint(given: Document, state: str, source: Any) -> dict[Key, str]
         return {("state",): f"{state} is a folder: name a file in it, such as {state.rstrip('/')}/penstock.db"}
     if os.path.realpath(path) == os.path.realpath(getattr(source, "database", "") or os.devnull):
         return {("state",): "is the source's own database: name another file"}
-    return {}
-
-
-def _tables_complaint(source: Any) -> dict[Key, str]:
-    try:
-        re.compile(getattr(source, "tables", None) or "")
-    except re.error as error:
-        return {("source", "tables"): f"is no regular expression: {error}"}
     return {}
 
 

@@ -29,7 +29,7 @@ class SqliteCandidate:
         self._seat = presence.new_seat()
         self._term: Term | None = None
         self._sighting: Sighting | None = None
-        self._trusted_until = self._waits_since = float("-inf")
+        self._trusted_until = self._noted_at = float("-inf")
         self._store = Store(path, creates=True)
         self._lock = self._sit()
 
@@ -94,16 +94,16 @@ class SqliteCandidate:
             return False
         self._term = Term(self._pipeline, self._holder, epoch + 1)
         self._trusted_until = trusted_until(asked_at, self._ttl)
-        self._waits_since = float("-inf")
+        self._noted_at = float("-inf")
         presence.leave(self._store, self._pipeline, self._seat)
         presence.sweep(self._store, self._pipeline, self._ttl)
         return True
 
     def _wait(self, now: float) -> None:
         self._term = None
-        if now - self._waits_since >= self._ttl / 5:
+        if now - self._noted_at >= self._ttl / 5:
             presence.wait_in(self._store, self._pipeline, self._seat)
-            self._waits_since = now
+            self._noted_at = now
 
     def _held(self) -> Term:
         if not self._term:

@@ -6,7 +6,8 @@ import fcntl
 import hashlib
 import os
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from penstock.errors import StateUnavailable
@@ -46,38 +47,36 @@ os.register_at_fork(after_in_child=_disown_all)
 
 def seize(path: Path) -> Lock | None:
     """The lock at this path if it is free, otherwise None, at once."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise unusable(path, error) from error
-    if _flock(descriptor, fcntl.LOCK_EX) and _is_at(descriptor, path):
-        return Lock(path, descriptor)
-    os.close(descriptor)
+    with _usable(path):
+        path.parent.mkdir(exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        if _flock(descriptor, fcntl.LOCK_EX) and _is_at(descriptor, path):
+            return Lock(path, descriptor)
+        os.close(descriptor)
     return None
 
 
 def is_locked(path: Path) -> bool | None:
     """Whether some process holds the lock at this path; None if this one may not look."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    except PermissionError:
-        return None
-    except OSError as error:
-        raise unusable(path, error) from error
-    try:
-        return not _flock(descriptor, fcntl.LOCK_SH)
-    finally:
-        os.close(descriptor)
+    with _usable(path):
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        except PermissionError:
+            return None
+        try:
+            return not _flock(descriptor, fcntl.LOCK_SH)
+        finally:
+            os.close(descriptor)
 
 
 def reap(paths: Iterable[Path]) -> None:
-    """Remove the files among these that nobody holds."""
+    """Remove the files among these that nobody holds and this process may remove."""
     for path in paths:
-        if lock := seize(path):
-            lock.release()
+        with suppress(StateUnavailable):
+            if lock := seize(path):
+                lock.release()
 
 
 def digest(text: str) -> str:
@@ -85,9 +84,13 @@ def digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=9).hexdigest()
 
 
-def unusable(path: Path, error: OSError) -> StateUnavailable:
-    """What is raised when a lock file cannot be used."""
-    return StateUnavailable(f"cannot use the lock file {path}: {error.strerror}", "make its folder writable and free some space")
+@contextmanager
+def _usable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        remedy = "make its folder writable, and free some space"
+        raise StateUnavailable(f"cannot use the lock file {path}: {error.strerror}", remedy) from error
 
 
 def _flock(descriptor: int, kind: int) -> bool:

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -62,8 +62,13 @@ class Store:
 
     def flush(self) -> None:
         """Let everything that was read or written so far, by any process, outlive a loss of power."""
-        with suppress(FileNotFoundError), open(f"{self.path}-wal", "rb") as log:
-            os.fsync(log.fileno())
+        try:
+            with open(f"{self.path}-wal", "rb") as log:
+                os.fsync(log.fileno())
+        except FileNotFoundError:
+            return  # all of it is in the file itself, flushed when it got there
+        except OSError as error:
+            raise StateUnavailable(f"cannot flush the state file {self.path}: {error.strerror}", _USABLE) from error
 
     def rows(self, sql: str, *values: object) -> Sequence[tuple[Any, ...]]:
         """What a query answers."""
@@ -92,7 +97,7 @@ def translated(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         raise StateUnavailable(f"cannot use the state file {path}: {error}", _USABLE) from error
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF not in _DAMAGE:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _DAMAGE:
             raise
         raise StateInvalid(f"{path} cannot be read as a state file: {error}", _ANOTHER) from error
 
