@@ -1,0 +1,1 @@
+"""What Penstock does here and now: `make bench`, or `python -m bench NAME...`."""

@@ -1,0 +1,49 @@
+"""A backlog of a million updates, before and after, through Spark into nothing; and how much memory that takes."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from bench.rig import Figure, Tree, at_least, at_most, keep, penstock_run, shop, wait_until
+from penstock.config import load
+
+CHANGES, ROWS = 1_000_000, 100_000
+
+
+def measure() -> list[Figure]:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        database = shop(folder, "{type: discard}", ROWS)
+        for turn in range(CHANGES // ROWS):
+            database.execute("update orders set quantity = quantity + 1, status = ?", (f"turn {turn}",))
+        database.close()
+        with penstock_run(folder) as tree:
+            samples = _follow(folder, tree)
+    first, last = samples[0], samples[-1]
+    rate = (last[1] - first[1]) / (last[0] - first[0])
+    memory = [sample[2] for sample in samples]
+    half = len(memory) // 2
+    figures = [
+        at_least("drain of 1 000 000 changes", rate, "changes/s", 60_000),
+        Figure("memory of all processes, most", max(memory), "MB"),
+        at_most("memory, second half / first half", max(memory[half:]) / max(memory[:half]), "x", 1.25),
+    ]
+    keep("drain", figures, samples)
+    return figures
+
+
+def _follow(folder: Path, tree: Tree) -> list[tuple[float, int, float]]:
+    pipeline = load(folder / "pipeline.yaml")
+    samples: list[tuple[float, int, float]] = []
+
+    def is_done() -> bool:
+        marks = pipeline.state.standing(pipeline.name).watermarks.values()
+        position = max((mark.position for mark in marks), default=0)
+        if position:
+            samples.append((time.time(), position, tree.memory_mb()))
+        return position >= CHANGES
+
+    wait_until(is_done, 180, every=0.25)
+    return samples
