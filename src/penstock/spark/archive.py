@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Thread
 
 from penstock.spark.java import Java, find_jars, find_java
 
@@ -69,13 +70,20 @@ def _rehearse(archive: list[str]) -> None:
         raise SystemExit(f"Java ended with {process.returncode} while it wrote the class archive")
 
 
-def train_in_background() -> subprocess.Popen[bytes] | None:
-    """Start a trainer at the lowest priority, unless the archive is there; it dies with nobody and harms nobody."""
+def train_beside() -> subprocess.Popen[bytes] | None:
+    """Start a trainer at the lowest priority, unless the archive is there; it goes when this process goes."""
     if path_of(find_java(), find_jars()).exists():
         return None
-    command = ["nice", "-n", "19", sys.executable, "-m", "penstock.spark.archive"]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = ["nice", "-n", "19", sys.executable, "-m", "penstock.spark.archive", "--with-parent"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _go_with_parent() -> None:
+    sys.stdin.read()
+    os._exit(1)
 
 
 if __name__ == "__main__":
+    if "--with-parent" in sys.argv:
+        Thread(target=_go_with_parent, daemon=True).start()
     sys.stdout.write(f"{train() or 'another process is making it'}\n")

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from threading import Lock, Thread
+from threading import Lock, Thread, Timer
 from typing import Any
 
 from penstock.coordinator import Term
 from penstock.errors import ConfigInvalid, EngineLost
 from penstock.event import Observer
 from penstock.pipeline import Pipeline, SparkSettings
+from penstock.spark.archive import train_beside
 from penstock.spark.errand import Events
 from penstock.spark.query import Query, engine_lost
 from penstock.spark.session import open_session
 from penstock.spark.warmup import warm
+
+TRAINING_SECONDS = 60.0
+"""A run that has lived so long makes the class archive for the next one."""
 
 
 class Engine:
@@ -30,6 +35,10 @@ class Engine:
         self._listening = Thread(target=self._listen, args=(tell,), name="events of workers", daemon=True)
         self._listening.start()
         self._warming, self._is_warm = Lock(), False
+        self._trainer: subprocess.Popen[bytes] | None = None
+        self._training = Timer(TRAINING_SECONDS, self._train)
+        self._training.daemon = True
+        self._training.start()
 
     def query(self, pipeline: Pipeline, term: Term) -> Query:
         """A query for this pipeline, not started yet."""
@@ -48,6 +57,10 @@ class Engine:
 
     def close(self) -> None:
         """Stop Spark and everything it started."""
+        self._training.cancel()
+        if self._trainer:
+            self._trainer.kill()
+            self._trainer.wait()
         process = self._spark.sparkContext._gateway.proc
         if not self.lost():
             self._spark.stop()
@@ -56,6 +69,9 @@ class Engine:
         self._events.close()
         self._listening.join()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _train(self) -> None:
+        self._trainer = train_beside()
 
     def _listen(self, tell: Observer) -> None:
         for event in self._events:
