@@ -104,9 +104,14 @@ def test_the_public_names_are_these() -> None:
     assert penstock.__all__ == sorted(penstock.__all__)
     assert penstock.load is load
     for name in penstock.__all__:
-        assert getattr(penstock, name)
+        assert getattr(penstock, name).__module__.startswith("penstock.") or name in ("Cursor", "Lane")
     with pytest.raises(AttributeError):
         penstock.nothing  # noqa: B018
+
+
+def test_the_function_run_is_not_hidden_by_its_module() -> None:
+    script = "import penstock, penstock.run; from penstock.run import run; assert penstock.run is run"
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pkgutil import resolve_name
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,6 +53,15 @@ def __getattr__(name: str) -> Any:
         return resolve_name("penstock.spark")
     if name not in _PLACES:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
-    found = resolve_name(f"{_PLACES[name]}:{name}")
-    globals()[name] = found  # importing penstock.run has just put the module there
-    return found
+    return resolve_name(f"{_PLACES[name]}:{name}")
+
+
+class _Package(ModuleType):
+    """`penstock.run` stays the function: a module of that name does not take its place when it is imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _PLACES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
