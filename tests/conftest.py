@@ -1,3 +1,3 @@
 """Plugins only; see tests/README.md."""
 
-pytest_plugins = ["fix_spark"]
+pytest_plugins = ["fix_rig", "fix_spark"]

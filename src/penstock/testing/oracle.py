@@ -1,0 +1,219 @@
+"""Oracles: what a receiver recorded, judged against what the source holds. Each answers the breaches it found, in words.
+
+    seen = deliveries(receiver.requests)
+    assert not order(seen) + completeness(seen, {1: {"table": "orders", "op": "insert"}})
+
+A request of a deposed leader may arrive behind its successor's first one. A receiver that refuses lower epochs never takes it, so
+the oracles judge what such a receiver has (`epochs=current`), or, on demand, what one without that defence has (`everything`).
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+from penstock.testing.receiver import Request
+
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One change as one request brought it; `text` has its bytes, `parcel` names the cut it came in."""
+
+    at: float
+    epoch: int
+    request: int
+    parcel: str
+    text: str
+    change: Mapping[str, Any]
+
+    @property
+    def position(self) -> int:
+        """Where the change stands in its lane."""
+        return int(self.change["position"])
+
+    @property
+    def previous(self) -> int | None:
+        """The position that the sender says was delivered before it."""
+        prior: int | None = self.change["previous"]
+        return prior
+
+    def rows(self) -> set[str]:
+        """The rows it is about: an update that changes a key is about two."""
+        key, before = self.change["key"], self.change.get("before") or {}
+        old = {name: before.get(name, value) for name, value in key.items()}
+        return {f"{self.change['table']} {canonical(one)}" for one in (key, old)}
+
+
+class Mark(NamedTuple):
+    """At this moment the watermark stood at this position, or beyond."""
+
+    at: float
+    position: int
+
+
+Epochs = Callable[[Sequence[Delivery]], Sequence[Delivery]]
+
+
+def deliveries(requests: Iterable[Request]) -> list[Delivery]:
+    """The changes of all requests that were taken, in the order in which the requests arrived."""
+    taken = sorted((request for request in requests if request.is_taken), key=lambda request: request.at)
+    return [delivery for number, request in enumerate(taken) for delivery in _unpacked(number, request)]
+
+
+def current(seen: Sequence[Delivery]) -> Sequence[Delivery]:
+    """What a receiver takes that refuses an epoch below one it has seen."""
+    highest = accumulate((delivery.epoch for delivery in seen), max)
+    return [delivery for delivery, epoch in zip(seen, highest, strict=True) if delivery.epoch >= epoch]
+
+
+def everything(seen: Sequence[Delivery]) -> Sequence[Delivery]:
+    """What a receiver takes that does not look at epochs."""
+    return seen
+
+
+def firsts(seen: Iterable[Delivery]) -> Iterator[Delivery]:
+    """The first delivery of each change."""
+    known: set[int] = set()
+    for delivery in seen:
+        if delivery.position not in known:
+            known.add(delivery.position)
+            yield delivery
+
+
+def order(seen: Sequence[Delivery], epochs: Epochs = current) -> list[str]:
+    """Per key, first deliveries come in commit order."""
+    found, last = [], dict[str, int]()
+    for delivery in firsts(epochs(seen)):
+        for key in sorted(delivery.rows()):
+            if last.get(key, 0) > delivery.position:
+                found.append(f"{key}: change {delivery.position} came first after change {last[key]} had come")
+            last[key] = max(last.get(key, 0), delivery.position)
+    return found
+
+
+def completeness(seen: Sequence[Delivery], log: Mapping[int, Mapping[str, Any]], epochs: Epochs = current) -> list[str]:
+    """Every change of the log was delivered, as it was made, and nothing else was."""
+    came = {delivery.position: delivery for delivery in epochs(seen)}
+    found = [f"change {position} was never delivered: {fact}" for position, fact in log.items() if position not in came]
+    for position, delivery in came.items():
+        if position not in log:
+            found.append(f"change {position} was delivered and never made: {delivery.text}")
+        elif wrong := {name: value for name, value in log[position].items() if delivery.change.get(name) != value}:
+            found.append(f"change {position} was made with {wrong} and delivered as {delivery.text}")
+    return found
+
+
+def repeats(seen: Sequence[Delivery], marks: Sequence[Mark] = (), epochs: Epochs = current) -> list[str]:
+    """A repeat has the same bytes; repeats are contiguous runs that lead up to what is new and start above the watermark."""
+    taken = epochs(seen)
+    return _unequal(taken) + _not_contiguous(taken) + _going_back(taken) + _below_marks(taken, marks, "again")
+
+
+def chain(seen: Sequence[Delivery], start: int | None = None, epochs: Epochs = current) -> list[str]:
+    """The first delivery of each change names the one that was delivered before it."""
+    found, before = [], start
+    for delivery in firsts(epochs(seen)):
+        if delivery.previous != before:
+            found.append(f"change {delivery.position} names {delivery.previous} as the one before it; that was {before}")
+        before = delivery.position
+    return found
+
+
+def rebuilt(seen: Sequence[Delivery], tables: Mapping[str, Iterable[Mapping[str, Any]]], epochs: Epochs = current) -> list[str]:
+    """A receiver that applies what is new, and passes over what is not beyond the last, has the source's tables."""
+    copies = replay(epochs(seen))
+    found = []
+    for table in sorted({*tables, *copies}):
+        has = Counter(map(canonical, copies.get(table, {}).values()))
+        should = Counter(map(canonical, tables.get(table, ())))
+        found += [f"{table}: the copy lacks {row}" for row in (should - has).elements()]
+        found += [f"{table}: the source lacks {row}" for row in (has - should).elements()]
+    return found
+
+
+def resolved(seen: Sequence[Delivery], marks: Sequence[Mark], epochs: Epochs = current) -> list[str]:
+    """Nothing new comes at or below a position that the watermark had reached."""
+    return _below_marks(list(firsts(epochs(seen))), marks, "for the first time")
+
+
+def replay(taken: Iterable[Delivery]) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """The tables that follow from these deliveries: row by key."""
+    copies: dict[str, dict[str, Mapping[str, Any]]] = {}
+    highest = 0
+    for delivery in taken:
+        if delivery.position <= highest:
+            continue
+        highest, change = delivery.position, delivery.change
+        copy = copies.setdefault(change["table"], {})
+        for key in delivery.rows():
+            copy.pop(key, None)
+        if "after" in change:
+            copy[f"{change['table']} {canonical(change['key'])}"] = change["after"]
+    return copies
+
+
+def canonical(value: Any) -> str:
+    """One text for equal JSON values."""
+    return json.dumps(value, sort_keys=True)
+
+
+def _unpacked(number: int, request: Request) -> Iterator[Delivery]:
+    """The changes of a request with the bytes each of them has in the body."""
+    body = request.body.decode()
+    at = body.index('"changes":[') + len('"changes":[')
+    while body[at] != "]":
+        change, end = _DECODER.raw_decode(body, at)
+        epoch, parcel = int(request.headers["penstock-epoch"]), request.headers["idempotency-key"]
+        yield Delivery(request.at, epoch, number, parcel, body[at:end], change)
+        at = end + (body[end] == ",")
+
+
+def _unequal(taken: Sequence[Delivery]) -> list[str]:
+    first = {delivery.position: delivery.text for delivery in firsts(taken)}
+    return [
+        f"change {one.position} came as {first[one.position]} and again as {one.text}"
+        for one in taken
+        if one.text != first[one.position]
+    ]
+
+
+def _not_contiguous(taken: Sequence[Delivery]) -> list[str]:
+    """A change comes behind its predecessor; only a request may go back, and only to what has come already."""
+    found, known = [], {delivery.position for delivery in taken[:1]}
+    for before, delivery in pairwise(taken):
+        goes_back = delivery.request != before.request and delivery.position in known
+        if delivery.previous != before.position and not goes_back:
+            found.append(
+                f"change {delivery.position} came right behind change {before.position}, and not behind {delivery.previous}"
+            )
+        known.add(delivery.position)
+    return found
+
+
+def _going_back(taken: Sequence[Delivery]) -> list[str]:
+    """A run starts just above the watermark, which never goes back; a parcel that is tried again is no new run."""
+    found, highest = [], 0
+    for before, delivery in pairwise(taken):
+        if delivery.position > before.position or delivery.parcel == before.parcel:
+            continue
+        if delivery.position < highest:
+            found.append(f"a run of repeats starts at {delivery.position}; an earlier one had started at {highest}")
+        highest = max(highest, delivery.position)
+    return found
+
+
+def _below_marks(taken: Sequence[Delivery], marks: Sequence[Mark], how: str) -> list[str]:
+    times, heights = [mark.at for mark in marks], list(accumulate((mark.position for mark in marks), max))
+    found = []
+    for delivery in taken:
+        before = bisect_left(times, delivery.at)
+        if before and delivery.position <= heights[before - 1]:
+            found.append(f"change {delivery.position} came {how} when the watermark already stood at {heights[before - 1]}")
+    return found

@@ -1,0 +1,145 @@
+"""The whole path under test: a shop, a receiver, one pipeline file, and as many processes on it as a test wants."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+import yaml
+
+from deadline import until
+from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.sources.sqlite.source import LANE
+from penstock.testing import oracle
+from penstock.testing.receiver import ReceiverProcess
+from program import Program
+from shop import Shop
+
+QUICK = {"tries": "forever", "policy": "exponential", "min": "10ms", "max": "200ms"}
+
+
+class Rig:
+    """Everything of one pipeline; leaves no process behind."""
+
+    def __init__(self, folder: Path, name: str = "shop", receiver: ReceiverProcess | None = None, **sink: Any) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.name, self.shop = folder, name, Shop(folder / "shop.db")
+        self.receiver = receiver or ReceiverProcess(folder / "requests").start()
+        self.file, self.state = folder / "pipeline.yaml", SqliteCoordinator(path=str(folder / "state.db"))
+        self.programs: list[Program] = []
+        self.write(**sink)
+
+    def write(self, transform: dict[str, str] | None = None, tables: str | None = None, **sink: Any) -> None:
+        """Write the pipeline file."""
+        source = {"type": "sqlite", "database": "shop.db"} | ({"tables": tables} if tables else {})
+        webhook = {"type": "webhook", "url": self.receiver.url, "timeout": "1s", "batch": {"size": 20}, "retry": QUICK} | sink
+        content = {"name": self.name, "source": source, "sink": webhook, "state": "state.db"}
+        self.file.write_text(yaml.safe_dump(content | ({"transform": transform} if transform else {})))
+
+    def start(self, *options: str, **how: Any) -> Program:
+        """Start a process on the pipeline."""
+        program = Program(self.folder, self.file, *options, **how)
+        self.programs.append(program)
+        return program
+
+    @property
+    def position(self) -> int:
+        """Where the watermark stands; 0 before there is one."""
+        mark = self.state.standing(self.name).watermarks.get(LANE)
+        return mark.position if mark else 0
+
+    def leader(self) -> Program | None:
+        """The living process that holds the term."""
+        standing = self.state.standing(self.name)
+        pid = int(standing.holder.split(":")[1]) if standing.holder and standing.is_held else None
+        return next((program for program in self.programs if program.pid == pid and program.is_running()), None)
+
+    def until_settled(self, within: float = 30.0) -> None:
+        """Wait until the watermark stands behind everything that was committed."""
+        until(lambda: self.position >= self.shop.head, within, f"still at {self.position}, not at {self.shop.head}\n{self.tails()}")
+
+    def deliveries(self) -> list[oracle.Delivery]:
+        """What has come to the receiver."""
+        return oracle.deliveries(self.receiver.requests)
+
+    def positions(self) -> list[int]:
+        """The positions that came, with repeats."""
+        return [delivery.position for delivery in self.deliveries()]
+
+    def breaches(self, marks: list[oracle.Mark] | None = None) -> list[str]:
+        """What all oracles say."""
+        seen, marks = self.deliveries(), marks or []
+        found = oracle.completeness(seen, self.shop.log) + oracle.order(seen) + oracle.chain(seen)
+        return found + oracle.rebuilt(seen, self.shop.tables()) + oracle.repeats(seen, marks) + oracle.resolved(seen, marks)
+
+    def tails(self) -> str:
+        """The ends of all logs."""
+        return "\n".join(f"--- process {program.pid}\n{program.tail()}" for program in self.programs[-3:])
+
+    def close(self) -> None:
+        """End everything."""
+        for program in self.programs:
+            program.kill_tree()
+        self.receiver.stop()
+
+
+class Sampler(Thread):
+    """Writes down again and again where the watermark stands."""
+
+    def __init__(self, rig: Rig) -> None:
+        super().__init__(name="sampler", daemon=True)
+        self._rig, self._leaving, self.marks = rig, Event(), list[oracle.Mark]()
+
+    def run(self) -> None:
+        """Sample until stopped."""
+        while not self._leaving.wait(0.1):
+            position = self._rig.position
+            self.marks.append(oracle.Mark(time.time(), position))
+
+    def stop(self) -> list[oracle.Mark]:
+        """What was seen."""
+        self._leaving.set()
+        self.join()
+        return self.marks
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(tmp_path)
+    yield made
+    made.close()
+
+
+_NOTES = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture
+def note(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Say something that is shown below the results, also when all went well."""
+    notes = request.config.stash.setdefault(_NOTES, [])
+
+    def said(text: str) -> None:
+        notes.append(f"{request.node.name}: {text}")
+        print(text)  # noqa: T201 - for the report of a failure
+
+    return said
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Seeds, counts and timings of the tests that noted some."""
+    for text in config.stash.get(_NOTES, []):
+        terminalreporter.write_line(text)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Show the logs of the processes when a test has failed."""
+    outcome: Any = yield
+    report = outcome.get_result()
+    if report.failed:
+        rigs = [value for value in getattr(item, "funcargs", {}).values() if isinstance(value, Rig)]
+        report.sections += [(f"logs of {one.name}", one.tails()) for one in rigs]

@@ -1,0 +1,169 @@
+"""Breaks things at random, by seed, while a pipeline runs; restarts what died; heals everything at the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+from deadline import until
+from fix_rig import Rig
+from penstock.failpoint import POINTS
+from program import Program, send
+
+CLOCK = Path(__file__).parent / "clock"
+RATES = (0.1, 0.5, 0.9)
+FAULTS = ("fail_rate", "hang_rate", "cut_rate", "lose_rate")
+DAY = 86400.0
+
+
+class Nemesis:
+    """A leader and a standby, and what is done to them."""
+
+    def __init__(self, rig: Rig, seed: int) -> None:
+        self._rig, self._chance, self.counts = rig, Random(seed), Counter[str]()
+        self._offset = rig.folder / "clock"
+        self._offset.write_text("0")
+        self._team = [self._recruit(), self._recruit()]
+
+    def torment(self, seconds: float) -> None:
+        """Steps for so long, each followed by proof that the pipeline goes on."""
+        self._until_progress()
+        ends_at = time.monotonic() + seconds
+        while time.monotonic() < ends_at:
+            step = self._chance.choice(self.STEPS)
+            self.counts[step.__name__.strip("_")] += 1
+            step(self)
+            self._replace_dead()
+            if self._chance.random() < 0.7:
+                self._until_progress()
+
+    def heal(self) -> None:
+        """End every fault, and see that two processes are there."""
+        self._turn_back()
+        for program in self._team:
+            send(signal.SIGCONT, program.tree())
+            program.disarm()
+        self._replace_dead()
+
+    def end(self) -> list[int]:
+        """Stop both as a supervisor does; their exit codes."""
+        return [program.terminate() for program in self._team]
+
+    def _recruit(self) -> Program:
+        path = os.pathsep.join(filter(None, (str(CLOCK), os.environ.get("PYTHONPATH"))))
+        return self._rig.start(env={"PYTHONPATH": path, "PENSTOCK_TEST_CLOCK": str(self._offset)})
+
+    def _replace_dead(self) -> None:
+        """New processes for those that died; none may end by itself but one whose JVM was killed twice within a minute."""
+        for i, program in enumerate(self._team):
+            if not program.is_running():
+                code = program.exit_code()
+                assert code == -signal.SIGKILL or "engine.lost" in program.said(), f"ended with {code}:\n{program.tail()}"
+                self._team[i] = self._recruit()
+
+    def _until_progress(self) -> None:
+        """Wait until what is committed by now has been delivered and recorded."""
+        head = self._rig.shop.head
+        until(self._keeping_two(lambda: self._rig.position >= head), 90, f"stuck before {head}\n{self._rig.tails()}")
+
+    def _keeping_two(self, condition: Callable[[], bool]) -> Callable[[], bool]:
+        def kept() -> bool:
+            self._replace_dead()
+            return condition()
+
+        return kept
+
+    def _victim(self) -> Program:
+        return self._rig.leader() or self._chance.choice(self._team)
+
+    def _dwell(self, most: float) -> None:
+        time.sleep(self._chance.uniform(0.2, most))
+
+    def _turn_back(self) -> None:
+        self._rig.receiver.turn(**dict.fromkeys(FAULTS, 0.0), slow=0.0)
+        self._offset.write_text("0")
+
+    def _kill_the_whole_tree(self) -> None:
+        self._victim().kill_tree()
+
+    def _kill_a_standby(self) -> None:
+        for program in [one for one in self._team if one is not self._rig.leader()][:1]:
+            program.kill_tree()
+
+    def _kill_the_driver(self) -> None:
+        victim = self._victim()
+        send(signal.SIGKILL, victim.tree()[:1])
+        victim.process.wait(10)
+        victim.assert_gone()
+
+    def _kill_the_engine(self) -> None:
+        victim = self._victim()
+        if engine := victim.jvm():
+            send(signal.SIGKILL, [engine])
+
+    def _kill_a_worker(self) -> None:
+        if workers := self._victim().workers():
+            send(signal.SIGKILL, [self._chance.choice(workers)])
+
+    def _stop_a_worker_for_a_while(self) -> None:
+        workers = self._victim().workers()
+        send(signal.SIGSTOP, workers[-1:])
+        self._dwell(1.5)
+        send(signal.SIGCONT, workers[-1:])
+
+    def _stop_the_leader_past_its_term(self) -> None:
+        victim = self._victim()
+        tree = victim.tree()
+        send(signal.SIGSTOP, tree)
+        until(lambda: self._rig.leader() not in (victim, None), 60, f"nobody took over\n{self._rig.tails()}")
+        if self._chance.random() < 0.5:
+            self._until_progress()
+        send(signal.SIGCONT, tree)
+
+    def _let_the_receiver_fail(self) -> None:
+        fault, rate = self._chance.choice(FAULTS), self._chance.choice(RATES)
+        self._rig.receiver.turn(**{fault: rate}, statuses=[500, 429, 503], seed=self._chance.randrange(1 << 30))
+        self._dwell(3)
+        self._turn_back()
+
+    def _let_the_receiver_be_slow(self) -> None:
+        self._rig.receiver.turn(slow=self._chance.choice((0.05, 0.3, 1.5)))
+        self._dwell(3)
+        self._turn_back()
+
+    def _lock_the_state_file(self) -> None:
+        with closing(sqlite3.connect(self._rig.state.path, timeout=10, isolation_level=None)) as other:
+            other.execute("begin immediate")
+            self._dwell(8)
+            other.execute("rollback")
+
+    def _step_the_clock(self) -> None:
+        self._offset.write_text(str(self._chance.uniform(-DAY, DAY)))
+
+    def _pause_at_a_point(self) -> None:
+        victim = self._victim()
+        victim.arm(self._chance.choice(POINTS), "pause")
+        self._dwell(2)
+        victim.disarm()
+
+    STEPS = (
+        _kill_the_whole_tree,
+        _kill_a_standby,
+        _kill_the_driver,
+        _kill_the_engine,
+        *(_kill_a_worker,) * 4,
+        _stop_a_worker_for_a_while,
+        _stop_the_leader_past_its_term,
+        *(_let_the_receiver_fail,) * 4,
+        _let_the_receiver_be_slow,
+        _lock_the_state_file,
+        _step_the_clock,
+        *(_pause_at_a_point,) * 2,
+    )

@@ -1,0 +1,133 @@
+"""`penstock run` as a process that tests start, watch, stop, kill and continue."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from deadline import until
+
+_MARK = "PENSTOCK_TEST_MARK"
+
+
+class Program:
+    """One process tree; every process in it carries a mark in its environment, so that none can hide."""
+
+    def __init__(self, folder: Path, *arguments: str | Path, env: Mapping[str, str] | None = None, tty: int | None = None) -> None:
+        self.mark, self.folder = uuid.uuid4().hex, folder
+        self.failpoints, self._log = folder / f"failpoints-{self.mark}", folder / f"{self.mark}.log"
+        self.failpoints.mkdir()
+        told = {**os.environ, **(env or {}), _MARK: self.mark, "PENSTOCK_FAILPOINTS": str(self.failpoints)}
+        command = [sys.executable, "-m", "penstock", "run", *map(str, arguments), "--log-format", "json", "--verbose"]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(command, env=told, stdin=tty, stdout=log, stderr=log, start_new_session=True)
+        self.pid = self.process.pid
+
+    def events(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """What it has told so far."""
+        found = [json.loads(line) for line in self.said().splitlines() if line.startswith("{") and line.endswith("}")]
+        return [event for event in found if kind in (None, event["event"])]
+
+    def said(self) -> str:
+        """All its output."""
+        return self._log.read_text(errors="replace")
+
+    def until_event(self, kind: str, within: float = 60.0, count: int = 1, **facts: Any) -> dict[str, Any]:
+        """Wait for the so-manieth event of this kind with these facts; fails at once when the process has ended."""
+
+        def found() -> list[dict[str, Any]]:
+            is_over = not self.is_running()
+            events = [event for event in self.events(kind) if facts.items() <= event.items()]
+            if is_over and len(events) < count:
+                raise AssertionError(f"ended with {self.process.returncode} before {kind}:\n{self.tail()}")
+            return events[count - 1 :]
+
+        return until(found, within, f"{count} x {kind} {facts}\n{self.tail()}")[0]
+
+    def tail(self, lines: int = 30) -> str:
+        """The end of its output."""
+        return "\n".join(self.said().splitlines()[-lines:])
+
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def exit_code(self, within: float = 30.0) -> int:
+        """Wait for its end; then nothing of its tree may be left."""
+        code = self.process.wait(within)
+        self.assert_gone()
+        return code
+
+    def terminate(self, within: float = 30.0) -> int:
+        """Stop it as a supervisor does."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.exit_code(within)
+
+    def tree(self) -> list[psutil.Process]:
+        """Every living process that carries the mark, the first one first."""
+        wanted, found = f"{_MARK}={self.mark}".encode(), []
+        for process in psutil.process_iter():
+            try:
+                if wanted in Path(f"/proc/{process.pid}/environ").read_bytes() and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except (OSError, psutil.NoSuchProcess):
+                continue
+        return sorted(found, key=lambda process: (process.pid != self.pid, process.pid))
+
+    def jvm(self) -> psutil.Process | None:
+        return next((process for process in self.tree() if _name(process) == "java"), None)
+
+    def workers(self) -> list[psutil.Process]:
+        """The Python processes that Spark has started: the daemon and what it forked."""
+        return [process for process in self.tree() if process.pid != self.pid and _name(process) != "java"]
+
+    def kill_tree(self) -> None:
+        """kill -9 of everything, as one blow."""
+        send(signal.SIGKILL, self.tree())
+        self.process.wait(10)
+        self.assert_gone()
+
+    def assert_gone(self, within: float = 10.0) -> None:
+        """Nothing with the mark is alive any more."""
+        until(lambda: not self.tree(), within, f"these survived: {self.tree()}")
+
+    def arm(self, point: str, deed: str) -> None:
+        """Let whoever comes to this point be killed or pause there."""
+        order = self.failpoints / point
+        (self.failpoints / f"{point}.reached").unlink(missing_ok=True)
+        order.with_name(".new").write_text(deed)
+        order.with_name(".new").rename(order)
+
+    def until_reached(self, point: str, within: float = 30.0) -> None:
+        """Wait until somebody was killed or pauses at this point."""
+        order, reached = self.failpoints / point, self.failpoints / f"{point}.reached"
+        until(lambda: reached.exists() or not order.exists(), within, f"nobody came to {point}\n{self.tail()}")
+
+    def disarm(self) -> None:
+        """Let everybody go on."""
+        for order in self.failpoints.iterdir():
+            order.unlink(missing_ok=True)
+
+
+def send(number: int, processes: Iterable[psutil.Process]) -> None:
+    """Signal these; those that have just gone do not matter."""
+    for process in processes:
+        try:
+            process.send_signal(number)
+        except psutil.NoSuchProcess:
+            continue
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return ""
