@@ -1,0 +1,165 @@
+"""Every oracle is silent about an honest record and speaks up about a planted breach."""
+
+import json
+
+import pytest
+
+from penstock.testing import oracle
+from penstock.testing.oracle import Mark, deliveries
+from penstock.testing.receiver import Request
+
+MADE = {
+    1: {"table": "t", "op": "insert", "key": {"id": 1}, "after": {"id": 1, "n": 0}},
+    2: {"table": "t", "op": "insert", "key": {"id": 2}, "after": {"id": 2, "n": 0}},
+    3: {"table": "t", "op": "update", "key": {"id": 1}, "before": {"id": 1, "n": 0}, "after": {"id": 1, "n": 1}},
+    4: {"table": "t", "op": "delete", "key": {"id": 2}, "before": {"id": 2, "n": 0}},
+    5: {"table": "t", "op": "update", "key": {"id": 9}, "before": {"id": 1, "n": 1}, "after": {"id": 9, "n": 1}},
+}
+TABLES = {"t": [{"id": 9, "n": 1}]}
+
+
+def request(*positions, at, epoch=1, is_taken=True, **altered):
+    changes = [{"position": one, "previous": one - 1 or None, **MADE[one], **altered} for one in positions]
+    body = json.dumps({"pipeline": "p", "changes": changes}, separators=(",", ":")).encode()
+    headers = {"penstock-epoch": str(epoch), "idempotency-key": f"p-{positions[0]}-{positions[-1]}"}
+    return Request(at=at, connection=1, path="/", headers=headers, body=body, is_taken=is_taken)
+
+
+def record(*runs, epochs=None):
+    """A request for each run, one second after the other."""
+    epochs = epochs or [1] * len(runs)
+    return deliveries(request(*run, at=float(at), epoch=epoch) for at, (run, epoch) in enumerate(zip(runs, epochs, strict=True)))
+
+
+def every(seen, marks=()):
+    found = oracle.order(seen) + oracle.completeness(seen, MADE) + oracle.chain(seen) + oracle.rebuilt(seen, TABLES)
+    return found + oracle.repeats(seen, marks) + oracle.resolved(seen, marks)
+
+
+HONEST = [
+    record([1, 2, 3, 4, 5]),
+    record([1], [2, 3], [4, 5]),
+    record([1, 2, 3], [2, 3, 4], [5]),
+    record([1, 2], [1, 2], [1, 2, 3, 4], [3, 4, 5]),
+    record([1, 2, 3, 4], [3], [3, 4, 5]),
+    record([1, 2, 3], [3, 4, 5], [4], epochs=[1, 2, 1]),
+]
+
+
+@pytest.mark.parametrize("seen", HONEST)
+def test_an_honest_record_passes_every_oracle(seen):
+    assert every(seen, [Mark(0.5, 0), Mark(9.0, 5)]) == []
+
+
+def test_what_was_not_taken_does_not_count():
+    seen = deliveries([request(1, at=1.0, is_taken=False), request(1, at=2.0)])
+    assert [delivery.at for delivery in seen] == [2.0]
+
+
+def test_requests_count_in_the_order_in_which_they_arrived():
+    seen = deliveries([request(2, at=2.0), request(1, at=1.0)])
+    assert [delivery.position for delivery in seen] == [1, 2]
+
+
+def test_bytes_are_kept_as_they_came():
+    [seen] = deliveries([request(1, at=1.0, after={"x": 1.10, "é": "\u2028,]}"})])
+    assert json.loads(seen.text) == seen.change
+    assert '"\\u00e9":"\\u2028,]}"' in seen.text
+
+
+def test_order_sees_a_first_delivery_that_was_overtaken():
+    [breach] = oracle.order(record([2], [3], [1], [4]))
+    assert breach == 't {"id": 1}: change 1 came first after change 3 had come'
+
+
+@pytest.mark.parametrize("runs", [([3], [1]), ([5], [1]), ([5], [3]), ([4], [2])])
+def test_order_is_kept_per_key_also_by_changes_of_the_key(runs):
+    assert oracle.order(record(*runs))
+
+
+def test_order_lets_other_keys_pass():
+    assert oracle.order(record([1], [4], [3])) == []
+
+
+def test_completeness_sees_what_is_missing():
+    assert oracle.completeness(record([1, 2], [4, 5]), MADE) == [f"change 3 was never delivered: {MADE[3]}"]
+
+
+def test_completeness_sees_what_nobody_made():
+    [breach] = oracle.completeness(record([1, 2, 3, 4, 5]), {key: MADE[key] for key in (1, 2, 3, 4)})
+    assert "5 was delivered and never made" in breach
+
+
+def test_completeness_sees_other_values():
+    seen = deliveries([request(1, at=1.0, after={"id": 1, "n": 7}), request(2, 3, 4, 5, at=2.0)])
+    [breach] = oracle.completeness(seen, MADE)
+    assert '"n":7' in breach
+
+
+def test_repeats_sees_other_bytes():
+    seen = deliveries([request(1, at=1.0), request(1, at=2.0, at_="later")])
+    [breach] = oracle.repeats(seen)
+    assert "and again as" in breach
+
+
+@pytest.mark.parametrize(
+    ("runs", "text"),
+    [
+        (([1, 2, 3], [1], [4, 5]), "4 came right behind change 1"),
+        (([1, 2, 3], [1, 3]), "3 came right behind change 1"),
+        (([1, 2], [4]), "4 came right behind change 2"),
+        (([1, 2, 1],), "1 came right behind change 2"),
+        (([1, 2, 3], [3, 4], [2, 3, 4, 5]), "starts at 2; an earlier one had started at 3"),
+    ],
+)
+def test_repeats_sees_runs_that_are_not_contiguous_or_go_back(runs, text):
+    assert any(text in breach for breach in oracle.repeats(record(*runs)))
+
+
+def test_repeats_sees_a_run_that_starts_below_the_watermark():
+    seen = record([1, 2, 3], [2, 3, 4, 5])
+    assert oracle.repeats(seen, [Mark(0.5, 1)]) == []
+    assert "2 came again when the watermark already stood at 2" in oracle.repeats(seen, [Mark(0.5, 2)])[0]
+
+
+def test_chain_sees_a_gap():
+    [breach] = oracle.chain(record([1, 2], [4, 5]))
+    assert "change 4 names 3" in breach
+
+
+def test_chain_starts_where_it_is_told():
+    assert oracle.chain(record([3, 4]), start=2) == []
+    assert oracle.chain(record([3, 4]))
+
+
+def test_rebuilt_sees_a_difference_on_either_side():
+    assert oracle.rebuilt(record([1, 2, 3, 4]), TABLES) == [
+        't: the copy lacks {"id": 9, "n": 1}',
+        't: the source lacks {"id": 1, "n": 1}',
+    ]
+
+
+def test_rebuilt_passes_over_what_is_not_beyond_the_last():
+    assert oracle.rebuilt(record([1, 2, 3, 4, 5], [1, 2]), TABLES) == []
+
+
+def test_resolved_sees_what_is_new_below_the_watermark():
+    seen = record([1, 2], [3, 4])
+    assert oracle.resolved(seen, [Mark(0.5, 2), Mark(1.5, 4)]) == []
+    assert len(oracle.resolved(seen, [Mark(0.5, 4)])) == 2
+
+
+def test_a_deposed_leaders_late_request_is_the_one_exception():
+    seen = record([1, 2], [3, 4], [3], [5], epochs=[1, 2, 1, 2])
+    assert every(seen) == []
+    assert oracle.repeats(seen, epochs=oracle.everything)
+
+
+def test_a_late_request_of_a_deposed_leader_is_no_delivery_to_a_receiver_that_refuses_it():
+    seen = record([1, 2], [4, 5], [3], epochs=[1, 2, 1])
+    assert oracle.completeness(seen, MADE)
+    assert oracle.completeness(seen, MADE, epochs=oracle.everything) == []
+    assert oracle.order(seen, epochs=oracle.everything)
+    assert oracle.chain(seen, epochs=oracle.everything)
+    assert oracle.resolved(seen, [Mark(1.5, 5)], epochs=oracle.everything)
+    assert oracle.resolved(seen, [Mark(1.5, 5)]) == []
