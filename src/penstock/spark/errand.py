@@ -43,15 +43,15 @@ class Errand:
 
     def stop(self) -> None:
         """Ask readers and writers to end."""
-        self._flag("stop").touch()
+        Path(self._flag("stop")).touch()
 
     def is_stopped(self) -> bool:
         """Whether they were asked to."""
-        return self._flag("stop").exists()
+        return os.path.exists(self._flag("stop"))
 
     def has_failed(self, task: int) -> bool:
         """Whether the other half of this task has failed. Spark itself would not tell before the epoch's end."""
-        return self._flag(f"failed-{task}").exists()
+        return os.path.exists(self._flag(f"failed-{task}"))
 
     @contextmanager
     def reporting(self, task: int) -> Iterator[None]:
@@ -63,7 +63,7 @@ class Errand:
             yield
         except Exception as error:
             os.makedirs(self.folder, exist_ok=True)  # on another host the driver's folder is not there yet
-            self._flag(f"failed-{task}").touch()
+            Path(self._flag(f"failed-{task}")).touch()
             code = error.code if isinstance(error, PenstockError) else EngineFailed.code
             self.tell(AttemptFailed(pipeline=self.pipeline.name, code=code, message=str(error), attempt=task))
             if isinstance(error, PenstockError) and error.directive is Directive.HALT:
@@ -71,8 +71,8 @@ class Errand:
                 self.stop()
             raise
 
-    def _flag(self, name: str) -> Path:
-        return Path(self.folder, f"{self.pipeline.name}.{self.term.epoch}.{name}")
+    def _flag(self, name: str) -> str:
+        return f"{self.folder}/{self.pipeline.name}.{self.term.epoch}.{name}"
 
     def tell(self, event: Event) -> None:
         """Send an event to the driver if it listens on this host."""

@@ -42,19 +42,21 @@ def rows(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> pa.
     A padded mark fills Spark's batch, and the thin one behind it makes Spark close it, which it does when it asks for one row more.
     One batch for all of it: each one costs Spark a good part of a millisecond.
     """
-    unmarked = pa.nulls(changes.num_rows, pa.string())
-    if mark is None:
-        return pa.RecordBatch.from_arrays([*changes.columns, unmarked], schema=ROWS)
-    tail = [pa.array([mark.position] * 2), _RESOLVED, _NO_TEXT, pa.array([mark.lane] * 2), *_REST]
-    tail.append(pa.array([mark.cursor.ljust(pad), None], pa.string()))
-    columns = zip([*changes.columns, unmarked], tail, strict=True)
-    return pa.RecordBatch.from_arrays([pa.concat_arrays(pair) for pair in columns], schema=ROWS)
+    unmarked = pa.RecordBatch.from_arrays([*changes.columns, pa.nulls(changes.num_rows, pa.string())], schema=ROWS)
+    return pa.concat_batches([unmarked, _marks(mark, pad)]) if mark else unmarked
+
+
+def _marks(mark: Mark, pad: int) -> pa.RecordBatch:
+    # every array with its type: to have it inferred takes longer than all the rest
+    positions, lanes = pa.array([mark.position] * 2, pa.int64()), pa.array([mark.lane] * 2, pa.string())
+    cursors = pa.array([mark.cursor.ljust(pad), None], pa.string())
+    return pa.RecordBatch.from_arrays([positions, _RESOLVED, _NO_TEXT, lanes, *_REST, cursors], schema=ROWS)
 
 
 def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark]:
     """The runs of changes and the marks of a batch, in order; thin marks are passed over."""
     begin = 0
-    for index in pc.indices_nonzero(pc.equal(batch.column(1), Op.RESOLVED.value)).to_pylist():
+    for index in pc.indices_nonzero(pc.equal(batch.column(1), _RESOLVED[0])).to_pylist():
         if index > begin:
             yield batch.slice(begin, index - begin)
         if cursor := batch.column(10)[index].as_py():
