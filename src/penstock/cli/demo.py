@@ -84,9 +84,12 @@ def _start(stage: Stage, screen: Screen, stop: Flag) -> bool:
         carriage.check()
         doing = "the first query starts ..." if carriage.leads else "Spark starts, 5 to 10 seconds ..."
         screen.step([*done, "Spark runs"] if carriage.leads else done, doing, time.monotonic() - began)
-    if not stop.is_set():
-        stage.shop.start()
-    return not stop.is_set()
+    if stop.is_set():
+        screen.step(done, "stopping ...", time.monotonic() - began)
+        carriage.close()
+        return False
+    stage.shop.start()
+    return True
 
 
 def _show(story: Story, screen: Screen) -> None:

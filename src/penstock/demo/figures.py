@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from penstock.demo.arrivals import Arrival
 
+LOOKS_PER_BAR = 2
+"""How many looks share one entry of `backlogs`, which holds their greatest."""
+
 
 @dataclass(slots=True)
 class Outage:
@@ -44,7 +47,9 @@ class Figures:
     recent: deque[Arrival] = field(default_factory=lambda: deque(maxlen=8))
     latencies: deque[float] = field(default_factory=lambda: deque(maxlen=500))
     calm: deque[float] = field(default_factory=lambda: deque(maxlen=100_000))
-    backlogs: deque[int] = field(default_factory=lambda: deque(maxlen=240))
+    backlogs: deque[int] = field(default_factory=lambda: deque([0], maxlen=72))
+    backlog: int = 0
+    _looks: int = 0
 
     @property
     def delivered(self) -> int:
@@ -66,8 +71,13 @@ class Figures:
 
     def look(self, committed: int) -> None:
         """So many changes are committed now."""
-        self.backlogs.append(max(0, committed - self.delivered))
-        self.most_waiting = max(self.most_waiting, self.backlogs[-1])
+        self.backlog = max(0, committed - self.delivered)
+        self.most_waiting = max(self.most_waiting, self.backlog)
+        self._looks += 1
+        if self._looks % LOOKS_PER_BAR:
+            self.backlogs.append(self.backlog)
+        else:
+            self.backlogs[-1] = max(self.backlogs[-1], self.backlog)
 
     def broke(self, at: float) -> None:
         """The receiver has stopped doing its work."""

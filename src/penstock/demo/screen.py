@@ -40,12 +40,15 @@ class Picture:
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, auto_refresh=False)
         self._live.start()
-        self._spinner = Spinner("dots")
+        self._spinner, self._done = Spinner("dots"), 0
 
     def step(self, done: Sequence[str], doing: str, seconds: float) -> None:
         """Done steps, and the one at hand with its seconds."""
+        for text in done[self._done :]:
+            self._live.console.print(Text.assemble(("✓ ", "green"), text))
+        self._done = len(done)
         self._spinner.update(text=Text.assemble(f" {doing} ", (f"{seconds:.0f} s", "dim")))
-        self._live.update(Group(*(_tick(text) for text in done), self._spinner), refresh=True)
+        self._live.update(self._spinner, refresh=True)
 
     def show(self, view: View) -> None:
         """The whole picture."""
@@ -88,7 +91,7 @@ def line(view: View) -> str:
     """One moment as one line."""
     figures = view.figures
     latency = f"p50 {milliseconds(percentile(figures.latencies, 50))} p99 {milliseconds(percentile(figures.latencies, 99))}"
-    counts = f"committed {view.committed} delivered {figures.delivered} backlog {view.backlog} repeats {figures.repeats}"
+    counts = f"committed {view.committed} delivered {figures.delivered} backlog {figures.backlog} repeats {figures.repeats}"
     last = figures.recent[-1] if figures.recent else None
     news = view.trouble or (f"last: {last.change['table']} {last.change['op']} {shown_key(last)}" if last else "")
     return f"{view.seconds:5.1f} s  {counts} {latency}  {news}"
@@ -97,10 +100,11 @@ def line(view: View) -> str:
 def picture(view: View) -> RenderableType:
     """One moment as a whole."""
     return Group(
+        Text(),
         _acts(view),
         Text(f"\n{view.act.said}\n"),
         _counters(view),
-        Text.assemble(("\nbacklog  ", "dim"), (spark_line(list(view.figures.backlogs), 60), "yellow")),
+        Text.assemble(("\nbacklog  ", "dim"), (bars(view.figures.backlogs), "yellow")),
         _trouble(view),
         _changes(view.figures),
     )
@@ -121,7 +125,7 @@ def _counters(view: View) -> Table:
     cells = {
         "committed": f"{view.committed}",
         "delivered": f"{figures.delivered}",
-        "backlog": f"{view.backlog}",
+        "backlog": f"{figures.backlog}",
         "repeats": f"{figures.repeats}",
         "latency p50": milliseconds(late[0]),
         "p99": milliseconds(late[1]),
@@ -155,15 +159,13 @@ def summary(found: Summary, place: Place | None) -> RenderableType:
     """The end: what was found, and what to do next."""
     figures, outage = found.figures, found.figures.outage
     facts = Table.grid(padding=(0, 3, 0, 0))
-    facts.add_row("committed", f"{found.commits} transactions; {found.rollbacks} more were rolled back and left no trace")
+    facts.add_row("committed", f"{found.commits} transactions; {found.rollbacks} rolled back left no trace")
     facts.add_row("delivered", f"{figures.delivered} changes, and {figures.repeats} repeats")
     late = (milliseconds(percentile(figures.calm, share)) for share in (50, 99))
     facts.add_row("latency", "p50 {}, p99 {} while the receiver was well".format(*late))
     if outage:
-        drained = "" if outage.drain_seconds is None else f", gone {outage.drain_seconds:.1f} s after the repair"
-        facts.add_row(
-            "outage", f"{outage.seconds:.0f} s and {found.retries} retries; at most {figures.most_waiting} waited{drained}"
-        )
+        drained = "" if outage.drain_seconds is None else f", gone {outage.drain_seconds:.1f} s after it"
+        facts.add_row("outage", f"{outage.seconds:.0f} s, {found.retries} retries; {figures.most_waiting} waited{drained}")
     for verdict in found.verdicts:
         mark = Text(f"✓ {verdict.question}", "green") if verdict.holds else Text(f"✗ {verdict.question}", "bold red")
         facts.add_row(mark, verdict.finding)
@@ -178,10 +180,6 @@ With your own database:
   penstock run pipeline.yaml"""
 
 
-def _tick(text: str) -> Text:
-    return Text.assemble(("✓ ", "green"), text)
-
-
 def shown_key(arrival: Arrival) -> str:
     """A key as people write it."""
     return ", ".join(f"{name} {value}" for name, value in arrival.change["key"].items())
@@ -194,9 +192,7 @@ def milliseconds(seconds: float | None) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms" if seconds < 0.1 else f"{seconds * 1000:.0f} ms"
 
 
-def spark_line(values: Sequence[int], width: int) -> str:
-    """The last values as bars; each stands for the greatest of a few where there are more than fit."""
-    step = max(1, -(-len(values) // width))
-    tops = [max(values[i : i + step]) for i in range(0, len(values), step)]
-    most = max([*tops, 10])
-    return "".join(_BARS[min(len(_BARS) - 1, top * len(_BARS) // (most + 1))] for top in tops)
+def bars(values: Sequence[int]) -> str:
+    """Numbers as bars; a few of them are no height."""
+    most = max(*values, 100)
+    return "".join(_BARS[value * len(_BARS) // (most + 1)] for value in values)

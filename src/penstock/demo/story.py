@@ -10,11 +10,12 @@ from typing import Any
 
 from penstock.change import from_batch
 from penstock.demo import shop
-from penstock.demo.arrivals import Arrivals
 from penstock.demo.audit import Verdict, judge
 from penstock.demo.figures import Figures
 from penstock.demo.stage import Stage
 from penstock.source import Span
+from penstock.testing.oracle import deliveries
+from penstock.testing.receiver import recorded
 
 LOOK_SECONDS = 0.25
 PATIENCE = 60.0
@@ -40,14 +41,14 @@ ACTS = (
     Act("flow", "The shop sells, ships and cancels. Every committed change reaches the receiver.", 0.38),
     Act(
         "lost answers",
-        "The receiver takes each batch and hangs up without an answer, so it is sent again.",
+        "The receiver takes a batch, then hangs up: nobody knows, so it is sent again.",
         0.05,
         {"lose_rate": 1.0},
     ),
     Act("outage", "The receiver answers 503 to everything. What is committed waits in the log.", 0.25, {"fail_rate": 1.0}),
     Act("repaired", "The receiver is back. First what has waited, in order; then what comes.", 0.32),
 )
-PROOF = Act("proof", "The shop is closed. What is still under way arrives; then everything is compared.", 0)
+PROOF = Act("proof", "The shop is closed. The last changes arrive; then everything is compared.", 0)
 WELL = {"lose_rate": 0.0, "fail_rate": 0.0, "statuses": [503]}
 """The receiver's dials where an act does not turn them."""
 
@@ -61,11 +62,6 @@ class View:
     committed: int
     figures: Figures
     trouble: str
-
-    @property
-    def backlog(self) -> int:
-        """Committed and not yet delivered."""
-        return self.figures.backlogs[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +102,7 @@ class Story:
         self._stage.shop.close()
         self._turn(PROOF)
         deadline = time.monotonic() + PATIENCE
-        while (view := self._look(PROOF)).backlog and time.monotonic() < deadline:
+        while (view := self._look(PROOF)).figures.backlog and time.monotonic() < deadline:
             yield view
             time.sleep(LOOK_SECONDS)
         yield view
@@ -116,14 +112,14 @@ class Story:
         source, lane, place = self._stage.pipeline.source, self._stage.lane, self._stage.place
         span = Span(lane, source.begin(lane, "beginning"), source.head(lane))
         logged = [change for batch in source.read(span) for change in from_batch(batch)]
-        arrived = [arrival.change for arrival in Arrivals(place.received).read()]
+        seen = deliveries(recorded(place.received))
         tables = {table: shop.rows(place.database, table) for table in shop.TABLES}
         return Summary(
             commits=self._stage.shop.commits,
             rollbacks=self._stage.shop.rollbacks,
             retries=self._stage.carriage.retries,
             figures=self._figures,
-            verdicts=tuple(judge(logged, arrived, tables)),
+            verdicts=judge(logged, seen, tables),
         )
 
     def _play(self, act: Act) -> Iterator[View]:

@@ -1,0 +1,86 @@
+"""`penstock demo` as a person runs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deadline import until
+from penstock.cli import main
+
+
+def start(home: Path, *options: str) -> subprocess.Popen[str]:
+    """A demo whose temporary files, and those of all its children, go to a folder of their own."""
+    home.mkdir()
+    with (home.parent / "said").open("w") as said:
+        return subprocess.Popen(
+            [sys.executable, "-m", "penstock", "demo", *options],
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "TMPDIR": str(home)},
+            text=True,
+        )
+
+
+def said(home: Path) -> str:
+    return (home.parent / "said").read_text()
+
+
+def survivors(home: Path) -> list[str]:
+    """Processes that were started by the demo and still run."""
+
+    def mark(process: Path) -> bytes:
+        try:
+            return (process / "environ").read_bytes()
+        except OSError:
+            return b""
+
+    return [process.name for process in Path("/proc").glob("[0-9]*") if f"TMPDIR={home}".encode() in mark(process)]
+
+
+def test_it_tells_its_story_proves_its_promises_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    demo = start(home, "--seconds", "8", "--rate", "40")
+    assert demo.wait(120) == 0
+    told = said(home)
+    assert all(f"-- {act}:" in told for act in ("flow", "lost answers", "outage", "repaired", "proof"))
+    assert "status 503; try " in told
+    assert told.count("✓ ") == 4
+    assert "honest repeats   0 changes" not in told
+    assert list(home.glob("penstock-demo-*")) == []
+    until(lambda: not survivors(home), what="every process of the demo has ended")
+
+
+def test_ctrl_c_ends_it_with_the_proof_and_a_breach_ends_it_with_1(tmp_path: Path) -> None:
+    home, kept = tmp_path / "home", tmp_path / "kept"
+    demo = start(home, "--forever", "--directory", str(kept))
+    try:
+        until(lambda: "delivered 1" in said(home), within=90, what="changes arrive")
+        tamper(kept / "received.jsonl")
+    finally:
+        demo.send_signal(signal.SIGINT)
+    assert demo.wait(60) == 1
+    assert "✗ nothing lost     1 breaches; first: change" in said(home)
+    assert "✓ in order" in said(home)
+    assert {"shop.db", "pipeline.yaml", "penstock.db", "received.jsonl"} <= {file.name for file in kept.iterdir()}
+    until(lambda: not survivors(home), what="every process of the demo has ended")
+
+
+def tamper(received: Path) -> None:
+    """Make an insert that has arrived a delete, in place."""
+    place = received.read_bytes().index(rb"\"op\":\"insert\"") + len(rb"\"op\":\"")
+    with received.open("r+b") as file:
+        file.seek(place)
+        file.write(b"delete")
+
+
+def test_the_files_of_an_earlier_demo_are_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "shop.db").write_text("precious")
+    assert main(["demo", "--directory", str(tmp_path)]) == 2
+    assert "has the files of an earlier demo" in capsys.readouterr().err
+    assert (tmp_path / "shop.db").read_text() == "precious"
