@@ -20,7 +20,7 @@ class Leadership(Thread):
         self._coordinator, self._pipeline, self._holder = coordinator, pipeline, holder
         self._held, self._leaving, self._let_go = Event(), Event(), Event()
         self._term: Term | None = None
-        self._error: PenstockError | None = None
+        self._error: Exception | None = None
 
     def await_term(self, within: float) -> Term | None:
         """The term, as soon as it is held; raises what made campaigning impossible."""
@@ -56,7 +56,7 @@ class Leadership(Thread):
                 self._stand(candidate)
             finally:
                 candidate.close()
-        except PenstockError as error:
+        except Exception as error:  # noqa: BLE001 - a thread's last words: its owner raises them
             self._error = error
             self._held.set()
 

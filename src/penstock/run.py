@@ -85,6 +85,7 @@ class PipelineRun:
         self.error: PenstockError | None = None
         self._start, self._stop, self._tell = start, stop, tell
         self._claims: set[str] = set()
+        self._is_placed = False
         self._leadership = Leadership(pipeline.state, pipeline.name, holder_name())
 
     def hear(self, event: Event) -> None:
@@ -131,30 +132,28 @@ class PipelineRun:
         return None
 
     def _lead(self, engine: Engine, term: Term, last_error: Mapping[str, str] | None) -> None:
-        """Carry the pipeline for the length of a term, starting the query anew after errors that may pass."""
+        """Carry the pipeline for the length of a term, starting anew after errors that may pass."""
+        self._is_placed, failures = False, 0
         try:
-            place(self.pipeline, term, self._start, last_error)
-            failures = 0
             while not self._stop.is_set() and not self._leadership.is_lost():
-                failures = self._carry(engine, term, failures)
-            if self._leadership.is_lost():
-                self._tell(
-                    TermGone(pipeline=self.pipeline.name, epoch=term.epoch, reason="another process leads, or the store was away")
-                )
-                self._leadership.let_go()
-            else:
-                self._tell(Stopped(pipeline=self.pipeline.name, position=self._position()))
+                failures = self._carry(engine, term, last_error, failures)
         except PenstockError as error:
             if error.directive is Directive.HALT:
                 self.pipeline.state.halt(term, error.facts())
             raise
+        if self._leadership.is_lost():
+            self._tell(
+                TermGone(pipeline=self.pipeline.name, epoch=term.epoch, reason="another process leads, or the store was away")
+            )
+            self._leadership.let_go()
+        else:
+            self._tell(Stopped(pipeline=self.pipeline.name, position=self._position()))
 
-    def _carry(self, engine: Engine, term: Term, failures: int) -> int:
-        """Run one query to its end; answers how often in a row a query has failed."""
-        query, began = engine.query(self.pipeline, term), time.monotonic()
+    def _carry(self, engine: Engine, term: Term, last_error: Mapping[str, str] | None, failures: int) -> int:
+        """Run one query to its end; answers how often in a row one has failed."""
+        began = time.monotonic()
         try:
-            query.start()
-            self._watch(query)
+            self._run_query(engine, term, last_error)
         except PenstockError as error:
             if error.directive is Directive.HALT or isinstance(error, EngineLost):
                 raise
@@ -162,9 +161,18 @@ class PipelineRun:
             wait = _RESTARTS.wait(failures, chance=0.0)
             self._tell(Restarted(pipeline=self.pipeline.name, code=error.code, message=error.message, wait_seconds=wait))
             self._stop.wait(wait)
+        return failures
+
+    def _run_query(self, engine: Engine, term: Term, last_error: Mapping[str, str] | None) -> None:
+        if not self._is_placed:
+            place(self.pipeline, term, self._start, last_error)
+            self._is_placed = True
+        query = engine.query(self.pipeline, term)
+        try:
+            query.start()
+            self._watch(query)
         finally:
             self._end(query)
-        return failures
 
     def _watch(self, query: Query) -> None:
         """Until asked to stop, or the term is lost; raises what the query fails with."""
