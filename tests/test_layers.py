@@ -1,0 +1,116 @@
+"""Imports point one way, and only `spark/` knows pyspark."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "src" / "penstock"
+
+LAYERS = (
+    ("cli", "__main__"),
+    ("demo",),
+    ("testing",),
+    ("run", "config"),
+    ("complaint",),
+    ("document",),
+    ("spark",),
+    ("sources", "sinks", "coordinators"),
+    ("formats",),
+)
+"""From the top: a layer imports those below it. What is not named is a noun and lies at the bottom."""
+
+KINDS = ("sources", "sinks", "coordinators")
+SHARED = ("coordinators.observation",)
+"""What the implementations of one contract share. Otherwise they do not know each other."""
+
+ALSO_OF_NOUNS = {"pyarrow": None, "pydantic_core": "duration"}
+"""What nouns import beside the standard library, and which one of them alone may."""
+
+
+def breaches(package: Path) -> list[str]:
+    """Every import that points the wrong way."""
+    return [said for module, imported in imports(package) for said in judged(module, imported)]
+
+
+def imports(package: Path) -> Iterator[tuple[str, str]]:
+    """Module and imported module, both without the package's name where they are inside."""
+    for file in sorted(package.rglob("*.py")):
+        module = ".".join(file.relative_to(package).with_suffix("").parts)
+        for node in ast.walk(ast.parse(file.read_text())):
+            for name in names(node):
+                yield module, "." + name.removeprefix("penstock").removeprefix(".") if name.startswith("penstock") else name
+
+
+def names(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "relative imports hide where they point"
+        inside = node.module in ("penstock", *(f"penstock.{kind}" for kind in KINDS))
+        return [f"{node.module}.{alias.name}" if inside else str(node.module) for alias in node.names]
+    return []
+
+
+def judged(module: str, imported: str) -> Iterator[str]:
+    if not imported.startswith("."):
+        yield from judged_outside(module, imported.partition(".")[0])
+        return
+    target = imported[1:]
+    if module == "__init__" or not target:
+        return
+    if depth(target) < depth(module):
+        yield f"{module} imports {target}, which lies above it"
+    mine, other = implementation(module), implementation(target)
+    if mine and other and mine != other and other not in SHARED:
+        yield f"{module} imports {target}: implementations do not know each other"
+
+
+def judged_outside(module: str, package: str) -> Iterator[str]:
+    if package in ("pyspark", "py4j") and not module.startswith("spark."):
+        yield f"{module} imports {package}"
+    elif depth(module) == len(LAYERS) and package not in sys.stdlib_module_names:
+        if package not in ALSO_OF_NOUNS or ALSO_OF_NOUNS[package] not in (None, module):
+            yield f"{module} is a noun and imports {package}"
+
+
+def depth(module: str) -> int:
+    first = module.partition(".")[0]
+    return next((i for i, layer in enumerate(LAYERS) if first in layer), len(LAYERS))
+
+
+def implementation(module: str) -> str | None:
+    kind, _, rest = module.partition(".")
+    name = rest.partition(".")[0]
+    return f"{kind}.{name}" if kind in KINDS and name and name != "__init__" and name.islower() else None
+
+
+def test_imports_point_one_way() -> None:
+    assert breaches(PACKAGE) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("change", "from penstock.run import run"),
+        ("source", "from penstock import config"),
+        ("sink", "import urllib3"),
+        ("retry", "from pydantic_core import core_schema"),
+        ("sinks/webhook/line", "from penstock.spark.rows import Mark"),
+        ("sinks/webhook/line", "from penstock.sources.sqlite import log"),
+        ("sources/sqlite/log", "from penstock.sources.synthetic import LANE"),
+        ("status", "import pyspark"),
+        ("cli/run", "from pyspark.sql import SparkSession"),
+        ("spark/query", "from penstock.testing.receiver import Receiver"),
+        ("run", "def late():\n    from penstock.demo import shop"),
+    ],
+)
+def test_an_import_that_points_the_wrong_way_is_found(module: str, line: str, tmp_path: Path) -> None:
+    file = tmp_path / f"{module}.py"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"import json\nfrom penstock.errors import PenstockError\n{line}\n")
+    assert len(breaches(tmp_path)) == 1
