@@ -71,11 +71,11 @@ def judged(module: str, imported: str) -> Iterator[str]:
 
 
 def judged_outside(module: str, package: str) -> Iterator[str]:
+    is_allowed = package in sys.stdlib_module_names or ALSO_OF_NOUNS.get(package, "nobody") in (None, module)
     if package in ("pyspark", "py4j") and not module.startswith("spark."):
         yield f"{module} imports {package}"
-    elif depth(module) == len(LAYERS) and package not in sys.stdlib_module_names:
-        if package not in ALSO_OF_NOUNS or ALSO_OF_NOUNS[package] not in (None, module):
-            yield f"{module} is a noun and imports {package}"
+    elif depth(module) == len(LAYERS) and not is_allowed:
+        yield f"{module} is a noun and imports {package}"
 
 
 def depth(module: str) -> int:
