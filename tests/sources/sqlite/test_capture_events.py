@@ -78,7 +78,9 @@ def test_replace_tells_of_every_row_it_removes(writer: sqlite3.Connection, path:
 
 
 def test_replace_goes_by_the_collation_of_the_index(writer: sqlite3.Connection, path: Path) -> None:
-    writer.executescript("create table users(id integer primary key, mail); create unique index by_mail on users(mail collate nocase)")
+    writer.executescript(
+        "create table users(id integer primary key, mail); create unique index by_mail on users(mail collate nocase)"
+    )
     enable(str(path))
     writer.executescript("insert into users values(1, 'a@b'); replace into users values(2, 'A@B')")
     assert told(path) == [("insert", '{"id":1}'), ("delete", '{"id":1}'), ("insert", '{"id":2}')]

@@ -29,9 +29,9 @@ SCHEMAS = {
     "replace in the table": "create table t(a integer primary key on conflict replace, b unique on conflict replace, c)",
     "partial index": "create table t(a integer primary key, b, c); create unique index tb on t(b, c) where c > 0",
     "odd names": 'create table t(a integer primary key, b, c, "ro""w id", rowid unique)',
-    "own triggers": """create table t(a integer primary key, b unique, c);
+    "own triggers": """create table t(a integer primary key, b unique, c); create table seen(a);
         create trigger one after insert on t begin update t set c = 9 where a = new.a and c is null; end;
-        create trigger two before delete on t begin update t set c = 8 where a = old.a + 1; end;
+        create trigger two before delete on t begin insert into seen values(old.a); end;
         create trigger three after update of b on t begin delete from t where a = new.a + 2; end""",
     "cascades": """create table t(a integer primary key, b unique, c);
         create table u(a integer primary key, b references t(a) on delete cascade on update cascade,
