@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
 from random import Random
-from threading import Condition, Thread
+from threading import TIMEOUT_MAX, Condition, Thread
 from typing import Any, NamedTuple, Self
 
 import orjson
@@ -342,7 +342,7 @@ def main() -> None:
         if options.with_parent:
             sys.stdin.read()
         else:
-            receiver.wait_for(lambda: False, within=float("inf"))
+            receiver.wait_for(lambda: False, within=TIMEOUT_MAX)
 
 
 if __name__ == "__main__":
