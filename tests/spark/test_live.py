@@ -29,7 +29,7 @@ class Live:
         source = source or SyntheticSource(rate=1e6, total=TOTAL)
         self.pipeline = Pipeline(name, source, FileSink(path=str(self.out), **sink), self.state, Transform(where=where))
         self.candidate = self.state.candidate(name, "test")
-        term = self.candidate.campaign()
+        self.term = term = self.candidate.campaign()
         if self.state.watermark(name, LANE) is None:
             self.state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
         self.query = Query(self.spark, self.pipeline, term, str(self.folder))
@@ -71,6 +71,17 @@ def test_the_watermark_is_where_the_next_query_goes_on(live):
     live.start(SyntheticSource(rate=1e6, total=TOTAL + 500))
     live.until_position(TOTAL + 500)
     assert positions(live.out) == list(range(1, TOTAL + 501))
+
+
+def test_a_query_that_follows_another_in_the_same_term_is_not_stopped_by_what_stopped_that_one(live):
+    live.start(SyntheticSource(rate=1000, total=2000, origin=time.time()))
+    live.until_position(500)
+    live.query.ask_to_stop()
+    live.query.stop()
+    live.query = Query(live.spark, live.pipeline, live.term, str(live.folder))
+    live.query.start()
+    live.until_position(2000)
+    assert list(dict.fromkeys(positions(live.out))) == list(range(1, 2001))
 
 
 def test_many_short_epochs_lose_and_repeat_nothing(live):

@@ -23,11 +23,12 @@ from penstock.pipeline import Pipeline
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """One pipeline under one term, with a folder for signals."""
+    """One pipeline under one term, with a folder for signals; `query` tells apart the queries that one term has."""
 
     pipeline: Pipeline
     term: Term
     folder: str
+    query: str
     epoch_seconds: float
 
     def encode(self) -> str:
@@ -72,7 +73,7 @@ class Errand:
             raise
 
     def _flag(self, name: str) -> str:
-        return f"{self.folder}/{self.pipeline.name}.{self.term.epoch}.{name}"
+        return f"{self.folder}/{self.query}.{name}"
 
     def tell(self, event: Event) -> None:
         """Send an event to the driver if it listens on this host."""

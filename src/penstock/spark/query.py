@@ -26,8 +26,8 @@ class Query:
 
     def __init__(self, spark: Any, pipeline: Pipeline, term: Term, folder: str) -> None:
         self._spark, self._pipeline = spark, pipeline
-        self._errand = Errand(pipeline, term, folder, EPOCH_SECONDS)
         self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{pipeline.name}.{term.epoch}.", dir=folder))
+        self._errand = Errand(pipeline, term, folder, self._checkpoint.name, EPOCH_SECONDS)
         self._query: Any = None
 
     def start(self) -> None:
