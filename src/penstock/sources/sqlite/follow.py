@@ -15,7 +15,6 @@ from penstock.sources.sqlite.wake import Wake, waking
 
 BEAT = 0.04  # seconds between windows when nothing happens
 GATHER = 0.002  # seconds between windows when much happens
-_SOON = 0.001  # seconds after which to look again: the file is written a moment before the commit can be seen
 
 
 def follow(path: str, is_meant: Callable[[str], bool], place: Place) -> Iterator[Window]:
@@ -28,11 +27,11 @@ def follow(path: str, is_meant: Callable[[str], bool], place: Place) -> Iterator
 
 
 def _until_replaced(path: str, opened_as: Identity | None, log: Log, place: Place, wake: Wake) -> Generator[Window, None, Place]:
-    given, patience = -math.inf, _SOON
+    given, patience = -math.inf, GATHER
     while not is_replaced(opened_as, now := identity(path)):
         opened_as, stretch = now, log.stretch(place)
-        if stretch.end != place and (stretch.changes.num_rows or stretch.end.position < stretch.head):
-            given, patience = time.monotonic(), _SOON
+        if stretch.changes.num_rows or stretch.end.position < stretch.head:
+            given, patience = time.monotonic(), GATHER
             place = yield from _windows(log, stretch)
             time.sleep(max(0.0, given + GATHER - time.monotonic()))
             continue
@@ -41,7 +40,8 @@ def _until_replaced(path: str, opened_as: Identity | None, log: Log, place: Plac
             given = time.monotonic()
             yield Window(NO_CHANGES, place.to_cursor(), idle=True)
         has_stirred = wake.wait(min(patience, given + BEAT - time.monotonic()))
-        patience = _SOON if has_stirred else min(2 * patience, wake.longest)
+        # the file is written a moment before the commit can be seen, so what stirred may show only at one of the next looks
+        patience = GATHER if has_stirred else min(8 * patience, wake.longest)
     return place
 
 

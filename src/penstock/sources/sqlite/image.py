@@ -10,12 +10,12 @@ import math
 from base64 import b64encode
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import orjson
 import pyarrow as pa
 
-from penstock.change import CHANGES, Change
+from penstock.change import CHANGES, NO_CHANGES, Change
 from penstock.sources.sqlite.shape import Shape
 
 Row = tuple[Any, ...]
@@ -41,46 +41,62 @@ def text_or_bytes(raw: bytes) -> str | NotUtf8:
         return NotUtf8(raw)
 
 
+class Makers(NamedTuple):
+    """What makes the JSON of an event."""
+
+    key: Maker
+    before: Callable[[Row], str | None]
+    after: Callable[[Row], str | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Imager:
-    """How to read log rows of one shape: makers of JSON for each part of an event."""
+    """How to read log rows of one shape, by op."""
 
     shape: Shape
-    key: Mapping[str, Maker]
-    first: Maker
-    second: Maker
+    makers: Mapping[str, Makers]
 
 
 def imager(shape: Shape) -> Imager:
     """The reader of this shape's rows."""
-    width = len(shape.columns)
-    places = {name: VALUES + i for i, name in enumerate(shape.columns)}
-    firsts = {name: places[name] for name in shape.key} or {"rowid": NEW}
-    seconds = {name: places[name] + width for name in shape.key} or {"rowid": NEW}
-    thirds = firsts if shape.key else {"rowid": OLD}
-    keys = {op: _maker(found, shape.reals) for op, found in (("insert", firsts), ("update", seconds), ("delete", thirds))}
-    moved = {name: place + width for name, place in places.items()}
-    return Imager(shape, keys, _maker(places, shape.reals), _maker(moved, shape.reals))
+    first = {name: VALUES + i for i, name in enumerate(shape.columns)}
+    second = {name: place + len(shape.columns) for name, place in first.items()}
+
+    def image(places: Mapping[str, int]) -> Maker:
+        return _maker(places, shape.reals)
+
+    def key(places: Mapping[str, int], row_id: int) -> Maker:
+        return image({name: places[name] for name in shape.key} or {"rowid": row_id})
+
+    makers = {
+        "insert": Makers(key(first, NEW), _nothing, image(first)),
+        "update": Makers(key(second, NEW), image(first), image(second)),
+        "delete": Makers(key(first, OLD), image(first), _nothing),
+    }
+    return Imager(shape, makers)
 
 
 def change_at(row: Row, imagers: Mapping[int, Imager]) -> Change:
     """The change of one log row without its images, for its witness; a row that is no change has no key."""
     found = imagers.get(row[SHAPE])
     table = found or imagers.get(-(row[SHAPE] or 0))
-    key = found.key[row[OP]](row) if found and row[OP] in found.key else ""
+    key = found.makers[row[OP]].key(row) if found else ""
     return Change(row[SEQ], row[OP], table.shape.table if table else "", key, at=row[AT])
 
 
 def to_changes(rows: Sequence[Row], imagers: Mapping[int, Imager], *, is_doubtful: bool) -> pa.RecordBatch:
     """These rows as Arrow; doubtful if there may be text among their values that is not UTF-8."""
+    if not rows:
+        return NO_CHANGES
     tables, keys, befores, afters = [], [], [], []
     for row in rows:
-        reader, op = imagers[row[SHAPE]], row[OP]
+        reader = imagers[row[SHAPE]]
+        key, before, after = reader.makers[row[OP]]
         tables.append(reader.shape.table)
-        keys.append(reader.key[op](row))
-        befores.append(None if op == "insert" else reader.first(row))
-        afters.append(None if op == "delete" else reader.second(row) if op == "update" else reader.first(row))
-    seqs, _, ops, ats, olds, news = zip(*(row[:VALUES] for row in rows), strict=True) if rows else [()] * VALUES
+        keys.append(key(row))
+        befores.append(before(row))
+        afters.append(after(row))
+    seqs, _, ops, ats, olds, news = zip(*(row[:VALUES] for row in rows), strict=True)
     errors = [_error(row, imagers[row[SHAPE]].shape) if is_doubtful else None for row in rows]
     columns = (seqs, ops, tables, keys, befores, afters, ats, olds, news, errors)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, CHANGES, strict=True)]
@@ -91,6 +107,10 @@ def _error(row: Row, shape: Shape) -> str | None:
     bad = [i for i, value in enumerate(row[VALUES:]) if isinstance(value, NotUtf8)]
     names = dict.fromkeys(shape.columns[i % len(shape.columns)] for i in bad)
     return "; ".join(f"{shape.table}.{name} is not valid UTF-8" for name in names) or None
+
+
+def _nothing(row: Row) -> None:
+    """The side that an event does not have."""
 
 
 def _maker(places: Mapping[str, int], reals: Container[str]) -> Maker:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -70,7 +70,7 @@ class Log:
     def __init__(self, path: str, connection: sqlite3.Connection, is_meant: Callable[[str], bool], verifies: bool = True) -> None:
         self._path, self._connection, self._is_meant, self._verifies = path, connection, is_meant, verifies
         self._version: int | None = None
-        self._glass = _Glass({}, frozenset())
+        self._glass = _Glass({}, ())
 
     def extent(self) -> Extent:
         """How far the log reaches now."""
@@ -123,7 +123,7 @@ class Log:
         if self._verifies:
             self._verify([captured for captured in chosen if captured.is_live])
         imagers = {number: imager(captured.shape) for number, captured in shapes.items()}
-        self._glass = _Glass(imagers, frozenset(captured.number for captured in chosen))
+        self._glass = _Glass(imagers, {captured.number for captured in chosen})
 
     def _verify(self, live: list[Captured]) -> None:
         if not live:
@@ -167,26 +167,15 @@ class _Rows(NamedTuple):
     is_doubtful: bool  # some text may not be UTF-8
 
 
-@dataclass(frozen=True, slots=True)
 class _Glass:
     """How rows of the log are read: all shapes by number, and which of them are wanted."""
 
-    imagers: dict[int, Imager]
-    chosen: frozenset[int]
-
-    @property
-    def query(self) -> str:
-        widest = 2 * max(len(one.shape.columns) for one in self.imagers.values())
-        return f"select {', '.join([COLUMNS, *(f'c{i}' for i in range(widest))])} from _penstock_log"
-
-    @property
-    def is_choosy(self) -> bool:
-        return len(self.chosen) < len(self.imagers)
-
-    @property
-    def condition(self) -> str:
-        numbers = ", ".join(f"{number}, {-number}" for number in sorted(self.chosen))
-        return f"shape in ({numbers})" if self.is_choosy else "1"
+    def __init__(self, imagers: Mapping[int, Imager], chosen: Collection[int]) -> None:
+        self.imagers, self.chosen, self.is_choosy = imagers, chosen, len(chosen) < len(imagers)
+        widest = 2 * max((len(one.shape.columns) for one in imagers.values()), default=0)
+        self.query = f"select {', '.join([COLUMNS, *(f'c{i}' for i in range(widest))])} from _penstock_log"
+        numbers = ", ".join(f"{number}, {-number}" for number in sorted(chosen))
+        self.condition = f"shape in ({numbers})" if self.is_choosy else "1"
 
     def wanted(self, rows: list[Row]) -> list[Row]:
         return [row for row in rows if abs(row[SHAPE]) in self.chosen] if self.is_choosy else rows

@@ -58,7 +58,7 @@ def _facts(connection: sqlite3.Connection, table: str, without_rowid: bool, pres
     of_master = "select rowid, sql from sqlite_master where type = 'table' and name = ?"
     [(master_row, create_sql)] = connection.execute(of_master, (table,)).fetchall()
     indexes = _rows(connection, 'select name, origin from pragma_index_list(?) where "unique" order by name', table)
-    to_itself = 'select "from" from pragma_foreign_key_list(?) where "table" = ? and on_delete like \'SET %\''
+    to_itself = 'select "from" from pragma_foreign_key_list(?) where "table" = ? collate nocase and on_delete like \'SET %\''
     befores = [_BEFORE.match(trigger.sql) for trigger in present if trigger.table == table and not is_ours(trigger.name)]
     return TableFacts(
         table=table,

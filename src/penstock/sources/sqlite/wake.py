@@ -49,13 +49,11 @@ class _Sleep:
 class _Inotify:
     """Watches the database, its WAL, and the folder for a WAL that comes anew."""
 
-    longest = 0.05
-
     def __init__(self, libc: ctypes.CDLL, fd: int, path: str) -> None:
         self._libc, self._fd, self._path = libc, fd, Path(os.path.abspath(path))
         self._poll = select.poll()
         self._poll.register(fd, select.POLLIN)
-        self._watch()
+        self.longest = 0.05 if self._watch() else _Sleep.longest
 
     @classmethod
     def start(cls, path: str) -> _Inotify | None:
@@ -68,8 +66,7 @@ class _Inotify:
         """Wait for a write."""
         if not self._poll.poll(max(0.0, seconds) * 1000):
             return False
-        names = os.read(self._fd, 65536)
-        if self._path.name.encode() in names:  # only events of the folder carry a name
+        if self._path.name.encode() in os.read(self._fd, 65536):  # only what happens to names in the folder carries a name
             self._watch()
         return True
 
@@ -77,7 +74,8 @@ class _Inotify:
         """Stop watching."""
         os.close(self._fd)
 
-    def _watch(self) -> None:
-        self._libc.inotify_add_watch(self._fd, os.fsencode(self._path.parent), _FOLDER)
-        for name in (self._path, self._path.with_name(self._path.name + "-wal")):
-            self._libc.inotify_add_watch(self._fd, os.fsencode(name), _FILE)
+    def _watch(self) -> bool:
+        wal = self._path.with_name(self._path.name + "-wal")
+        wanted = ((self._path.parent, _FOLDER), (self._path, _FILE), (wal, _FILE))
+        folder, database, _ = [int(self._libc.inotify_add_watch(self._fd, os.fsencode(name), mask)) for name, mask in wanted]
+        return folder >= 0 and database >= 0
