@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from replay import assert_log_makes, connect, logged
 
-from penstock.errors import CaptureRefused, ConfigInvalid, SourceUnavailable
+from penstock.errors import CaptureBroken, CaptureRefused, ConfigInvalid, SourceUnavailable
 from penstock.sources.sqlite import install
 from penstock.sources.sqlite.install import disable, enable
 from penstock.sources.sqlite.survey import survey
@@ -65,6 +65,14 @@ def test_disabling_leaves_no_trace(path: Path) -> None:
         assert schema(writer) == before
         assert disable(str(path)).tables == {}
         writer.execute("insert into t values(2)")
+
+
+def test_capture_of_another_version_says_so_and_can_be_removed(writer: sqlite3.Connection, path: Path) -> None:
+    writer.execute("update _penstock_meta set value = 99 where name = 'layout'")
+    with pytest.raises(CaptureBroken, match="another version"):
+        enable(str(path))
+    disable(str(path))
+    assert set(enable(str(path)).tables.values()) == {"enabled"}
 
 
 def test_what_cannot_be_captured_is_named(writer: sqlite3.Connection, path: Path) -> None:

@@ -26,7 +26,7 @@ def opened(path: str, mode: Literal["ro", "rw"] = "ro", patience: float = 1.0) -
     """A connection in autocommit; errors of SQLite inside the block come out as errors of ours."""
     with _translated(path):
         uri = f"file:{quote(os.path.abspath(path))}?mode={mode}"
-        connection = sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None)
+        connection = sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None, check_same_thread=False)
         try:
             yield connection
         finally:

@@ -10,6 +10,7 @@ import math
 from base64 import b64encode
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple, cast
 
 import orjson
@@ -57,6 +58,7 @@ class Imager:
     makers: Mapping[str, Makers]
 
 
+@cache
 def imager(shape: Shape) -> Imager:
     """The reader of this shape's rows."""
     first = {name: VALUES + i for i, name in enumerate(shape.columns)}

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock.errors import CaptureRefused, ConfigInvalid
+from penstock.errors import CaptureRefused
 from penstock.sources.sqlite import catalog
-from penstock.sources.sqlite.catalog import Captured, Catalogue
+from penstock.sources.sqlite.catalog import Captured
 from penstock.sources.sqlite.database import opened, transaction
-from penstock.sources.sqlite.schema import Schema, read_schema
+from penstock.sources.sqlite.schema import Schema, is_ours, read_schema, selector
 from penstock.sources.sqlite.shape import TableFacts, refusal, shape_of
 from penstock.sources.sqlite.triggers import literal, quoted, triggers
 
@@ -27,17 +26,6 @@ class Report:
     tables: dict[str, str] = field(default_factory=dict)
     statements: list[str] = field(default_factory=list)
     is_wal: bool = True
-
-
-def selector(tables: str | None) -> Callable[[str], bool]:
-    """Whether a table is meant, by a regular expression for the whole name."""
-    if tables is None:
-        return lambda name: True
-    try:
-        pattern = re.compile(tables)
-    except re.error as error:
-        raise ConfigInvalid(f"tables: {tables!r} is not a regular expression: {error}") from error
-    return lambda name: pattern.fullmatch(name) is not None
 
 
 def enable(path: str, tables: str | None = None, *, wal: bool = False, is_trial: bool = False) -> Report:
@@ -57,9 +45,12 @@ def enable(path: str, tables: str | None = None, *, wal: bool = False, is_trial:
 def disable(path: str, tables: str | None = None, *, is_trial: bool = False) -> Report:
     """Take the matching tables out of capture; without a choice everything goes, the log too."""
     with opened(path, "rw", _PATIENCE) as connection, transaction(connection, "immediate", keeps=not is_trial):
-        report = Report()
-        _Installation(connection, report).disable(selector(tables), with_log=tables is None)
-        return report
+        installation = _Installation(connection, Report())
+        if tables is None:
+            installation.remove()
+        elif has_catalogue(connection):
+            installation.disable(selector(tables))
+        return installation.report
 
 
 def renew(path: str) -> str:
@@ -86,9 +77,10 @@ class _Installation:
         taken = {_present_name(captured, schema) for captured in catalogue.live}
         _refuse(schema, lambda table: table in taken or is_meant(table))
         known = {captured.shape.table for captured in catalogue.shapes.values()}
-        kept = self.mend(catalogue, schema)
+        for captured in catalogue.live:
+            self.mend(captured, schema)
         for table, facts in schema.tables.items():
-            if table not in kept and table not in self.report.tables and is_meant(table):
+            if table not in self.report.tables and is_meant(table):
                 self.capture(facts)
                 self.report.tables[table] = "enabled"
                 if table in known:
@@ -99,25 +91,20 @@ class _Installation:
             self.run(sql)
         self.run(f"insert into _penstock_meta values('incarnation', {literal(secrets.token_hex(8))}), ('layout', {catalog.LAYOUT})")
 
-    def mend(self, catalogue: Catalogue, schema: Schema) -> set[str]:
-        """Renew what has changed; answers the tables that needed nothing."""
-        kept = set()
-        for captured in catalogue.live:
-            found = list(catalog.breaches(captured, schema))
-            table = _present_name(captured, schema)
-            if not found and schema.tables[table].master_row == captured.master_row:
-                kept.add(table)
-                self.report.tables[table] = "unchanged"
-                continue
-            self.release(captured, schema)
-            if table in schema.tables:
-                self.capture(schema.tables[table])
-            self.report.tables[table] = "renewed: " + (
-                "; ".join(f"{one.table} {one.what}" for one in found) or "the file was rewritten"
-            )
-            for lost in (one for one in found if one.loses):
-                self.gap(captured.shape.table, lost.what)
-        return kept
+    def mend(self, captured: Captured, schema: Schema) -> None:
+        """Renew the capture of a table that has changed, or that VACUUM has moved to another row of sqlite_master."""
+        found, table = list(catalog.breaches(captured, schema)), _present_name(captured, schema)
+        if not found and schema.tables[table].master_row == captured.master_row:
+            self.report.tables[table] = "unchanged"
+            return
+        self.release(captured, schema)
+        if table in schema.tables:
+            self.capture(schema.tables[table])
+        self.report.tables[table] = "renewed: " + (
+            "; ".join(f"{one.table} {one.what}" for one in found) or "the file was rewritten"
+        )
+        for lost in (one for one in found if one.loses):
+            self.gap(captured.shape.table, lost.what)
 
     def capture(self, facts: TableFacts) -> None:
         """A new shape with its triggers. They are created last of all, so that they fire first."""
@@ -150,17 +137,21 @@ class _Installation:
         self.run(f"delete from _penstock_gone where shape = {captured.number}")
         self.run(f"update _penstock_shape set is_live = 0 where number = {captured.number}")
 
-    def disable(self, is_meant: Callable[[str], bool], with_log: bool) -> None:
-        if not has_catalogue(self.connection):
-            return
+    def disable(self, is_meant: Callable[[str], bool]) -> None:
         catalogue, schema = catalog.load(self.connection), read_schema(self.connection)
         for captured in catalogue.live:
             if is_meant(captured.shape.table):
                 self.release(captured, schema)
                 self.report.tables[captured.shape.table] = "disabled"
-        if with_log:
-            for table in ("meta", "shape", "log", "gone", "reader"):
-                self.run(f"drop table _penstock_{table}")
+
+    def remove(self) -> None:
+        """Everything of ours, whatever version made it: triggers first, or no write would succeed."""
+        ours = [trigger for trigger in read_schema(self.connection).triggers if is_ours(trigger.name)]
+        self.report.tables.update({trigger.table: "disabled" for trigger in ours if not is_ours(trigger.table)})
+        for trigger in ours:
+            self.run(f"drop trigger {quoted(trigger.name)}")
+        for (table,) in self.connection.execute("select name from sqlite_master where name glob '_penstock_*'").fetchall():
+            self.run(f"drop table {quoted(table)}")
 
 
 def has_catalogue(connection: sqlite3.Connection) -> bool:

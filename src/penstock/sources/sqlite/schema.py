@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.errors import ConfigInvalid
 from penstock.sources.sqlite.shape import TableFacts
 from penstock.sources.sqlite.triggers import PREFIX
 
@@ -42,6 +43,17 @@ class Schema:
 def is_ours(name: str) -> bool:
     """Whether a name belongs to SQLite or to us, and is never captured."""
     return name.lower().startswith((PREFIX, "sqlite_"))
+
+
+def selector(tables: str | None) -> Callable[[str], bool]:
+    """Whether a table is meant, by a regular expression for the whole name."""
+    if tables is None:
+        return lambda name: True
+    try:
+        pattern = re.compile(tables)
+    except re.error as error:
+        raise ConfigInvalid(f"tables: {tables!r} is not a regular expression: {error}") from error
+    return lambda name: pattern.fullmatch(name) is not None
 
 
 def read_schema(connection: sqlite3.Connection) -> Schema:

@@ -16,9 +16,10 @@ from penstock.errors import ConfigInvalid, ConfigUnsupported
 from penstock.settings import settings
 from penstock.source import Backlog, Span, Window
 from penstock.sources.sqlite.follow import follow
-from penstock.sources.sqlite.install import renew, selector
+from penstock.sources.sqlite.install import renew
 from penstock.sources.sqlite.log import Log, reading
 from penstock.sources.sqlite.place import Place, of_cursor
+from penstock.sources.sqlite.schema import selector
 from penstock.sources.sqlite.settle import registered, settle
 
 LANE = Lane("log")
@@ -53,12 +54,11 @@ class SqliteSource:
             raise ConfigUnsupported("start: snapshot is not supported yet", "use start: beginning or start: now")
         with self._reading() as log:
             extent = log.extent()
-            if start == "beginning" or start == str(extent.first - 1) or extent.head == 0:
-                return Place(extent.incarnation, extent.first - 1, "").to_cursor()
-            position = extent.head if start == "now" else _number(start)
-            place = log.place(position)
+            before = extent.first - 1
+            position = before if start == "beginning" else extent.head if start == "now" else _number(start)
+            place = Place(extent.incarnation, before, "") if position == before else log.place(position)
         if place is None:
-            raise ConfigInvalid(f"the log has no change {position}", f"choose a position from {extent.first - 1} to {extent.head}")
+            raise ConfigInvalid(f"the log has no change {position}", f"choose a position from {before} to {extent.head}")
         return place.to_cursor()
 
     def head(self, lane: Lane) -> Cursor:

@@ -9,8 +9,8 @@ from typing import Any
 
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.database import opened, transaction
-from penstock.sources.sqlite.install import has_catalogue, selector
-from penstock.sources.sqlite.schema import Schema, read_schema
+from penstock.sources.sqlite.install import has_catalogue
+from penstock.sources.sqlite.schema import Schema, read_schema, selector
 from penstock.sources.sqlite.shape import refusal
 
 _JULIAN_1970 = 2440587.5
