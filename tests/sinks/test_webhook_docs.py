@@ -1,0 +1,109 @@
+"""What docs/webhook.md shows is what happens."""
+
+import dataclasses
+import json
+import re
+import sqlite3
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from penstock.change import Change, Op, to_batch
+from penstock.duration import parse
+from penstock.formats.penstock import PenstockFormat
+from penstock.formats.rqlite import RqliteFormat, untagged
+from penstock.sinks.webhook import WebhookSink
+
+DOC = Path(__file__).parents[2].joinpath("docs/webhook.md").read_text()
+START = 1_767_225_600_000_000
+CHEAP, DEAR = '{"id":7,"total":12.5}', '{"id":7,"total":15.0}'
+CHANGES = [
+    Change(12, Op.INSERT, "orders", '{"id":7}', None, CHEAP, START, None, 7),
+    Change(13, Op.UPDATE, "orders", '{"id":7}', CHEAP, DEAR, START + 250_000, 7, 7),
+    Change(15, Op.DELETE, "orders", '{"id":7}', DEAR, None, START + 1_000_000, 7, None),
+]
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", DOC, re.DOTALL)
+
+
+def body(form, *changes, previous=11):
+    return form.body(form.texts(to_batch(changes), previous))
+
+
+def test_the_bodies_shown_are_the_bodies_sent():
+    shown = [json.loads(block) for block in blocks("json")]
+    sent = [json.loads(body(form, *CHANGES)) for form in (PenstockFormat("orders"), RqliteFormat("orders", "shop"))]
+    assert shown == sent
+
+
+def table(heading):
+    section = DOC.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| `")]
+    return [re.findall(r"`([^`]+)`|(?<=\| )([a-z]+)", line) for line in lines]
+
+
+def defaults(settings, prefix=""):
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from defaults(value, f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name, value
+
+
+def test_every_setting_is_shown_with_its_default():
+    shown = {row[0][0]: row[1][0] or row[1][1] for row in table("Settings")}
+    real = dict(defaults(WebhookSink(url="http://h/")))
+    for later in ("tls", "headers", "auth"):
+        assert f"`{later}`" in DOC
+        assert real.pop(later) is None
+    assert shown.pop("url") == "required"
+    assert shown.pop("service_id") == "none"
+    del real["url"], real["service_id"]
+    assert {key: parse(text) if isinstance(real[key], timedelta) else text for key, text in shown.items()} == {
+        key: value if isinstance(value, timedelta) else str(value) for key, value in real.items()
+    }
+
+
+def test_values_are_shown_as_each_format_sends_them():
+    section = DOC.split("\n## Values\n")[1].split("\n## ")[0]
+    rows = [re.split(r"(?<!\\)\|", line)[2:4] for line in section.splitlines() if line.startswith("| `")]
+    pairs = [[cell.strip().strip("`") for cell in row] for row in rows]
+    assert len(pairs) == 10
+    for ours, theirs in pairs[:-1]:
+        json.loads(ours)
+        assert untagged(f'{{"a":{ours}}}') == f'{{"a":{theirs}}}'
+
+
+def rows(db):
+    return db.execute("select id, total from orders").fetchall()
+
+
+@pytest.fixture
+def taking(tmp_path):
+    names = {}
+    exec(blocks("python")[0], names)
+    db = sqlite3.connect(tmp_path / "receiver.db")
+    db.execute("create table orders (id integer primary key, total real)")
+    db.execute("create table progress (pipeline text primary key, epoch integer, position integer)")
+    yield lambda epoch, content: names["take"](db, {"Penstock-Epoch": str(epoch)}, content), db
+    db.close()
+
+
+def test_the_receiver_shown_applies_each_change_once_and_refuses_gaps_and_deposed_leaders(taking):
+    take, db = taking
+    form = PenstockFormat("orders")
+    assert take(3, body(form, CHANGES[0])) == 204
+    assert take(3, body(form, CHANGES[0])) == 204
+    assert rows(db) == [(7, 12.5)]
+    assert take(3, body(form, CHANGES[2], previous=13)) == 409
+    assert rows(db) == [(7, 12.5)]
+    assert take(4, body(form, *CHANGES[:2])) == 204
+    assert take(4, body(form, CHANGES[0])) == 204
+    assert rows(db) == [(7, 15.0)]
+    assert take(3, body(form, CHANGES[2], previous=13)) == 409
+    assert take(4, body(form, CHANGES[2], previous=13)) == 204
+    assert rows(db) == []
