@@ -43,7 +43,7 @@ class LaneClaimed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneReleased(Event):
-    """A worker has recorded its progress and let its lane go."""
+    """A worker has let its lane go; its progress up to there is recorded unless an error says otherwise."""
 
     lane: str
     position: int

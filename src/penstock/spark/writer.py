@@ -83,12 +83,13 @@ class Carrier:
         deque(stream, maxlen=0)  # after a stop: unread input would cost Spark the worker
 
     def close(self) -> None:
-        """Let the request under way finish, and record what is durable."""
-        self._delivery.close()
-        self._record()
-        self._errand.tell(
-            LaneReleased(pipeline=self._errand.pipeline.name, lane=self._opening.lane, position=self._progress.watermark.position)
-        )
+        """Let the request under way finish, record what is durable, and say that nothing more will come, whatever failed."""
+        name, lane = self._errand.pipeline.name, self._opening.lane
+        try:
+            self._delivery.close()
+            self._record()
+        finally:
+            self._errand.tell(LaneReleased(pipeline=name, lane=lane, position=self._progress.watermark.position))
 
     def _take(self, piece: pa.RecordBatch | Mark) -> None:
         if isinstance(piece, Mark):

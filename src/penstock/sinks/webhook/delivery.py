@@ -64,8 +64,8 @@ class WebhookDelivery:
         return True
 
     def delivered(self) -> Change | None:
-        """The last change that a 2xx has answered."""
-        self._check()
+        """The last change that a 2xx has answered, also when a later one has failed."""
+        self._line.sever_if_late()
         durable = self._durable
         return next(from_batch(durable.offered.slice(durable.row, 1))) if durable else None
 
@@ -85,7 +85,6 @@ class WebhookDelivery:
             self._line.sever_if_late()
             self._sender.join(0.1)
         self._line.close()
-        self._check()
 
     def _wait(self, condition: Callable[[], bool], seconds: float) -> bool:
         self._check()
