@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Any
 
 from penstock.coordinator import Term
@@ -16,6 +17,9 @@ from penstock.pipeline import Pipeline
 from penstock.spark.archive import cache
 from penstock.spark.errand import Errand
 from penstock.spark.transform import apply
+
+DYING_SECONDS = 2.0
+"""How long a JVM that no longer answers may take to be gone."""
 
 EPOCH_SECONDS = 300.0
 """How long a micro-batch stays open. Between two of them lie about 140 ms."""
@@ -35,8 +39,8 @@ class Query:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        _make_active(self._spark)
         try:
+            _make_active(self._spark)
             changes = self._spark.readStream.format("penstock").option("errand", self._errand.encode()).load()
             writing = (
                 apply(changes, self._pipeline.transform).writeStream.format("penstock").option("errand", self._errand.encode())
@@ -44,7 +48,7 @@ class Query:
             writing = writing.option("checkpointLocation", str(self._checkpoint)).queryName(self._pipeline.name)
             self._query = writing.trigger(processingTime="0 seconds").start()
         except (Py4JError, PySparkException, OSError) as error:
-            raise self._lost() or _failure(str(error)) from error
+            raise self._lost(DYING_SECONDS) or _failure(str(error)) from error
 
     def failure(self) -> PenstockError | None:
         """What ended the query, if something has."""
@@ -55,7 +59,7 @@ class Query:
                 return None
             ended = self._query.exception()
         except (Py4JError, OSError) as error:
-            return self._lost() or _failure(str(error))
+            return self._lost(DYING_SECONDS) or _failure(str(error))
         return self._lost() or _failure(str(ended) if ended else "the query ended by itself")
 
     def was_stopped_inside(self) -> bool:
@@ -86,19 +90,21 @@ class Query:
             if self._query is not None:
                 self._query.stop()
         except (Py4JError, OSError) as error:
-            if not self._lost():
+            if not self._lost(DYING_SECONDS):
                 raise EngineFailed(f"the query of {self._pipeline.name} did not stop: {error}") from error
         finally:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
 
-    def _lost(self) -> EngineLost | None:
-        return engine_lost(self._spark)
+    def _lost(self, within: float = 0.0) -> EngineLost | None:
+        return engine_lost(self._spark, within)
 
 
-def engine_lost(spark: Any) -> EngineLost | None:
-    """Whether the JVM of this session is gone."""
+def engine_lost(spark: Any, within: float = 0.0) -> EngineLost | None:
+    """Whether the JVM of this session is gone, or goes within so many seconds."""
     process = spark.sparkContext._gateway.proc
-    if process.poll() is None:
+    try:
+        process.wait(within)
+    except TimeoutExpired:
         return None
     return EngineLost(f"the JVM ended with {process.returncode}", "start the pipeline again: it goes on where it stopped")
 
