@@ -105,7 +105,7 @@ class Nemesis:
 
     def _kill_the_engine(self) -> None:
         victim = self._victim()
-        if engine := victim.jvm():
+        if victim.events() and (engine := victim.jvm()):  # one that is still starting would cost everybody the class archive
             send(signal.SIGKILL, [engine])
 
     def _kill_a_worker(self) -> None:
