@@ -1,7 +1,10 @@
 """The receiver that is shipped for tests: it records what came, and fails as its dials say."""
 
 import json
+import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,6 +75,14 @@ def test_a_body_may_come_byte_by_byte(receiver):
     assert receiver.requests[0].body == b"hello"
 
 
+def test_requests_may_come_together(receiver):
+    one = b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", receiver.port)) as connection:
+        connection.sendall(one + b"a" + one + b"b")
+        receiver.wait_for(lambda: len(receiver.requests) == 2, within=10)
+    assert [request.body for request in receiver.requests] == [b"a", b"b"]
+
+
 def test_waiting_in_vain_is_an_error(receiver):
     with pytest.raises(TimeoutError, match="0 requests came"):
         receiver.wait_for(lambda: len(receiver.requests) == 1, within=0.05)
@@ -113,6 +124,16 @@ def test_a_process_of_its_own_goes_with_its_parent(tmp_path):
     with ReceiverProcess(tmp_path / "out") as receiver:
         receiver.process.stdin.close()
         assert receiver.process.wait(10) == 0
+
+
+def test_the_program_runs_until_it_is_interrupted(tmp_path):
+    command = [sys.executable, "-m", "penstock.testing.receiver", "--out", str(tmp_path / "out")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        url = process.stdout.readline().strip()
+        assert HTTP.request("POST", url, body=body(1)).status == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+    assert len(recorded(tmp_path / "out")) == 1
 
 
 def test_a_line_that_is_not_whole_is_left_out(tmp_path):

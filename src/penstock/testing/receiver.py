@@ -16,15 +16,16 @@ import ssl
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
 from random import Random
 from threading import TIMEOUT_MAX, Condition, Thread
 from typing import Any, NamedTuple, Self
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -123,9 +124,10 @@ class Receiver:
 
     def turn(self, **dials: Any) -> None:
         """Turn these dials; the others stay."""
-        self.dials = replace(self.dials, **dials)
-        if "seed" in dials:
-            self._random = Random(self.dials.seed)
+        with self._changed:
+            self.dials = replace(self.dials, **dials)
+            if "seed" in dials:
+                self._random = Random(self.dials.seed)
 
     @property
     def requests(self) -> list[Request]:
@@ -151,7 +153,7 @@ class Receiver:
 
     def hang_up(self) -> None:
         """Close every open connection from this side."""
-        self._loop.call_soon_threadsafe(self._abort)
+        asyncio.run_coroutine_threadsafe(self._abort(), self._loop).result()
 
     def start(self) -> Self:
         """Listen; `port` is known from here on."""
@@ -165,15 +167,16 @@ class Receiver:
     def stop(self) -> None:
         """Close everything."""
         self._loop.call_soon_threadsafe(self._server.close)
-        self._loop.call_soon_threadsafe(self._abort)
+        self.hang_up()
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        while self._open:
-            self._loop.run_until_complete(asyncio.sleep(0))
-        self._loop.run_until_complete(self._server.wait_closed())
+        self.join()
         self._loop.close()
         if self._out is not None:
             os.close(self._out)
+
+    def join(self) -> None:
+        """Wait until it is stopped."""
+        self._thread.join()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -181,9 +184,11 @@ class Receiver:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _abort(self) -> None:
+    async def _abort(self) -> None:
         for transport in self._open:
             transport.abort()
+        while self._open:
+            await asyncio.sleep(0)
 
     def opened(self, transport: asyncio.Transport) -> int:
         """A connection came; its number."""
@@ -241,16 +246,21 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
+        while request := self._next():
+            self._come(request)
+
+    def _next(self) -> Request | None:
         if self._head is None:
             head, found, rest = self._buffer.partition(b"\r\n\r\n")
             if not found:
-                return
+                return None
             self._head, self._buffer = _parse(head.decode("latin-1")), rest
         path, headers = self._head
-        if len(self._buffer) >= int(headers.get("content-length", 0)):
-            request = Request(time.time(), self._number, path, headers, bytes(self._buffer))
-            self._head, self._buffer = None, bytearray()
-            self._come(request)
+        length = int(headers.get("content-length", 0))
+        if len(self._buffer) < length:
+            return None
+        body, self._buffer, self._head = bytes(self._buffer[:length]), self._buffer[length:], None
+        return Request(time.time(), self._number, path, headers, body)
 
     def _come(self, request: Request) -> None:
         dials, self._served = self._receiver.dials, self._served + 1
@@ -309,8 +319,9 @@ class ReceiverProcess:
 
     def turn(self, **dials: Any) -> None:
         """Turn these dials; the others stay."""
-        order = urllib.request.Request(self.url.rstrip("/") + _DIALS_PATH, orjson.dumps(dials))
-        urllib.request.urlopen(order, timeout=10).close()
+        with closing(HTTPConnection(urlsplit(self.url).netloc, timeout=10)) as connection:
+            connection.request("POST", _DIALS_PATH, orjson.dumps(dials))
+            connection.getresponse()
 
     @property
     def requests(self) -> list[Request]:
