@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -40,9 +40,9 @@ class Rig:
         content = {"name": self.name, "source": source, "sink": webhook, "state": "state.db"}
         self.file.write_text(yaml.safe_dump(content | ({"transform": transform} if transform else {})))
 
-    def start(self, *options: str, **how: Any) -> Program:
-        """Start a process on the pipeline."""
-        program = Program(self.folder, self.file, *options, **how)
+    def start(self, *arguments: str | Path, **how: Any) -> Program:
+        """Start a process on the pipeline, and on others whose files are named."""
+        program = Program(self.folder, self.file, *arguments, **how)
         self.programs.append(program)
         return program
 
@@ -62,6 +62,10 @@ class Rig:
         """Wait until the watermark stands behind everything that was committed."""
         until(lambda: self.position >= self.shop.head, within, f"still at {self.position}, not at {self.shop.head}\n{self.tails()}")
 
+    def until_delivered(self, position: int, within: float = 60.0) -> None:
+        """Wait until this change has come to the receiver."""
+        until(lambda: position in self.positions(), within, f"change {position} has not come\n{self.tails()}")
+
     def deliveries(self) -> list[oracle.Delivery]:
         """What has come to the receiver."""
         return oracle.deliveries(self.receiver.requests)
@@ -70,9 +74,9 @@ class Rig:
         """The positions that came, with repeats."""
         return [delivery.position for delivery in self.deliveries()]
 
-    def breaches(self, marks: list[oracle.Mark] | None = None) -> list[str]:
+    def breaches(self, marks: Sequence[oracle.Mark] = ()) -> list[str]:
         """What all oracles say."""
-        seen, marks = self.deliveries(), marks or []
+        seen = self.deliveries()
         found = oracle.completeness(seen, self.shop.log) + oracle.order(seen) + oracle.chain(seen)
         return found + oracle.rebuilt(seen, self.shop.tables()) + oracle.repeats(seen, marks) + oracle.resolved(seen, marks)
 
@@ -84,7 +88,8 @@ class Rig:
         """End everything."""
         for program in self.programs:
             program.kill_tree()
-        self.receiver.stop()
+        if self.receiver.url:
+            self.receiver.stop()
 
 
 class Sampler(Thread):

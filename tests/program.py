@@ -18,6 +18,13 @@ from deadline import until
 
 _MARK = "PENSTOCK_TEST_MARK"
 
+# The leader of a new session that opens a terminal gets it as its own, and with it Ctrl-C.
+_ON_A_TERMINAL = """
+import os, sys
+os.open(os.ttyname(0), os.O_RDWR)
+os.execv(sys.executable, [sys.executable, "-m", "penstock", *sys.argv[1:]])
+"""
+
 
 class Program:
     """One process tree; every process in it carries a mark in its environment, so that none can hide."""
@@ -28,6 +35,8 @@ class Program:
         self.failpoints.mkdir()
         told = {**os.environ, **(env or {}), _MARK: self.mark, "PENSTOCK_FAILPOINTS": str(self.failpoints)}
         command = [sys.executable, "-m", "penstock", "run", *map(str, arguments), "--log-format", "json", "--verbose"]
+        if tty is not None:
+            command[1:3] = ["-c", _ON_A_TERMINAL]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(command, env=told, stdin=tty, stdout=log, stderr=log, start_new_session=True)
         self.pid = self.process.pid
@@ -115,6 +124,13 @@ class Program:
         """Let everybody go on."""
         for order in self.failpoints.iterdir():
             order.unlink(missing_ok=True)
+
+
+def status(*files: Path) -> tuple[int, list[dict[str, Any]]]:
+    """What `penstock status --json` answers: its exit code, and an object for each pipeline."""
+    command = [sys.executable, "-m", "penstock", "status", "--json", *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def send(number: int, processes: Iterable[psutil.Process]) -> None:
