@@ -31,7 +31,7 @@ from penstock.sources.sqlite.image import (
 from penstock.sources.sqlite.place import Place
 from penstock.sources.sqlite.schema import read_schema
 
-CHUNK = 5_000
+CHUNK = 2_000  # positions read at a time: more no longer fit into a processor's cache
 CHOOSE = "decide where to go on: penstock run FILE --from POSITION|beginning|now"
 
 _EXTENT = """select coalesce((select min(seq) from _penstock_log), 1), coalesce((select max(seq) from _penstock_log), 0),
@@ -135,7 +135,7 @@ class Log:
 
     def _rows(self, first: int, last: int) -> _Rows:
         """Chosen rows from `first` to `last`, and these two themselves in any case."""
-        sql = f"{self._glass.query} where seq between ?1 and ?2 and (seq = ?1 or seq = ?2 or {self._glass.condition}) order by seq"
+        sql = self._glass.query
         self._connection.text_factory = str
         try:
             return _Rows(self._connection.execute(sql, (first, last)).fetchall(), is_doubtful=False)
@@ -173,9 +173,11 @@ class _Glass:
     def __init__(self, imagers: Mapping[int, Imager], chosen: Collection[int]) -> None:
         self.imagers, self.chosen, self.is_choosy = imagers, chosen, len(chosen) < len(imagers)
         widest = 2 * max((len(one.shape.columns) for one in imagers.values()), default=0)
-        self.query = f"select {', '.join([COLUMNS, *(f'c{i}' for i in range(widest))])} from _penstock_log"
+        columns = ", ".join([COLUMNS, *(f"c{i}" for i in range(widest))])
         numbers = ", ".join(f"{number}, {-number}" for number in sorted(chosen))
         self.condition = f"shape in ({numbers})" if self.is_choosy else "1"
+        ends = f" and (seq = ?1 or seq = ?2 or {self.condition})" if self.is_choosy else ""
+        self.query = f"select {columns} from _penstock_log where seq between ?1 and ?2{ends} order by seq"
 
     def wanted(self, rows: list[Row]) -> list[Row]:
         return [row for row in rows if abs(row[SHAPE]) in self.chosen] if self.is_choosy else rows
