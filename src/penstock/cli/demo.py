@@ -82,7 +82,7 @@ def _start(stage: Stage, screen: Screen, stop: Flag) -> bool:
     carriage.start()
     while not carriage.delivers and not stop.wait(_LOOK):
         carriage.check()
-        doing = "the first query starts ..." if carriage.leads else "Spark starts, 5 to 10 seconds ..."
+        doing = "the first query starts ..." if carriage.leads else "Spark starts, about 10 seconds ..."
         screen.step([*done, "Spark runs"] if carriage.leads else done, doing, time.monotonic() - began)
     if stop.is_set():
         screen.step(done, "stopping ...", time.monotonic() - began)

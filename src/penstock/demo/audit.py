@@ -33,7 +33,7 @@ def judge(logged: Iterable[Change], seen: Sequence[Delivery], tables: Tables) ->
     return (
         _verdict("nothing lost", oracle.completeness(seen, log), f"all {len(log)} committed changes arrived, as they were made"),
         _verdict("in order", oracle.order(seen), f"no change overtook an earlier one of its key ({keys} keys)"),
-        _verdict("same tables", oracle.rebuilt(seen, tables), f"rebuilt from what arrived: {rows}"),
+        _verdict("same tables", oracle.rebuilt(seen, tables), f"rebuilt from deliveries: {rows}"),
         _verdict("honest repeats", oracle.repeats(seen), f"{repeats} changes came again, with the same bytes"),
     )
 

@@ -92,9 +92,14 @@ def line(view: View) -> str:
     figures = view.figures
     latency = f"p50 {milliseconds(percentile(figures.latencies, 50))} p99 {milliseconds(percentile(figures.latencies, 99))}"
     counts = f"committed {view.committed} delivered {figures.delivered} backlog {figures.backlog} repeats {figures.repeats}"
-    last = figures.recent[-1] if figures.recent else None
-    news = view.trouble or (f"last: {last.change['table']} {last.change['op']} {shown_key(last)}" if last else "")
-    return f"{view.seconds:5.1f} s  {counts} {latency}  {news}"
+    return f"{view.seconds:5.1f} s  {counts} {latency}  {view.trouble or _last(figures)}"
+
+
+def _last(figures: Figures) -> str:
+    if not figures.recent:
+        return ""
+    last = figures.recent[-1]
+    return f"last: {last.change['table']} {last.change['op']} {shown_key(last)} after {milliseconds(last.latency)}"
 
 
 def picture(view: View) -> RenderableType:

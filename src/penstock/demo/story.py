@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import cycle
 from threading import Event as Flag
 from typing import Any
 
@@ -91,11 +92,10 @@ class Story:
     def acts(self) -> Iterator[View]:
         """Act after act, a view at every look, until it is over or somebody asks to stop."""
         self._began = time.monotonic()
-        while not self._stop.is_set():
-            for act in ACTS:
-                yield from self._play(act)
-            if not self._is_endless:
+        for act in cycle(ACTS) if self._is_endless else ACTS:
+            if self._stop.is_set():
                 return
+            yield from self._play(act)
 
     def rest(self) -> Iterator[View]:
         """The shop closes; until everything has arrived."""
@@ -148,7 +148,7 @@ class Story:
 
     def _trouble(self) -> str:
         last = self._stage.carriage.last_retry
-        if last is None or time.monotonic() - last[0] > 1.0:
+        if last is None or time.monotonic() - last[0] > 1.0 or not self._figures.backlog:
             return ""
         event = last[1]
         return f"{event.reason.partition('/: ')[2]}; try {event.tries} failed, next in {event.wait_seconds:.1f} s"
