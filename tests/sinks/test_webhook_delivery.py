@@ -54,25 +54,26 @@ def free_port():
 def test_three_changes_and_a_batch_size_of_three_make_one_request(receiver, deliver):
     delivery = deliver(receiver.url, batch=Batch(size=3, delay=30 * SECOND))
     assert delivery.offer(rows(10, 20, 30), wait=1)
-    receiver.wait_for(lambda: len(receiver.requests) == 1, within=10)
+    receiver.wait_for(lambda: len(receiver.requests) >= 1, within=10)
     assert positions(receiver) == [[10, 20, 30]]
 
 
 def test_a_full_batch_goes_at_once_and_the_rest_after_the_delay_with_the_service_named_in_both(receiver, deliver):
     delivery = deliver(receiver.url, format="rqlite", service_id="shop", batch=Batch(size=2, delay=50 * MILLISECOND))
     delivery.offer(rows(1, 2, 3), wait=1)
-    receiver.wait_for(lambda: len(receiver.requests) == 2, within=10)
+    receiver.wait_for(lambda: len(receiver.requests) >= 2, within=10)
     assert positions(receiver) == [[1, 2], [3]]
     assert all(b'"service_id":"shop"' in request.body for request in receiver.requests)
 
 
 def test_what_came_during_a_request_goes_together_in_the_next(receiver, deliver):
-    receiver.turn(slow=0.2)
+    receiver.turn(slow=0.5)
     delivery = deliver(receiver.url, batch=Batch(size=100, delay=MILLISECOND))
     delivery.offer(rows(1), wait=1)
     receiver.wait_for(lambda: receiver.connections == 1, within=10)
     for position in range(2, 12):
         delivery.offer(rows(position), wait=1)
+    receiver.turn(slow=0)
     assert delivery.drain(10)
     assert positions(receiver) == [[1], list(range(2, 12))]
 
@@ -93,7 +94,7 @@ def test_draining_gives_up_when_its_time_is_over(receiver, deliver):
 
 def test_a_full_buffer_takes_nothing_until_there_is_room(receiver, deliver):
     receiver.turn(fail_rate=1)
-    delivery = deliver(receiver.url, retry=Retry(tries="forever", min=MILLISECOND, max=MILLISECOND))
+    delivery = deliver(receiver.url)
     offered = 0
     while delivery.offer(rows(*range(offered + 1, offered + 101)), wait=0.05):
         offered += 100
@@ -109,7 +110,7 @@ def test_a_full_buffer_takes_nothing_until_there_is_room(receiver, deliver):
 
 def test_an_endpoint_that_starts_only_later_gets_everything(deliver, told):
     port = free_port()
-    delivery = deliver(f"http://127.0.0.1:{port}/", retry=Retry(tries="forever", min=MILLISECOND, max=5 * MILLISECOND))
+    delivery = deliver(f"http://127.0.0.1:{port}/")
     delivery.offer(rows(1, 2, 3), wait=1)
     told.wait(1)
     with Receiver(port) as receiver:
@@ -149,9 +150,7 @@ def test_a_refused_batch_is_sent_again_with_the_same_bytes_and_the_next_number(r
 @pytest.mark.parametrize("rate", [0, 0.1, 0.5, 0.9])
 def test_order_holds_and_repeats_are_whole_at_any_rate_of_failures(receiver, deliver, rate):
     receiver.turn(fail_rate=rate / 3, cut_rate=rate / 3, lose_rate=rate / 3, statuses=(500, 429, 503), seed=random.randrange(1000))
-    delivery = deliver(
-        receiver.url, batch=Batch(size=3, delay=MILLISECOND), retry=Retry(tries="forever", min=MILLISECOND, max=MILLISECOND)
-    )
+    delivery = deliver(receiver.url, batch=Batch(size=3, delay=MILLISECOND))
     for start in range(1, 61, 4):
         assert delivery.offer(rows(*range(start, start + 4)), wait=10)
     assert delivery.drain(60), receiver.dials
@@ -172,7 +171,7 @@ def test_delivered_moves_forward_over_what_was_answered_only(receiver, deliver):
     )
     receiver.turn(lose_rate=1)
     delivery.offer(rows(3), wait=1)
-    receiver.wait_for(lambda: len(receiver.requests) == 2, within=10)
+    receiver.wait_for(lambda: len(receiver.requests) >= 2, within=10)
     assert delivery.delivered().position == 2
 
 
@@ -410,15 +409,15 @@ def test_closing_lets_the_request_under_way_finish_and_drops_the_rest(receiver, 
     delivery.offer(rows(1, 2, 3), wait=1)
     receiver.wait_for(lambda: receiver.connections == 1, within=10)
     delivery.close()
-    assert delivery.delivered().position == len(receiver.changes()) <= 1
-    assert not delivery._sender.is_alive()
+    assert positions(receiver) == [[1]]
+    assert delivery.delivered().position == 1
 
 
 def test_closing_waits_for_a_silent_receiver_no_longer_than_the_timeout(receiver, deliver):
     receiver.turn(hang_rate=1)
     delivery = deliver(receiver.url, timeout=300 * MILLISECOND)
     delivery.offer(rows(1), wait=1)
-    receiver.wait_for(lambda: len(receiver.requests) == 1, within=10)
+    receiver.wait_for(lambda: len(receiver.requests) >= 1, within=10)
     began = time.monotonic()
     delivery.close()
     assert time.monotonic() - began < 5
@@ -537,7 +536,7 @@ def test_a_close_while_paused_before_sending_sends_nothing(receiver, deliver, pa
 
 def test_a_receiver_killed_and_started_again_gets_the_rest(deliver, tmp_path):
     port, out = free_port(), tmp_path / "requests"
-    delivery = deliver(f"http://127.0.0.1:{port}/", retry=Retry(tries="forever", min=MILLISECOND, max=5 * MILLISECOND))
+    delivery = deliver(f"http://127.0.0.1:{port}/")
     with ReceiverProcess(out, port):
         delivery.offer(rows(1, 2), wait=1)
         assert delivery.drain(10)
