@@ -29,7 +29,7 @@ _SWITCH_SECONDS = 0.0005
 
 
 class WebhookDelivery:
-    """Keeps the promises of Delivery, the numbered invariants are in DESIGN.md."""
+    """Keeps the promises of Delivery; DESIGN.md numbers the invariants behind them."""
 
     def __init__(self, sink: WebhookSink, assignment: Assignment) -> None:
         self._sink, self._assignment, self._endpoint = sink, assignment, parse(sink.url)
