@@ -37,6 +37,8 @@ LOOK_SECONDS = 0.05
 SETTLE_SECONDS = 1.0
 STOP_SECONDS = 15.0
 """How long a stop waits for requests under way."""
+LOST_SECONDS = 1.0
+"""The same when the term is lost: nothing can be recorded any more, and a standby is missed."""
 
 _RESTARTS = Retry(tries="forever")
 
@@ -202,7 +204,7 @@ class PipelineRun:
     def _end(self, query: Query) -> None:
         """Let workers finish what is under way, then end the query; it has ended when nobody holds a lane."""
         query.ask_to_stop()
-        deadline = time.monotonic() + STOP_SECONDS
+        deadline = time.monotonic() + (LOST_SECONDS if self._leadership.is_lost() else STOP_SECONDS)
         while self._claims and time.monotonic() < deadline and not query.failure():
             time.sleep(LOOK_SECONDS / 5)
         query.stop()
