@@ -1,0 +1,111 @@
+"""The ground is pulled away under three running pipelines: each is halted with a code and says what to do; none goes on silently."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fix_rig import Rig
+from penstock.sources.sqlite.install import enable
+from program import Program, status
+
+
+@dataclass
+class Story:
+    """What happened, for the tests to judge."""
+
+    rigs: dict[str, Rig]
+    exit: int
+    halted: dict[str, dict[str, Any]]
+    status: dict[str, dict[str, Any]]
+    delivered_before: dict[str, int]
+
+
+def pull_away(rigs: dict[str, Rig]) -> None:
+    """Remove the state of one, restore the database of another from a backup, alter a table of the third."""
+    for file in rigs["forgotten"].folder.glob("state.db*"):
+        shutil.rmtree(file) if file.is_dir() else file.unlink()
+    restored = rigs["restored"].shop.path
+    for suffix in ("-wal", "-shm"):
+        restored.with_name(restored.name + suffix).unlink(missing_ok=True)
+    shutil.copy(backup(rigs["restored"]), restored)
+    with closing(sqlite3.connect(rigs["altered"].shop.path, isolation_level=None)) as connection:
+        connection.execute("alter table orders add column discount real")
+
+
+def backup(rig: Rig) -> Path:
+    return rig.folder / "backup.db"
+
+
+def back_up(rig: Rig) -> None:
+    with closing(sqlite3.connect(rig.shop.path)) as here, closing(sqlite3.connect(backup(rig))) as there:
+        here.backup(there)
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    folder = tmp_path_factory.mktemp("ground")
+    rigs = {name: Rig(folder / name, name) for name in ("forgotten", "restored", "altered")}
+    for rig in rigs.values():
+        rig.shop.sell(5)
+        back_up(rig)
+        rig.shop.sell(5)
+    first, *others = rigs.values()
+    program = Program(folder, *(rig.file for rig in rigs.values()))
+    first.programs.append(program)
+    for rig in rigs.values():
+        rig.until_settled(within=60)
+    delivered = {name: len(rig.positions()) for name, rig in rigs.items()}
+    pull_away(rigs)
+    halted = {name: program.until_event("Halted", pipeline=name) for name in rigs}
+    code = program.exit_code()
+    seen = {one["name"]: one for one in status(*(rig.file for rig in rigs.values()))[1]}
+    yield Story(rigs, code, halted, seen, delivered)
+    for rig in rigs.values():
+        rig.close()
+
+
+def test_the_process_exits_with_1(story):
+    assert story.exit == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "remedy"),
+    [
+        ("forgotten", "state.lost", "--from 10"),
+        ("restored", "source.rewound", "--from POSITION"),
+        ("altered", "capture.broken", "penstock capture enable"),
+    ],
+)
+def test_each_is_halted_with_its_code_and_what_to_do(story, name, code, remedy):
+    assert story.halted[name]["code"] == code
+    assert remedy in story.halted[name]["remedy"]
+    assert story.status[name]["state"] == "halted"
+    assert story.status[name]["error"]["code"] == code
+
+
+def test_nothing_was_delivered_from_lost_ground(story):
+    assert {name: len(rig.positions()) for name, rig in story.rigs.items()} == story.delivered_before
+
+
+def test_they_go_on_from_where_a_person_says(story):
+    rigs = story.rigs
+    with closing(sqlite3.connect(rigs["restored"].shop.path, isolation_level=None)) as connection:
+        connection.execute("insert into orders(id, total) values(1, 1.5)")
+    for name in ("forgotten", "altered"):
+        rigs[name].shop.sell(2)
+    enable(str(rigs["altered"].shop.path))
+    program = rigs["forgotten"].start(rigs["restored"].file, "--from", "beginning")
+    rigs["forgotten"].until_delivered(12)
+    rigs["restored"].until_delivered(6)
+    program.until_event("LaneClaimed", pipeline="restored")
+    assert program.terminate() == 0
+    assert rigs["forgotten"].positions()[-12:] == list(range(1, 13))
+    assert rigs["restored"].positions()[-6:] == [1, 2, 3, 4, 5, 6]

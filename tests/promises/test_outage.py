@@ -1,0 +1,111 @@
+"""Nothing listens at the webhooks of two pipelines of one process: one gives up and is halted, the other tries for ever."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from deadline import until
+from fix_rig import QUICK, Rig
+from penstock.testing import oracle
+from penstock.testing.receiver import ReceiverProcess
+from program import status
+
+WHERE = "table = 'orders' and try_variant_get(after, '$.total', 'double') >= 100"
+
+
+@dataclass
+class Story:
+    """What happened, for the tests to judge."""
+
+    stubborn: Rig
+    resigned: Rig
+    events: list[dict[str, Any]] = field(default_factory=list)
+    status: dict[str, tuple[int, list[dict[str, Any]]]] = field(default_factory=dict)
+    exits: list[int] = field(default_factory=list)
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def rig(folder: Any, name: str, **how: Any) -> Rig:
+    """A pipeline whose receiver is not there yet."""
+    port = free_port()
+    made = Rig(folder / name, name, ReceiverProcess(folder / f"{name}.requests", port), url=f"http://127.0.0.1:{port}/hook", **how)
+    for total in (1.5, 100.0, 1e6, 99.99):
+        with made.shop.transaction() as work:
+            work.put("orders", id=made.shop.head, customer=1, total=total, note=None)
+            work.put("stock", sku=f"s{made.shop.head}", on_hand=1)
+    return made
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    folder = tmp_path_factory.mktemp("outage")
+    stubborn = rig(folder, "stubborn", transform={"where": WHERE})
+    resigned = rig(folder, "resigned", retry=QUICK | {"tries": 3})
+    told, files = Story(stubborn, resigned), (stubborn.file, resigned.file)
+    program = stubborn.start(resigned.file)
+    program.until_event("Halted", pipeline="resigned")
+    program.until_event("DeliveryRetried", pipeline="stubborn", count=15)
+    told.status["outage"] = status(*files)
+    stubborn.receiver.start()
+    stubborn.until_settled()
+    told.exits.append(program.terminate())
+    told.events = program.events()
+    resigned.receiver.start()
+    repaired = stubborn.start(resigned.file)
+    until(lambda: resigned.position == resigned.shop.head, 60, repaired.tail())
+    told.status["repaired"] = status(*files)
+    told.exits.append(repaired.terminate())
+    yield told
+    stubborn.close()
+    resigned.close()
+
+
+def test_limited_tries_halt_the_pipeline_and_the_process_exits_with_1(story):
+    assert [
+        event["tries"] for event in story.events if event["event"] == "DeliveryRetried" and event["pipeline"] == "resigned"
+    ] == [1, 2]
+    [halted] = [event for event in story.events if event["event"] == "Halted"]
+    assert (halted["pipeline"], halted["code"]) == ("resigned", "sink.exhausted")
+    assert story.exits[0] == 1
+
+
+def test_status_shows_what_halted_it_and_what_to_do_and_the_watermark_has_not_moved(story):
+    code, [_, halted] = story.status["outage"]
+    assert code == 1
+    assert (halted["state"], halted["position"], halted["backlog"]) == ("halted", 0, 8)
+    assert halted["error"]["code"] == "sink.exhausted"
+    assert "not taken in 3 tries" in halted["error"]["message"]
+    assert "run the pipeline again" in halted["error"]["remedy"]
+
+
+def test_it_goes_on_where_it_stopped_once_the_receiver_is_repaired(story):
+    assert story.resigned.positions() == list(range(1, 9))
+    assert story.resigned.breaches() == []
+    assert story.status["repaired"][0] == 0
+    assert story.status["repaired"][1][1]["error"] is None
+    assert story.exits[1] == 0
+
+
+def test_tries_without_end_hold_out_until_somebody_listens(story):
+    _, [trying, _] = story.status["outage"]
+    assert (trying["state"], trying["delivered"], trying["error"]) == ("leading", 0, None)
+    assert trying["lag_seconds"] > 0
+    assert story.stubborn.positions()
+
+
+def test_where_lets_pass_what_it_names_and_the_rest_is_settled_all_the_same(story):
+    shop, seen = story.stubborn.shop, story.stubborn.deliveries()
+    wanted = {position: fact for position, fact in shop.log.items() if fact["table"] == "orders" and fact["after"]["total"] >= 100}
+    assert oracle.completeness(seen, wanted) + oracle.chain(seen) + oracle.repeats(seen) == []
+    assert len(wanted) == 2 < shop.head
+    assert story.stubborn.position == shop.head
