@@ -4,8 +4,10 @@ import os
 import time
 
 from penstock.change import Change, from_batch
-from penstock.errors import DeliveryExhausted
+from penstock.errors import CaptureBroken, DeliveryExhausted
 from penstock.settings import settings
+from penstock.source import Window
+from penstock.sources.synthetic import SyntheticSource
 
 
 @settings
@@ -48,6 +50,19 @@ class FileDelivery:
 
     def close(self):
         pass
+
+
+@settings
+class GapSource(SyntheticSource):
+    """Gives everything up to a position, and then cannot go on."""
+
+    gap: int = 0
+
+    def follow(self, lane, after):
+        position = self.position(after)
+        if position < self.gap - 1:
+            yield Window(self._batch(position + 1, self.gap - 1), None, idle=False)
+        raise CaptureBroken(f"nothing is known of position {self.gap}")
 
 
 def written(path) -> list[list[str]]:

@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from filesink import FileSink, positions, written
+from filesink import FileSink, GapSource, positions, written
 
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Watermark
@@ -160,6 +160,15 @@ def test_what_only_a_person_can_mend_halts_and_is_recorded(live):
     assert "1500" in standing.error["message"]
     assert standing.watermarks[LANE].position < 1500
     assert 1500 not in positions(live.out)
+
+
+@pytest.mark.parametrize("where", [None, "op = 'delete'"])
+def test_what_came_before_a_gap_is_delivered_before_the_gap_halts(live, where):
+    live.start(GapSource(gap=2001), where=where)
+    assert live.query.wait(live.query.was_stopped_inside, 60)
+    assert live.state.standing("live").error["code"] == "capture.broken"
+    assert live.watermark().position == 2000
+    assert positions(live.out) == ([] if where else list(range(1, 2001)))
 
 
 def test_a_deposed_leader_ends_by_itself_and_changes_nothing(live):

@@ -8,13 +8,16 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark import TaskContext
 
-from penstock.change import NO_CHANGES, Lane
-from penstock.errors import StateLost
+from penstock.change import NO_CHANGES, Lane, from_batch
+from penstock.cursor import Watermark
+from penstock.errors import Directive, PenstockError, StateLost
 from penstock.failpoint import reach
 from penstock.source import Window
 from penstock.spark.errand import Errand
 from penstock.spark.rows import NOTHING, Mark, rows
 from penstock.spark.session import FLUSH_BYTES
+
+PACE_SECONDS = 0.05
 
 
 def follow(errand: Errand, lane: Lane) -> Iterator[pa.RecordBatch]:
@@ -29,27 +32,63 @@ def _follow(errand: Errand, lane: Lane, task: int) -> Iterator[pa.RecordBatch]:
     if errand.is_stopped():
         yield NOTHING  # a stream without a single batch is an error to its writer
         return
-    watermark = errand.pipeline.state.watermark(errand.pipeline.name, lane)
-    if watermark is None:
-        raise StateLost(f"lane {lane} of {errand.pipeline.name} lost its watermark while the pipeline ran")
-    yield from rows_of(Window(NO_CHANGES, watermark.cursor, idle=True), errand, lane)
-    ends_at = time.monotonic() + errand.epoch_seconds
-    for window in errand.pipeline.source.follow(lane, watermark.cursor):
-        reach("reader.read")
-        if errand.is_stopped() or errand.has_failed(task):
-            return
-        yield from rows_of(window, errand, lane)
-        reach("reader.yielded")
-        if window.upto and time.monotonic() > ends_at:
-            return
+    reading = Reading(errand, lane, task)
+    yield from reading.rows_of(Window(NO_CHANGES, reading.mark.cursor, idle=True))
+    try:
+        yield from reading.follow()
+    except PenstockError as error:
+        if error.directive is Directive.HALT:  # a person may skip what raised it, and must not skip what came before
+            yield from reading.until_delivered()
+        raise
 
 
-def rows_of(window: Window, errand: Errand, lane: Lane) -> Iterator[pa.RecordBatch]:
-    """A window as rows: a mark where it ends on a commit, and where nothing waits behind it, what pushes it through."""
-    if window.upto is None:
-        yield rows(window.changes)
-        return
-    mark = Mark(lane, errand.pipeline.source.position(window.upto), window.upto)
-    yield rows(window.changes, mark, FLUSH_BYTES if window.idle else 0)
-    if window.idle:
-        yield NOTHING
+class Reading:
+    """One attempt at following one lane; `mark` is the last one given."""
+
+    def __init__(self, errand: Errand, lane: Lane, task: int) -> None:
+        self._errand, self._lane, self._task, self._source = errand, lane, task, errand.pipeline.source
+        watermark = self._watermark()
+        self.mark = Mark(lane, watermark.position, watermark.cursor)
+        self._unmarked = NO_CHANGES
+        self._ends_at = time.monotonic() + errand.epoch_seconds
+
+    def follow(self) -> Iterator[pa.RecordBatch]:
+        """The windows of the epoch as rows."""
+        for window in self._source.follow(self._lane, self.mark.cursor):
+            reach("reader.read")
+            if self._is_over():
+                return
+            yield from self.rows_of(window)
+            reach("reader.yielded")
+            if window.upto and time.monotonic() > self._ends_at:
+                return
+
+    def rows_of(self, window: Window) -> Iterator[pa.RecordBatch]:
+        """A window as rows, with a mark where it ends on a commit, and where nothing waits behind it what pushes it through."""
+        if window.upto is None:
+            self._unmarked = window.changes
+            yield rows(window.changes)
+            return
+        self.mark, self._unmarked = Mark(self._lane, self._source.position(window.upto), window.upto), NO_CHANGES
+        yield rows(window.changes, self.mark, FLUSH_BYTES if window.idle else 0)
+        if window.idle:
+            yield NOTHING
+
+    def until_delivered(self) -> Iterator[pa.RecordBatch]:
+        """Marks, until everything given so far is delivered."""
+        given = self.mark.cursor
+        for last in from_batch(self._unmarked.slice(max(0, self._unmarked.num_rows - 1))):
+            given = self._source.behind(last, since=given)
+        while not self._is_over() and self._watermark().position < self._source.position(given):
+            yield from self.rows_of(Window(NO_CHANGES, given, idle=True))
+            time.sleep(PACE_SECONDS)
+
+    def _is_over(self) -> bool:
+        return self._errand.is_stopped() or self._errand.has_failed(self._task)
+
+    def _watermark(self) -> Watermark:
+        pipeline = self._errand.pipeline
+        watermark = pipeline.state.watermark(pipeline.name, self._lane)
+        if watermark is None:
+            raise StateLost(f"lane {self._lane} of {pipeline.name} lost its watermark while the pipeline ran")
+        return watermark
