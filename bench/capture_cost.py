@@ -1,13 +1,7 @@
-"""What capture costs the writer: the same work with and without triggers, interleaved, best of several rounds.
-
-python bench/capture_cost.py [--rounds 5] [--rows 20000]
-"""
+"""What capture costs the writer: the same work with and without triggers, WAL and synchronous = normal."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import sqlite3
 import tempfile
 import time
@@ -15,15 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
+from bench.rig import Figure, at_most, keep
 from penstock.sources.sqlite.install import enable
 
 SCHEMA = """create table orders(id integer primary key, customer text not null, status text not null, total real, placed_at text,
  note text, version integer not null default 0)"""
 BARS = {"insert": 2.2, "update": 2.2, "delete": 2.2, "bulk insert": 3.5}
-RESULTS = Path(__file__).parent / "results"
+ROUNDS, ROWS = 5, 20_000
 
 
 def order(number: int) -> tuple[object, ...]:
@@ -66,45 +58,29 @@ def in_bulk(connection: sqlite3.Connection, rows: int) -> Iterator[tuple[str, Ca
     yield "bulk delete", whole(lambda: connection.execute("delete from orders where id >= 0"))
 
 
-def measure(rows: int, with_capture: bool) -> dict[str, float]:
+def measure() -> list[Figure]:
+    """With triggers and without, by turns; the best of five each; plain against plain again is the A/A."""
+    kinds = ("plain", "captured", "plain again")
+    runs = [{kind: _time(kind == "captured") for kind in kinds} for _ in range(ROUNDS)]
+    best = {kind: {work: min(run[kind][work] for run in runs) for work in runs[0][kind]} for kind in kinds}
+    figures = [_figure(work, best["captured"][work] / plain) for work, plain in best["plain"].items()]
+    again = [best["plain again"][work] / plain for work, plain in best["plain"].items()]
+    figures.append(Figure("plain / plain again, farthest from 1", max(again, key=lambda ratio: abs(ratio - 1)), "x"))
+    keep("capture_cost", figures, {"sqlite": sqlite3.sqlite_version, "microseconds_per_row": runs})
+    return figures
+
+
+def _figure(work: str, ratio: float) -> Figure:
+    return at_most(work, ratio, "x", BARS[work]) if work in BARS else Figure(work, ratio, "x")
+
+
+def _time(with_capture: bool) -> dict[str, float]:
     """Microseconds per row of each kind of work, in a fresh database."""
     found = {}
-    for work, size in ((one_by_one, rows), (in_bulk, 5 * rows)):
+    for work, size in ((one_by_one, ROWS), (in_bulk, 5 * ROWS)):
         with tempfile.TemporaryDirectory() as folder, closing(opened(Path(folder, "shop.db"), with_capture)) as connection:
             for name, deed in work(connection, size):
                 started = time.perf_counter()
                 deed()
                 found[name] = (time.perf_counter() - started) / size * 1e6
     return found
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--rows", type=int, default=20_000)
-    options = parser.parse_args()
-    runs = [
-        {name: measure(options.rows, name == "captured") for name in ("plain", "captured", "plain again")}
-        for _ in range(options.rounds)
-    ]
-    best = {name: {work: min(run[name][work] for run in runs) for work in runs[0][name]} for name in runs[0]}
-    RESULTS.mkdir(exist_ok=True)
-    facts = {"sqlite": sqlite3.sqlite_version, "machine": platform.platform(), "rows": options.rows, "best": best, "runs": runs}
-    (RESULTS / "capture_cost.json").write_text(json.dumps(facts, indent=1))
-    show(best)
-
-
-def show(best: dict[str, dict[str, float]]) -> None:
-    table = Table(
-        "work", "plain, us", "captured, us", "ratio", "bar", "plain / plain again", title="Cost of capture to the writer, per row"
-    )
-    for work, plain in best["plain"].items():
-        ratio, again = best["captured"][work] / plain, best["plain again"][work] / plain
-        bar = BARS.get(work)
-        verdict = "" if bar is None else f"{bar} [green]met[/]" if ratio <= bar else f"{bar} [red]missed[/]"
-        table.add_row(work, f"{plain:.1f}", f"{best['captured'][work]:.1f}", f"{ratio:.2f}", verdict, f"{again:.2f}")
-    Console().print(table)
-
-
-if __name__ == "__main__":
-    main()
