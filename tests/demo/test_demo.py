@@ -24,6 +24,7 @@ def start(home: Path, *options: str) -> subprocess.Popen[str]:
             stderr=subprocess.STDOUT,
             env={**os.environ, "TMPDIR": str(home)},
             text=True,
+            start_new_session=True,
         )
 
 
@@ -63,7 +64,7 @@ def test_ctrl_c_ends_it_with_the_proof_and_a_breach_ends_it_with_1(tmp_path: Pat
         until(lambda: "delivered 1" in said(home), within=90, what="changes arrive")
         tamper(kept / "received.jsonl")
     finally:
-        demo.send_signal(signal.SIGINT)
+        os.killpg(demo.pid, signal.SIGINT)  # as a terminal does it: all processes in the foreground hear it
     assert demo.wait(60) == 1
     assert "✗ nothing lost     1 breaches; first: change" in said(home)
     assert "✓ in order" in said(home)

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
-from types import TracebackType
 from typing import Self
 
 from penstock.config import load
 from penstock.demo import shop
 from penstock.demo.arrivals import Arrivals
-from penstock.errors import PenstockError
+from penstock.errors import EngineFailed, PenstockError
 from penstock.event import DeliveryRetried, Event, LaneClaimed, Led
 from penstock.pipeline import Pipeline
 from penstock.run import run
@@ -83,7 +82,7 @@ class Stage:
         self.carriage = Carriage(self.pipeline)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.shop.close()
         self.carriage.close()
         self.receiver.stop()
@@ -112,9 +111,11 @@ class Carriage(Thread):
             self._error = error
 
     def check(self) -> None:
-        """Raise what the pipeline has halted with."""
+        """Raise what the pipeline has ended with, if it has ended."""
         if self._error:
             raise self._error
+        if not self.is_alive() and not self._stop_asked.is_set():
+            raise EngineFailed("the pipeline ended without saying why")
 
     def close(self) -> None:
         """Let it record what it has delivered, and end."""
