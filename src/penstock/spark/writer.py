@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
+from penstock.change import NO_CHANGES
 from penstock.coordinator import Claim, Tally
 from penstock.cursor import Watermark
 from penstock.errors import StateUnavailable
@@ -111,6 +112,7 @@ class Carrier:
     def _tick(self) -> None:
         if time.monotonic() - self._tried_at >= SETTLE_SECONDS:
             self._record()
+            self._delivery.offer(NO_CHANGES, 0.0)  # raises what has failed meanwhile, though nothing new may come for long
 
     def _record(self) -> None:
         """Record progress. A store that is away for less than a term's length costs only repeats after a crash."""
