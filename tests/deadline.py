@@ -9,11 +9,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def until(condition: Callable[[], T], within: float = 10.0, what: str = "") -> T:
-    """The first answer that is true. Raises TimeoutError."""
+def until(condition: Callable[[], T], within: float = 10.0, what: Callable[[], str] = str) -> T:
+    """The first answer that is true. Raises TimeoutError, which tells what was waited for."""
     deadline = time.monotonic() + within
     while not (found := condition()):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {within} s: {what or condition}")
+            raise TimeoutError(f"not within {within} s: {what() or condition}")
         time.sleep(0.02)
     return found

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import yaml
@@ -60,11 +60,15 @@ class Rig:
 
     def until_settled(self, within: float = 30.0) -> None:
         """Wait until the watermark stands behind everything that was committed."""
-        until(lambda: self.position >= self.shop.head, within, f"still at {self.position}, not at {self.shop.head}\n{self.tails()}")
+        until(
+            lambda: self.position >= self.shop.head,
+            within,
+            lambda: f"still at {self.position}, not at {self.shop.head}\n{self.tails()}",
+        )
 
     def until_delivered(self, position: int, within: float = 60.0) -> None:
         """Wait until this change has come to the receiver."""
-        until(lambda: position in self.positions(), within, f"change {position} has not come\n{self.tails()}")
+        until(lambda: position in self.positions(), within, lambda: f"change {position} has not come\n{self.tails()}")
 
     def deliveries(self) -> list[oracle.Delivery]:
         """What has come to the receiver."""
@@ -84,7 +88,10 @@ class Rig:
         """The ends of all logs."""
         return "\n".join(f"--- process {program.pid}\n{program.tail()}" for program in self.programs[-3:])
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """End everything."""
         for program in self.programs:
             program.kill_tree()
@@ -114,9 +121,8 @@ class Sampler(Thread):
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    made = Rig(tmp_path)
-    yield made
-    made.close()
+    with Rig(tmp_path) as made:
+        yield made
 
 
 _NOTES = pytest.StashKey[list[str]]()

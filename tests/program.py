@@ -60,7 +60,7 @@ class Program:
                 raise AssertionError(f"ended with {self.process.returncode} before {kind}:\n{self.tail()}")
             return events[count - 1 :]
 
-        return until(found, within, f"{count} x {kind} {facts}\n{self.tail()}")[0]
+        return until(found, within, lambda: f"{count} x {kind} {facts}\n{self.tail()}")[0]
 
     def tail(self, lines: int = 30) -> str:
         """The end of its output."""
@@ -106,7 +106,7 @@ class Program:
 
     def assert_gone(self, within: float = 10.0) -> None:
         """Nothing with the mark is alive any more."""
-        until(lambda: not self.tree(), within, f"these survived: {self.tree()}")
+        until(lambda: not self.tree(), within, lambda: f"these survived: {self.tree()}")
 
     def arm(self, point: str, deed: str) -> None:
         """Let whoever comes to this point be killed or pause there."""
@@ -118,7 +118,7 @@ class Program:
     def until_reached(self, point: str, within: float = 30.0) -> None:
         """Wait until somebody was killed or pauses at this point."""
         order, reached = self.failpoints / point, self.failpoints / f"{point}.reached"
-        until(lambda: reached.exists() or not order.exists(), within, f"nobody came to {point}\n{self.tail()}")
+        until(lambda: reached.exists() or not order.exists(), within, lambda: f"nobody came to {point}\n{self.tail()}")
 
     def disarm(self) -> None:
         """Let everybody go on."""

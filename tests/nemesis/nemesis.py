@@ -71,7 +71,7 @@ class Nemesis:
     def _until_progress(self) -> None:
         """Wait until what is committed by now has been delivered and recorded."""
         head = self._rig.shop.head
-        until(self._keeping_two(lambda: self._rig.position >= head), 90, f"stuck before {head}\n{self._rig.tails()}")
+        until(self._keeping_two(lambda: self._rig.position >= head), 90, lambda: f"stuck before {head}\n{self._rig.tails()}")
 
     def _keeping_two(self, condition: Callable[[], bool]) -> Callable[[], bool]:
         def kept() -> bool:
@@ -122,7 +122,7 @@ class Nemesis:
         victim = self._victim()
         tree = victim.tree()
         send(signal.SIGSTOP, tree)
-        until(lambda: self._rig.leader() not in (victim, None), 60, f"nobody took over\n{self._rig.tails()}")
+        until(lambda: self._rig.leader() not in (victim, None), 60, lambda: f"nobody took over\n{self._rig.tails()}")
         if self._chance.random() < 0.5:
             self._until_progress()
         send(signal.SIGCONT, tree)

@@ -52,9 +52,8 @@ class Crew:
 
 @pytest.fixture(scope="module")
 def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
-    rig = Rig(tmp_path_factory.mktemp("points"))
-    yield Crew(rig)
-    rig.close()
+    with Rig(tmp_path_factory.mktemp("points")) as rig:
+        yield Crew(rig)
 
 
 @pytest.mark.parametrize("point", POINTS)

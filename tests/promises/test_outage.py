@@ -28,6 +28,25 @@ class Story:
     status: dict[str, tuple[int, list[dict[str, Any]]]] = field(default_factory=dict)
     exits: list[int] = field(default_factory=list)
 
+    def run_into_nothing(self) -> None:
+        """Nobody listens, until somebody does at one of the two."""
+        program = self.stubborn.start(self.resigned.file)
+        program.until_event("Halted", pipeline="resigned")
+        program.until_event("DeliveryRetried", pipeline="stubborn", count=15)
+        self.status["outage"] = status(self.stubborn.file, self.resigned.file)
+        self.stubborn.receiver.start()
+        self.stubborn.until_settled()
+        self.exits.append(program.terminate())
+        self.events = program.events()
+
+    def run_repaired(self) -> None:
+        """Both have receivers."""
+        self.resigned.receiver.start()
+        program = self.stubborn.start(self.resigned.file)
+        until(lambda: self.resigned.position == self.resigned.shop.head, 60, program.tail)
+        self.status["repaired"] = status(self.stubborn.file, self.resigned.file)
+        self.exits.append(program.terminate())
+
 
 def free_port() -> int:
     with socket.socket() as taken:
@@ -49,33 +68,21 @@ def rig(folder: Any, name: str, **how: Any) -> Rig:
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     folder = tmp_path_factory.mktemp("outage")
-    stubborn = rig(folder, "stubborn", transform={"where": WHERE})
-    resigned = rig(folder, "resigned", retry=QUICK | {"tries": 3})
-    told, files = Story(stubborn, resigned), (stubborn.file, resigned.file)
-    program = stubborn.start(resigned.file)
-    program.until_event("Halted", pipeline="resigned")
-    program.until_event("DeliveryRetried", pipeline="stubborn", count=15)
-    told.status["outage"] = status(*files)
-    stubborn.receiver.start()
-    stubborn.until_settled()
-    told.exits.append(program.terminate())
-    told.events = program.events()
-    resigned.receiver.start()
-    repaired = stubborn.start(resigned.file)
-    until(lambda: resigned.position == resigned.shop.head, 60, repaired.tail())
-    told.status["repaired"] = status(*files)
-    told.exits.append(repaired.terminate())
-    yield told
-    stubborn.close()
-    resigned.close()
+    with (
+        rig(folder, "stubborn", transform={"where": WHERE}) as stubborn,
+        rig(folder, "resigned", retry=QUICK | {"tries": 3}) as resigned,
+    ):
+        told = Story(stubborn, resigned)
+        told.run_into_nothing()
+        told.run_repaired()
+        yield told
 
 
 def test_limited_tries_halt_the_pipeline_and_the_process_exits_with_1(story):
-    assert [
-        event["tries"] for event in story.events if event["event"] == "DeliveryRetried" and event["pipeline"] == "resigned"
-    ] == [1, 2]
-    [halted] = [event for event in story.events if event["event"] == "Halted"]
-    assert (halted["pipeline"], halted["code"]) == ("resigned", "sink.exhausted")
+    events = [event for event in story.events if event["pipeline"] == "resigned"]
+    assert [event["tries"] for event in events if event["event"] == "DeliveryRetried"] == [1, 2]
+    [halted] = [event for event in events if event["event"] == "Halted"]
+    assert halted["code"] == "sink.exhausted"
     assert story.exits[0] == 1
 
 

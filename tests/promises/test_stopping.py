@@ -6,7 +6,7 @@ import os
 import pty
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,15 +29,32 @@ class Story:
     taken: dict[str, int] = field(default_factory=dict)
     recorded: dict[str, int] = field(default_factory=dict)
 
-    def stop_in_the_middle(self, program: Program, how: str, number: int | None = None, terminal: int = -1) -> None:
+    def run_until_terminated(self) -> None:
+        """From a cold start to SIGTERM."""
+        position, began = self.rig.shop.sell(1), time.monotonic()
+        program = self.rig.start()
+        self.rig.until_delivered(position)
+        self.cold_seconds, self.first = time.monotonic() - began, self.rig.receiver.requests
+        self.rig.until_delivered(self.rig.shop.sell(500))
+        _, [self.status["during"]] = status(self.rig.file)
+        self.stop_in_the_middle(program, "SIGTERM", lambda: program.process.send_signal(signal.SIGTERM))
+        _, [self.status["after"]] = status(self.rig.file)
+
+    def run_until_interrupted(self) -> None:
+        """On a terminal of its own, to Ctrl-C."""
+        terminal, ours = pty.openpty()
+        try:
+            self.stop_in_the_middle(self.rig.start(tty=ours), "Ctrl-C", lambda: os.write(terminal, b"\x03"))
+        finally:
+            os.close(terminal)
+            os.close(ours)
+
+    def stop_in_the_middle(self, program: Program, how: str, stop: Callable[[], object]) -> None:
         """End the process while requests are under way."""
         self.rig.receiver.turn(slow=0.2)
         position = self.rig.shop.sell(150)
         self.rig.until_delivered(position - 120)
-        if number is None:
-            os.write(terminal, b"\x03")
-        else:
-            program.process.send_signal(number)
+        stop()
         self.exits[how] = program.exit_code()
         self.rig.receiver.turn(slow=0.0)
         self.taken[how], self.recorded[how] = max(self.rig.positions()), self.rig.position
@@ -45,22 +62,11 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    rig = Rig(tmp_path_factory.mktemp("stopping"), timeout="5s")
-    told = Story(rig)
-    position, began = rig.shop.sell(1), time.monotonic()
-    program = rig.start()
-    rig.until_delivered(position)
-    told.cold_seconds, told.first = time.monotonic() - began, rig.receiver.requests
-    rig.until_delivered(rig.shop.sell(500))
-    _, [told.status["during"]] = status(rig.file)
-    told.stop_in_the_middle(program, "SIGTERM", signal.SIGTERM)
-    _, [told.status["after"]] = status(rig.file)
-    terminal, ours = pty.openpty()
-    told.stop_in_the_middle(rig.start(tty=ours), "Ctrl-C", terminal=terminal)
-    for end in (terminal, ours):
-        os.close(end)
-    yield told
-    rig.close()
+    with Rig(tmp_path_factory.mktemp("stopping"), timeout="5s") as rig:
+        told = Story(rig)
+        told.run_until_terminated()
+        told.run_until_interrupted()
+        yield told
 
 
 def test_the_first_change_comes_by_itself_and_whole(story, note):
