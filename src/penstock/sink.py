@@ -36,7 +36,7 @@ class Delivery(Protocol):
     """
 
     def offer(self, changes: pa.RecordBatch, wait: float) -> bool:
-        """Take all of these changes, or none: False if there is no room within so many seconds. No changes: only raise a failure."""
+        """Take all of these changes, or none: False if there is no room within so many seconds. None at all: raise a failure."""
 
     def delivered(self) -> Change | None:
         """The last change that is durable at the far side."""
