@@ -109,11 +109,6 @@ def test_the_public_names_are_these() -> None:
         penstock.nothing  # noqa: B018
 
 
-def test_the_function_run_is_not_hidden_by_its_module() -> None:
-    script = "import penstock, penstock.run; from penstock.run import run; assert penstock.run is run"
-    subprocess.run([sys.executable, "-c", script], check=True)
-
-
 @pytest.mark.parametrize(
     ("values", "expected"),
     [

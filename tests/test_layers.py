@@ -15,7 +15,7 @@ LAYERS = (
     ("cli", "__main__"),
     ("demo",),
     ("testing",),
-    ("run", "config"),
+    ("running", "config"),
     ("complaint",),
     ("document",),
     ("spark",),
@@ -96,7 +96,7 @@ def test_imports_point_one_way() -> None:
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("change", "from penstock.run import run"),
+        ("change", "from penstock.running import run"),
         ("source", "from penstock import config"),
         ("sink", "import urllib3"),
         ("retry", "from pydantic_core import core_schema"),
@@ -106,7 +106,7 @@ def test_imports_point_one_way() -> None:
         ("status", "import pyspark"),
         ("cli/run", "from pyspark.sql import SparkSession"),
         ("spark/query", "from penstock.testing.receiver import Receiver"),
-        ("run", "def late():\n    from penstock.demo import shop"),
+        ("running", "def late():\n    from penstock.demo import shop"),
     ],
 )
 def test_an_import_that_points_the_wrong_way_is_found(module: str, line: str, tmp_path: Path) -> None:

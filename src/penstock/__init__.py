@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pkgutil import resolve_name
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,7 +11,7 @@ if TYPE_CHECKING:
     from penstock.cursor import Cursor, Watermark
     from penstock.errors import PenstockError
     from penstock.pipeline import Pipeline, Transform
-    from penstock.run import run
+    from penstock.running import run
     from penstock.status import Status
 
 _PLACES = {
@@ -28,7 +26,7 @@ _PLACES = {
     "Watermark": "penstock.cursor",
     "load": "penstock.config",
     "parse": "penstock.config",
-    "run": "penstock.run",
+    "run": "penstock.running",
 }
 
 __all__ = [
@@ -54,14 +52,3 @@ def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
     return resolve_name(f"{_PLACES[name]}:{name}")
-
-
-class _Package(ModuleType):
-    """`penstock.run` stays the function: a module of that name does not take its place when it is imported."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _PLACES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -73,7 +73,7 @@ def run(
 
 
 def _carry(pipelines: list[Any], start: str | None, stop: Flag, tell: Callable[[Event], None]) -> None:
-    from penstock.run import run as carry
+    from penstock.running import run as carry
 
     carry(*pipelines, start=start, stop=stop, tell=tell)
 
