@@ -17,7 +17,7 @@ $(VENV)/.installed: pyproject.toml requirements/run.txt requirements/java.txt
 	$(PIP) install --no-deps -e .
 	$(BIN)/python -m penstock.spark.java || $(PIP) install --require-hashes -r requirements/java.txt
 	@echo "making the class archive, once (about 45 s; later starts take half the time)"
-	$(BIN)/python -m penstock.spark.archive
+	$(BIN)/python -m penstock.spark.training
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed requirements/dev.txt

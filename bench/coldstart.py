@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 
 from bench.rig import Figure, at_most, keep, penstock_run, row, shop, wait_until
-from penstock.spark import archive
+from penstock.spark.training import train
 from penstock.testing.receiver import ReceiverProcess
 
 
 def measure() -> list[Figure]:
     """Medians of three; the files are in the page cache."""
-    archive.train()
+    train()
     with tempfile.TemporaryDirectory() as empty:
         runs = {"archive": [_run() for _ in range(4)][1:], "none": [_run(PENSTOCK_CACHE=empty) for _ in range(3)]}
     middle = {name: sorted(seconds)[1] for name, seconds in runs.items()}

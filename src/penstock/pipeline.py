@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -42,14 +40,3 @@ class Pipeline:
     transform: Transform = field(default_factory=Transform)
     mode: Literal["live", "batch"] = "live"
     spark: SparkSettings = field(default_factory=SparkSettings)
-
-    def encode(self) -> str:
-        """The pipeline as one line, for a Spark option."""
-        return base64.b85encode(pickle.dumps(self)).decode()
-
-    @staticmethod
-    def decode(text: str) -> Pipeline:
-        """The pipeline of such a line."""
-        pipeline = pickle.loads(base64.b85decode(text))
-        assert isinstance(pipeline, Pipeline)
-        return pipeline

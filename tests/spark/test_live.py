@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from deadline import until
 from filesink import FileSink, GapSource, positions, written
 
 from penstock.coordinators.sqlite import SqliteCoordinator
@@ -179,18 +180,10 @@ def test_a_deposed_leader_ends_by_itself_and_changes_nothing(live):
     term = successor.campaign()
     assert term.epoch == 2
     live.state.place(term, LANE, Watermark(live.pipeline.source.begin(LANE, "beginning"), 0))
-    failure = wait_for(live.query.failure, within=30)
+    failure = until(live.query.failure, within=30)
     assert failure.code == "term.lost"
     assert live.watermark().position == 0
     live.candidate = successor
-
-
-def wait_for(what, within):
-    deadline = time.monotonic() + within
-    while not (found := what()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
 
 
 def assert_repeats_are_contiguous(got: list[int]):

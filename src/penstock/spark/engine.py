@@ -13,10 +13,10 @@ from penstock.coordinator import Term
 from penstock.errors import ConfigInvalid, EngineLost
 from penstock.event import Observer
 from penstock.pipeline import Pipeline, SparkSettings
-from penstock.spark.archive import train_beside
 from penstock.spark.errand import Events
 from penstock.spark.query import Query, engine_lost
 from penstock.spark.session import open_session
+from penstock.spark.training import train_beside
 from penstock.spark.warmup import warm
 
 TRAINING_SECONDS = 60.0

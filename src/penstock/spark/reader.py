@@ -14,8 +14,7 @@ from penstock.errors import Directive, PenstockError, StateLost
 from penstock.failpoint import reach
 from penstock.source import Window
 from penstock.spark.errand import Errand
-from penstock.spark.rows import NOTHING, Mark, rows
-from penstock.spark.session import FLUSH_BYTES
+from penstock.spark.rows import FLUSH_BYTES, NOTHING, Mark, rows
 
 PACE_SECONDS = 0.05
 

@@ -22,6 +22,9 @@ DDL = (
 NOTHING = pa.RecordBatch.from_pylist([], ROWS)
 """A batch moves on only when its reader gives another one: this is that other one."""
 
+FLUSH_BYTES = 16384
+"""Spark closes an Arrow batch at so many bytes: a mark as fat as this pushes everything before it through."""
+
 _RESOLVED = pa.array([Op.RESOLVED.value] * 2)
 _NO_TEXT = pa.nulls(2, pa.string())
 _REST = [pa.nulls(2, field.type) for field in list(ROWS)[4:-1]]

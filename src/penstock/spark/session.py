@@ -12,12 +12,10 @@ from typing import Any
 
 from penstock.errors import EngineSlots
 from penstock.spark import jvm
+from penstock.spark.rows import FLUSH_BYTES
 
 TRIES = 4
 """How often Spark tries a task before the query fails."""
-
-FLUSH_BYTES = 16384
-"""Spark closes an Arrow batch at so many bytes: a mark as fat as this pushes everything before it through."""
 
 _SETTINGS = {
     "spark.app.name": "penstock",

@@ -1,0 +1,44 @@
+"""The trainer of the class archive beside a run."""
+
+import os
+import signal
+import subprocess
+import sys
+
+from deadline import until
+
+STARTS_ONE = """
+import time
+from penstock.spark.training import train_beside
+print(train_beside().pid, flush=True)
+time.sleep(60)
+"""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_trainer_does_not_outlive_the_run_it_was_started_beside(tmp_path):
+    environment = {**os.environ, "PENSTOCK_CACHE": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", STARTS_ONE], stdout=subprocess.PIPE, text=True, env=environment) as run:
+        trainer = int(run.stdout.readline())
+        assert is_alive(trainer)
+        run.send_signal(signal.SIGKILL)
+    until(lambda: not is_alive(trainer), 20)
+
+
+def test_no_trainer_is_started_where_the_archive_is_there(tmp_path, monkeypatch):
+    from penstock.spark.archive import path_of
+    from penstock.spark.java import find_jars, find_java
+    from penstock.spark.training import train, train_beside
+
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
+    archive = path_of(find_java(), find_jars())
+    archive.touch()
+    assert train_beside() is None
+    assert train() == archive
