@@ -4,9 +4,9 @@ import json
 import time
 
 import pytest
-from deadline import until
 from filesink import FileSink, GapSource, positions, written
 
+from deadline import until
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import DeliveryExhausted, TransformInvalid
