@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Self
@@ -12,7 +13,9 @@ import pytest
 import yaml
 
 from deadline import until
+from penstock.coordinator import Standing
 from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.errors import StateUnavailable
 from penstock.sources.sqlite.source import LANE
 from penstock.testing import oracle
 from penstock.testing.receiver import ReceiverProcess
@@ -31,6 +34,7 @@ class Rig:
         self.receiver = receiver or ReceiverProcess(folder / "requests").start()
         self.file, self.state = folder / "pipeline.yaml", SqliteCoordinator(path=str(folder / "state.db"))
         self.programs: list[Program] = []
+        self._standing = Standing()
         self.write(**sink)
 
     def write(self, transform: dict[str, str] | None = None, tables: str | None = None, **sink: Any) -> None:
@@ -46,15 +50,21 @@ class Rig:
         self.programs.append(program)
         return program
 
+    def standing(self) -> Standing:
+        """What the state file says; what it said last, while it cannot be read."""
+        with suppress(StateUnavailable):
+            self._standing = self.state.standing(self.name)
+        return self._standing
+
     @property
     def position(self) -> int:
         """Where the watermark stands; 0 before there is one."""
-        mark = self.state.standing(self.name).watermarks.get(LANE)
+        mark = self.standing().watermarks.get(LANE)
         return mark.position if mark else 0
 
     def leader(self) -> Program | None:
         """The living process that holds the term."""
-        standing = self.state.standing(self.name)
+        standing = self.standing()
         pid = int(standing.holder.split(":")[1]) if standing.holder and standing.is_held else None
         return next((program for program in self.programs if program.pid == pid and program.is_running()), None)
 

@@ -37,7 +37,7 @@ def hand_over(rig: Rig) -> float:
     """Kill the leader of a warm standby; seconds until that one's first change has come."""
     leader, standby = lone_leader(rig), rig.start()
     standby.until_event("StandingBy", within=120)
-    killed_at, epoch = time.time(), rig.state.standing(rig.name).epoch
+    killed_at, epoch = time.time(), rig.standing().epoch
     send(signal.SIGKILL, leader.tree()[:1])
     seconds = until(lambda: first_of_a_later_epoch(rig, epoch), 60).at - killed_at
     leader.process.wait(10)
@@ -70,12 +70,12 @@ def test_nothing_survives_a_kill_of_the_whole_tree_and_the_next_process_goes_on(
 
 def test_a_process_whose_engine_is_killed_comes_back_by_itself(pair):
     leader = lone_leader(pair)
-    epoch, engine = pair.state.standing(pair.name).epoch, leader.jvm()
+    epoch, engine = pair.standing().epoch, leader.jvm()
     send(signal.SIGKILL, [engine])
     pair.shop.sell(5)
     pair.until_settled(within=90)
     assert leader.is_running()
     assert leader.jvm().pid != engine.pid
-    assert pair.state.standing(pair.name).epoch > epoch
+    assert pair.standing().epoch > epoch
     assert pair.breaches() == []
     assert leader.terminate() == 0
