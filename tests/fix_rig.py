@@ -122,11 +122,13 @@ class Sampler(Thread):
             position = self._rig.position
             self.marks.append(oracle.Mark(time.time(), position))
 
-    def stop(self) -> list[oracle.Mark]:
-        """What was seen."""
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._leaving.set()
         self.join()
-        return self.marks
 
 
 @pytest.fixture

@@ -120,6 +120,10 @@ class Program:
         order, reached = self.failpoints / point, self.failpoints / f"{point}.reached"
         until(lambda: reached.exists() or not order.exists(), within, lambda: f"nobody came to {point}\n{self.tail()}")
 
+    def release(self, point: str) -> None:
+        """Let whoever pauses at this point go on."""
+        (self.failpoints / point).unlink()
+
     def disarm(self) -> None:
         """Let everybody go on."""
         for order in self.failpoints.iterdir():

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from deadline import until
-from fix_rig import Rig
+from fix_rig import Rig, Sampler
 from penstock.failpoint import POINTS
 from penstock.testing import oracle
 from program import Program, send
 
+PAUSE_SECONDS = 0.6  # long enough for the writer to record progress, if it believed in any
 CLAIMS = ("writer.claiming", "writer.claimed")
 
 
 class Crew:
     """A leader and a standby that live through all tests of this module; whoever dies is replaced."""
 
-    def __init__(self, rig: Rig) -> None:
-        self.rig, self.members = rig, [rig.start(), rig.start()]
+    def __init__(self, rig: Rig, sampler: Sampler) -> None:
+        self.rig, self.members, self._sampler = rig, [rig.start(), rig.start()], sampler
 
     def recover(self) -> Program:
         """Undo all faults, wait until everything is delivered, and answer who leads."""
@@ -47,21 +49,26 @@ class Crew:
         member.until_reached(point)
 
     def breaches(self) -> list[str]:
-        return self.rig.breaches()
+        """What the oracles say of all that has happened so far."""
+        return self.rig.breaches(list(self._sampler.marks))
 
 
 @pytest.fixture(scope="module")
 def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
-    with Rig(tmp_path_factory.mktemp("points")) as rig:
-        yield Crew(rig)
+    with Rig(tmp_path_factory.mktemp("points")) as rig, Sampler(rig) as sampler:
+        yield Crew(rig, sampler)
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_pause_only_delays(crew, point):
+def test_a_pause_only_delays_and_nothing_is_recorded_ahead_of_it(crew, point):
     leader = crew.recover()
+    if point.startswith("sink"):  # of an attempt that has had no answer yet, and so knows least
+        leader.arm("writer.advancing", "kill")
+        leader.until_reached("writer.advancing")
     leader.arm(point, "pause")
     crew.come_to(leader, point)
     crew.rig.shop.sell(30)
+    time.sleep(PAUSE_SECONDS)
     leader.disarm()
     crew.rig.until_settled()
     assert crew.breaches() == []
@@ -74,6 +81,23 @@ def test_a_kill_loses_nothing(crew, point):
     crew.come_to(leader, point)
     crew.rig.shop.sell(30)
     crew.recover()
+    assert crew.breaches() == []
+
+
+def test_a_successor_waits_for_its_predecessors_last_breath_and_repeats_nothing_of_it(crew):
+    leader = crew.recover()
+    before = len(crew.rig.positions())
+    leader.arm("sink.sent", "pause")
+    crew.come_to(leader, "sink.sent")
+    leader.arm("writer.claiming", "pause")
+    leader.arm("reader.read", "kill")
+    leader.until_reached("writer.claiming")
+    leader.release("writer.claiming")
+    time.sleep(PAUSE_SECONDS)
+    leader.disarm()
+    crew.rig.until_settled()
+    positions = crew.rig.positions()[before:]
+    assert positions == sorted(set(positions))
     assert crew.breaches() == []
 
 

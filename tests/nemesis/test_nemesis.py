@@ -17,18 +17,18 @@ SECONDS = float(os.environ.get("PENSTOCK_NEMESIS_SECONDS", "90"))
 def test_nothing_is_lost_or_out_of_order_whatever_is_broken(rig, note):
     seed = int(os.environ.get("PENSTOCK_SEED") or random.randrange(1 << 32))
     note(f"PENSTOCK_SEED={seed}")
-    nemesis, keeper, sampler = Nemesis(rig, seed), Keeper(rig.shop, seed), Sampler(rig)
-    keeper.start()
-    sampler.start()
-    nemesis.torment(SECONDS)
-    keeper.stop()
-    nemesis.heal()
-    rig.until_settled(within=90)
-    assert nemesis.end() == [0, 0]
-    marks, requests, seen = sampler.stop(), rig.receiver.requests, rig.deliveries()
+    nemesis, keeper = Nemesis(rig, seed), Keeper(rig.shop, seed)
+    with Sampler(rig) as sampler:
+        keeper.start()
+        nemesis.torment(SECONDS)
+        keeper.stop()
+        nemesis.heal()
+        rig.until_settled(within=90)
+        assert nemesis.end() == [0, 0]
+    requests, seen = rig.receiver.requests, rig.deliveries()
     late = len(seen) - len(oracle.current(seen))
     note(f"{sum(nemesis.counts.values())} steps: {dict(nemesis.counts.most_common())}")
     note(
         f"{rig.shop.head} changes, {len(requests)} requests, {len(seen) - late - rig.shop.head} repeats, {late} of deposed leaders"
     )
-    assert rig.breaches(marks) == []
+    assert rig.breaches(sampler.marks) == []
