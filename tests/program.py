@@ -18,10 +18,12 @@ from deadline import until
 
 _MARK = "PENSTOCK_TEST_MARK"
 
-# The leader of a new session that opens a terminal gets it as its own, and with it Ctrl-C.
-_ON_A_TERMINAL = """
-import os, sys
-os.open(os.ttyname(0), os.O_RDWR)
+# It dies with the tests, however these end; and the leader of a new session that opens a terminal gets it, and with it Ctrl-C.
+_LAUNCH = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.isatty(0):
+    os.open(os.ttyname(0), os.O_RDWR)
 os.execv(sys.executable, [sys.executable, "-m", "penstock", *sys.argv[1:]])
 """
 
@@ -34,11 +36,11 @@ class Program:
         self.failpoints, self._log = folder / f"failpoints-{self.mark}", folder / f"{self.mark}.log"
         self.failpoints.mkdir()
         told = {**os.environ, **(env or {}), _MARK: self.mark, "PENSTOCK_FAILPOINTS": str(self.failpoints)}
-        command = [sys.executable, "-m", "penstock", "run", *map(str, arguments), "--log-format", "json", "--verbose"]
-        if tty is not None:
-            command[1:3] = ["-c", _ON_A_TERMINAL]
+        command = [sys.executable, "-c", _LAUNCH, "run", *map(str, arguments), "--log-format", "json", "--verbose"]
         with self._log.open("wb") as log:
-            self.process = subprocess.Popen(command, env=told, stdin=tty, stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen(
+                command, env=told, stdin=subprocess.DEVNULL if tty is None else tty, stdout=log, stderr=log, start_new_session=True
+            )
         self.pid = self.process.pid
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
