@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from threading import Event as Flag
 from threading import Thread
 
-from penstock.change import Lane
 from penstock.coordinator import Term
 from penstock.errors import Directive, EngineFailed, EngineLost, PenstockError, SourceUnavailable, StateUnavailable, from_text
 from penstock.event import (
@@ -185,21 +184,19 @@ class PipelineRun:
             if query.was_stopped_inside():
                 raise self._recorded_error()
             if time.monotonic() >= settle_at:
-                settle_at = time.monotonic() + (LOOK_SECONDS if self._settle() else SETTLE_SECONDS)
+                self._settle()
+                settle_at = time.monotonic() + SETTLE_SECONDS
 
-    def _settle(self) -> bool:
-        """Tell the source what it may forget; True while there is more."""
-        return max(map(self._settle_lane, self.pipeline.source.lanes()))
-
-    def _settle_lane(self, lane: Lane) -> bool:
-        try:
-            watermark = self.pipeline.state.watermark(self.pipeline.name, lane)
-            pruned = self.pipeline.source.settle(self.pipeline.name, lane, watermark.cursor) if watermark else 0
-        except (SourceUnavailable, StateUnavailable):
-            return False  # the next look is soon enough
-        if watermark and pruned:
-            self._tell(Settled(pipeline=self.pipeline.name, position=watermark.position, pruned=pruned))
-        return pruned > 0
+    def _settle(self) -> None:
+        """Tell the source what it may forget."""
+        for lane in self.pipeline.source.lanes():
+            try:
+                watermark = self.pipeline.state.watermark(self.pipeline.name, lane)
+                pruned = self.pipeline.source.settle(self.pipeline.name, lane, watermark.cursor) if watermark else 0
+            except (SourceUnavailable, StateUnavailable):
+                continue  # the next look is soon enough
+            if watermark and pruned:
+                self._tell(Settled(pipeline=self.pipeline.name, position=watermark.position, pruned=pruned))
 
     def _end(self, query: Query) -> None:
         """Let workers finish what is under way, then end the query; it has ended when nobody holds a lane."""

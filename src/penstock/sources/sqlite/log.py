@@ -31,7 +31,7 @@ from penstock.sources.sqlite.image import (
 from penstock.sources.sqlite.place import Place
 from penstock.sources.sqlite.schema import read_schema
 
-CHUNK = 2_000  # positions read at a time: more no longer fit into a processor's cache
+CHUNK = 250  # positions read at a time: what fits into a socket, so that the next are read while Spark takes these
 CHOOSE = "decide where to go on: penstock run FILE --from POSITION|beginning|now"
 
 _EXTENT = """select coalesce((select min(seq) from _penstock_log), 1), coalesce((select max(seq) from _penstock_log), 0),
