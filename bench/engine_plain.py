@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 
 from bench.engine import RATE, SECONDS, SIZE, WHERE
 from bench.lateness import append, lateness
-from penstock.change import CHANGES
+from penstock.change import CHANGES, NO_CHANGES
 from penstock.source import Span
 from penstock.sources.synthetic import LANE, SyntheticSource
 
@@ -52,7 +52,8 @@ class Reader(DataSourceStreamReader):
         return [Piece(start["cursor"], end["cursor"])]
 
     def read(self, partition: Piece) -> Iterator[pa.RecordBatch]:
-        return self.source.read(Span(LANE, partition.after, partition.upto))
+        yield NO_CHANGES  # a stream without a single batch is an error to its writer
+        yield from self.source.read(Span(LANE, partition.after, partition.upto))
 
 
 class Writer(DataSourceStreamArrowWriter):
