@@ -26,11 +26,9 @@ from bench.lateness import append, lateness
 from penstock.change import CHANGES, NO_CHANGES
 from penstock.source import Span
 from penstock.sources.synthetic import LANE, SyntheticSource
+from penstock.spark.rows import DDL as ROWS_DDL
 
-DDL = (
-    "position bigint, op string, table string, key string, before string, after string, "
-    "at timestamp, old_row_id bigint, new_row_id bigint, error string"
-)
+DDL = ROWS_DDL.removesuffix(", mark string")
 
 
 class Piece(InputPartition):
