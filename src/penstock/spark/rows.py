@@ -22,7 +22,7 @@ DDL = (
 NOTHING = pa.RecordBatch.from_pylist([], ROWS)
 """A batch moves on only when its reader gives another one: this is that other one."""
 
-FLUSH_BYTES = 16384
+FLUSH_BYTES = 32768
 """Spark closes an Arrow batch at so many bytes: a mark as fat as this pushes everything before it through."""
 
 _RESOLVED = pa.array([Op.RESOLVED.value] * 2)
