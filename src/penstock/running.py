@@ -32,7 +32,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.query import Query
 from penstock.start import place
 
-LOOK_SECONDS = 0.05
+LOOK_SECONDS = 0.2
 SETTLE_SECONDS = 1.0
 STOP_SECONDS = 15.0
 """How long a stop waits for requests under way."""
@@ -121,7 +121,7 @@ class PipelineRun:
         """The next term; None when asked to stop. Whoever has to wait, waits warm."""
         told = False
         while not self._stop.is_set():
-            if term := self._leadership.await_term(LOOK_SECONDS * 4):
+            if term := self._leadership.await_term(LOOK_SECONDS):
                 return term
             if lost := engine.lost():
                 raise lost
@@ -203,7 +203,7 @@ class PipelineRun:
         query.ask_to_stop()
         deadline = time.monotonic() + (LOST_SECONDS if self._leadership.is_lost() else STOP_SECONDS)
         while self._claims and time.monotonic() < deadline and not query.failure():
-            time.sleep(LOOK_SECONDS / 5)
+            time.sleep(LOOK_SECONDS / 10)
         query.stop()
         self._claims.clear()
 

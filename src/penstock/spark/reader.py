@@ -17,6 +17,7 @@ from penstock.spark.errand import Errand
 from penstock.spark.rows import FLUSH_BYTES, NOTHING, Mark, rows
 
 PACE_SECONDS = 0.05
+SILENCE_SECONDS = 0.2
 
 
 def follow(errand: Errand, lane: Lane) -> Iterator[pa.RecordBatch]:
@@ -48,7 +49,7 @@ class Reading:
         self._errand, self._lane, self._task, self._source = errand, lane, task, errand.pipeline.source
         watermark = self._watermark()
         self.mark = Mark(lane, watermark.position, watermark.cursor)
-        self._unmarked = NO_CHANGES
+        self._unmarked, self._marked_at = NO_CHANGES, 0.0
         self._ends_at = time.monotonic() + errand.epoch_seconds
 
     def follow(self) -> Iterator[pa.RecordBatch]:
@@ -57,7 +58,8 @@ class Reading:
             reach("reader.read")
             if self._is_over():
                 return
-            yield from self.rows_of(window)
+            if self._is_news(window):
+                yield from self.rows_of(window)
             reach("reader.yielded")
             if window.upto and time.monotonic() > self._ends_at:
                 return
@@ -69,6 +71,7 @@ class Reading:
             yield rows(window.changes)
             return
         self.mark, self._unmarked = Mark(self._lane, self._source.position(window.upto), window.upto), NO_CHANGES
+        self._marked_at = time.monotonic()
         yield rows(window.changes, self.mark, FLUSH_BYTES if window.idle else 0)
         if window.idle:
             yield NOTHING
@@ -81,6 +84,11 @@ class Reading:
         while not self._is_over() and self._watermark().position < self._source.position(given):
             yield from self.rows_of(Window(NO_CHANGES, given, idle=True))
             time.sleep(PACE_SECONDS)
+
+    def _is_news(self, window: Window) -> bool:
+        """Whether the writer needs to hear of it: also of nothing now and then, since it looks about when something comes."""
+        is_silent = time.monotonic() - self._marked_at < SILENCE_SECONDS
+        return bool(window.changes.num_rows) or window.upto != self.mark.cursor or not is_silent
 
     def _is_over(self) -> bool:
         return self._errand.is_stopped() or self._errand.has_failed(self._task)
