@@ -15,12 +15,13 @@ Lane = NewType("Lane", str)
 
 
 class Op(StrEnum):
-    """What happened to the row; `resolved` is a mark, not a change."""
+    """What happened to the row; `schema` tells that its table has changed, and `resolved` is a mark, not a change."""
 
     INSERT = "insert"
     UPDATE = "update"
     DELETE = "delete"
     REFRESH = "refresh"
+    SCHEMA = "schema"
     RESOLVED = "resolved"
 
 
@@ -36,16 +37,24 @@ CHANGES = pa.schema(
         pa.field("old_row_id", pa.int64()),
         pa.field("new_row_id", pa.int64()),
         pa.field("error", pa.string()),
+        pa.field("transaction", pa.int64()),
+        pa.field("ordinal", pa.int64()),
     ]
 )
 """The columns of a batch of changes, in the order of Change's fields."""
+
+ORDINAL = CHANGES.get_field_index("ordinal")
 
 NO_CHANGES = pa.RecordBatch.from_pylist([], CHANGES)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One committed change of one row. `key`, `before` and `after` are JSON text, kept byte for byte up to the sink."""
+    """One committed change of one row. `key`, `before` and `after` are JSON text, kept byte for byte up to the sink.
+
+    Changes of one `transaction` share its number, where the writer gave it one. An `ordinal` tells apart changes of one position:
+    rows that were there already, and what a function has made of one change.
+    """
 
     position: int
     op: Op
@@ -57,6 +66,13 @@ class Change:
     old_row_id: int | None = None
     new_row_id: int | None = None
     error: str | None = None
+    transaction: int | None = None
+    ordinal: int | None = None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it stands among the changes of its lane."""
+        return self.position, self.ordinal or 0
 
     def witness(self) -> str:
         """A digest of what no transform may alter, to recognise this change in its source again."""
@@ -69,6 +85,12 @@ def to_batch(changes: Iterable[Change]) -> pa.RecordBatch:
     columns = list(zip(*map(astuple, changes), strict=True)) or [()] * len(CHANGES)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, CHANGES, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
+
+
+def last_place(changes: pa.RecordBatch) -> tuple[int, int]:
+    """Where the last of these stands among the changes of its lane."""
+    end = changes.num_rows - 1
+    return changes.column(0)[end].as_py(), changes.column(ORDINAL)[end].as_py() or 0
 
 
 def from_batch(batch: pa.RecordBatch) -> Iterator[Change]:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from penstock.change import Change
 from penstock.cursor import Cursor, Watermark
 
+Place = tuple[int, int]
+"""Position and ordinal."""
+
 
 @dataclass(slots=True)
 class Progress:
@@ -15,15 +18,16 @@ class Progress:
 
     - A mark counts once every change that came before it is durable.
     - The watermark never goes back and never passes a change that was handed over and is not durable yet.
+    - A change with an ordinal does not move it: others of its position may still come. A mark behind them does.
     """
 
     watermark: Watermark
-    handed: int | None = None
-    _marks: deque[tuple[int | None, int, Cursor]] = field(default_factory=deque)
+    handed: Place | None = None
+    _marks: deque[tuple[Place | None, int, Cursor]] = field(default_factory=deque)
 
-    def hand(self, position: int) -> None:
-        """A change, or a run up to this position, was handed to the sink."""
-        self.handed = position
+    def hand(self, place: Place) -> None:
+        """A change, or a run up to this one, was handed to the sink."""
+        self.handed = place
 
     def mark(self, position: int, cursor: Cursor) -> None:
         """A resolved mark came, behind everything handed so far."""
@@ -33,9 +37,9 @@ class Progress:
 
     def durable(self, change: Change | None, cursor: Cursor | None) -> Watermark:
         """The watermark now that this change, with the cursor behind it, is the last durable one."""
-        if change and cursor and change.position > self.watermark.position:
+        if change and cursor and change.ordinal is None and change.position > self.watermark.position:
             self.watermark = Watermark(cursor, change.position, change.position)
-        reached = change.position if change else None
+        reached = change.place if change else None
         while self._marks and _covers(reached, self._marks[0][0]):
             _, position, cursor = self._marks.popleft()
             if position > self.watermark.position:
@@ -43,5 +47,5 @@ class Progress:
         return self.watermark
 
 
-def _covers(reached: int | None, needed: int | None) -> bool:
+def _covers(reached: Place | None, needed: Place | None) -> bool:
     return needed is None or (reached is not None and reached >= needed)

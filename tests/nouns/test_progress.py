@@ -28,7 +28,7 @@ def test_the_watermark_never_passes_what_is_not_durable_and_never_goes_back(take
         elif step == "hand":
             position += 1
             handed.append(position)
-            progress.hand(position)
+            progress.hand((position, 0))
         elif step == "mark":
             progress.mark(position, cursor(position))
         elif handed:
@@ -55,7 +55,7 @@ def test_a_mark_behind_filtered_changes_counts_at_once():
 
 def test_a_mark_waits_for_the_changes_before_it():
     progress = Progress(Watermark(cursor(0), 0))
-    progress.hand(3)
+    progress.hand((3, 0))
     progress.mark(8, cursor(8))
     assert progress.durable(None, None).position == 0
     assert progress.durable(change(2), cursor(2)) == Watermark(cursor(2), 2, 2)
@@ -64,7 +64,16 @@ def test_a_mark_waits_for_the_changes_before_it():
 
 def test_an_idle_lane_keeps_no_pile_of_marks():
     progress = Progress(Watermark(cursor(0), 0))
-    progress.hand(1)
+    progress.hand((1, 0))
     for position in range(2, 5000):
         progress.mark(position, cursor(position))
     assert len(progress._marks) == 1
+
+
+def test_a_change_with_an_ordinal_moves_the_watermark_only_through_the_mark_behind_it() -> None:
+    progress = Progress(Watermark(Cursor("0"), 0, None))
+    progress.hand((7, 3))
+    progress.mark(7, Cursor("7"))
+    made = [Change(7, Op.REFRESH, "orders", "{}", ordinal=ordinal) for ordinal in (1, 2, 3)]
+    assert progress.durable(made[1], Cursor("7")).position == 0
+    assert progress.durable(made[2], Cursor("7")).position == 7

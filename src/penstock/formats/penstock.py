@@ -22,8 +22,11 @@ class PenstockFormat:
         priors = ["null" if previous is None else previous, *rows[0]]
         return [
             f'{{"position":{position},"previous":{prior},"table":{quoted(table)},"op":"{op}","key":{key}'
-            f'{field("before", before)}{field("after", after)},"at":"{instant(at)}"{string("error", error)}}}'
-            for prior, position, op, table, key, before, after, at, _, _, error in zip(priors, *rows, strict=False)
+            f'{field("before", before)}{field("after", after)},"at":"{instant(at)}"{string("error", error)}'
+            f"{field('transaction', transaction)}{field('ordinal', ordinal)}}}"
+            for prior, position, op, table, key, before, after, at, _, _, error, transaction, ordinal in zip(
+                priors, *rows, strict=False
+            )
         ]
 
     def body(self, texts: Iterable[str]) -> bytes:

@@ -30,7 +30,7 @@ class RqliteFormat:
         return [
             f'{{"index":{position},"commit_timestamp":{at // 1000},"events":[{{"op":"{_OPS[op]}","table":{quoted(table)}'
             f"{field('new_row_id', new)}{field('old_row_id', old)}{_content(before, after, error)}}}]}}"
-            for position, op, table, _, before, after, at, old, new, error in zip(*columns(changes), strict=True)
+            for position, op, table, _, before, after, at, old, new, error, _, _ in zip(*columns(changes), strict=True)
         ]
 
     def body(self, texts: Iterable[str]) -> bytes:

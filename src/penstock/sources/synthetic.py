@@ -124,6 +124,8 @@ class SyntheticSource:
                 pa.nulls(rows, pa.int64()),
                 pa.array(positions, pa.int64()),
                 pa.nulls(rows, pa.string()),
+                pa.nulls(rows, pa.int64()),
+                pa.nulls(rows, pa.int64()),
             ],
             schema=CHANGES,
         )

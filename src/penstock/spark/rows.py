@@ -16,7 +16,7 @@ ROWS = CHANGES.append(pa.field("mark", pa.string()))
 
 DDL = (
     "position bigint not null, op string not null, table string, key string, before string, after string, "
-    "at timestamp, old_row_id bigint, new_row_id bigint, error string, mark string"
+    "at timestamp, old_row_id bigint, new_row_id bigint, error string, transaction bigint, ordinal bigint, mark string"
 )
 
 NOTHING = pa.RecordBatch.from_pylist([], ROWS)
@@ -25,6 +25,7 @@ NOTHING = pa.RecordBatch.from_pylist([], ROWS)
 FLUSH_BYTES = 32768
 """Spark closes an Arrow batch at so many bytes: a mark as fat as this pushes everything before it through."""
 
+_MARK = len(CHANGES)
 _RESOLVED = pa.array([Op.RESOLVED.value] * 2)
 _NO_TEXT = pa.nulls(2, pa.string())
 _REST = [pa.nulls(2, field.type) for field in list(ROWS)[4:-1]]
@@ -62,7 +63,7 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark]:
     for index in pc.indices_nonzero(pc.equal(batch.column(1), _RESOLVED[0])).to_pylist():
         if index > begin:
             yield batch.slice(begin, index - begin)
-        if cursor := batch.column(10)[index].as_py():
+        if cursor := batch.column(_MARK)[index].as_py():
             yield Mark(batch.column(3)[index].as_py(), batch.column(0)[index].as_py(), Cursor(cursor.rstrip()))
         begin = index + 1
     if begin < batch.num_rows:

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from penstock.change import NO_CHANGES
+from penstock.change import NO_CHANGES, last_place
 from penstock.coordinator import Claim, Tally
 from penstock.cursor import Watermark
 from penstock.errors import StateUnavailable
 from penstock.event import Delivered, LaneClaimed, LaneReleased
 from penstock.failpoint import reach
-from penstock.progress import Progress
+from penstock.progress import Place, Progress
 from penstock.sink import Assignment, Delivery
 from penstock.spark.errand import Errand
 from penstock.spark.rows import Mark, pieces
@@ -96,7 +96,7 @@ class Carrier:
         if isinstance(piece, Mark):
             self._progress.mark(piece.position, piece.cursor)
         elif changes := self._above_floor(piece):
-            last = changes.column(0)[changes.num_rows - 1].as_py()
+            last = last_place(changes)
             self._progress.hand(last)
             self._meter.hand(last, changes.num_rows)
             while not self._delivery.offer(changes, 0.05) and not self._errand.is_stopped():
@@ -134,7 +134,7 @@ class Carrier:
         change = self._delivery.delivered()
         if change is None:
             return self._progress.durable(None, None)
-        self._meter.reach(change.position)
+        self._meter.reach(change.place)
         return self._progress.durable(change, self._errand.pipeline.source.behind(change, self._opening.cursor))
 
     def _tell_progress(self, watermark: Watermark, now: float) -> None:
@@ -152,17 +152,17 @@ class Meter:
     """Counts what became durable, run by run, for the store's tally and for people."""
 
     def __init__(self) -> None:
-        self._runs: deque[tuple[int, int]] = deque()
+        self._runs: deque[tuple[Place, int]] = deque()
         self._unrecorded = self._untold = 0
         self._rate = 0.0
 
-    def hand(self, last: int, rows: int) -> None:
-        """A run that ends at this position was handed to the sink."""
+    def hand(self, last: Place, rows: int) -> None:
+        """A run that ends here was handed to the sink."""
         self._runs.append((last, rows))
 
-    def reach(self, position: int) -> None:
-        """Everything up to this position is durable."""
-        while self._runs and self._runs[0][0] <= position:
+    def reach(self, place: Place) -> None:
+        """Everything up to here is durable."""
+        while self._runs and self._runs[0][0] <= place:
             _, rows = self._runs.popleft()
             self._unrecorded += rows
             self._untold += rows

@@ -36,7 +36,7 @@ def test_no_window_ends_inside_a_transaction(
     monkeypatch.setattr(log, "CHUNK", chunk)
     source = source_of(path)
     windows = source.follow(LANE, source.begin(LANE, "beginning"))
-    with subprocess.Popen([sys.executable, BUSY_WRITER, path, "600"]) as program:
+    with subprocess.Popen([sys.executable, BUSY_WRITER, path, "6000"]) as program:
         found: list[Window] = []
         while program.poll() is None:
             found.append(next(windows))

@@ -73,7 +73,7 @@ def test_a_value_is_the_same_in_a_key(writer: sqlite3.Connection, path: Path, aw
 @given(st.floats(allow_nan=False))
 def test_doubles_come_back_bit_for_bit(number: float) -> None:
     shape = Shape(table="t", columns=("a",), key=(), row_id="rowid", uniques=(), reals=("a",), create_sql="")
-    row = (1, 1, "insert", 0, None, 1, number)
+    row = (1, 1, "insert", 0, None, None, 1, number)
     assert len(row) == VALUES + 1
     assert same(value(json.loads(imager(shape).makers["insert"].after(row) or "")["a"]), number)
 

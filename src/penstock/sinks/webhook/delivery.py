@@ -12,7 +12,7 @@ from threading import Condition, Thread
 
 import pyarrow as pa
 
-from penstock.change import Change, from_batch
+from penstock.change import Change, from_batch, last_place
 from penstock.errors import DeliveryExhausted
 from penstock.event import DeliveryRetried
 from penstock.failpoint import reach
@@ -20,7 +20,7 @@ from penstock.sink import Assignment
 from penstock.sinks.webhook.cut import due_in
 from penstock.sinks.webhook.endpoint import parse
 from penstock.sinks.webhook.line import Answer, Line
-from penstock.sinks.webhook.parcel import Packer, Parcel, Waiting
+from penstock.sinks.webhook.parcel import Packer, Parcel, Waiting, places
 from penstock.sinks.webhook.sink import WebhookSink
 
 _ROOM_BATCHES = 4
@@ -52,12 +52,11 @@ class WebhookDelivery:
         """Take these changes unless the buffer is full."""
         if not self._wait(lambda: len(self._buffer) < self._room, wait):
             return False
-        positions = changes.column(0).to_pylist()
         texts = self._packer.format.texts(changes, self._previous)
-        self._previous = positions[-1] if positions else self._previous
+        self._previous = last_place(changes)[0] if texts else self._previous
         with self._changed:
             was_empty = not self._buffer
-            self._buffer.extend(map(Waiting, repeat(time.monotonic()), repeat(changes), count(), positions, texts))
+            self._buffer.extend(map(Waiting, repeat(time.monotonic()), repeat(changes), count(), places(changes), texts))
             self._taken += len(texts)
             if was_empty or len(self._buffer) >= self._sink.batch.size:
                 self._changed.notify_all()

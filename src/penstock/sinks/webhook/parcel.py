@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from penstock.change import ORDINAL
 from penstock.formats import Format
 from penstock.formats.penstock import PenstockFormat
 from penstock.formats.rqlite import RqliteFormat
@@ -19,13 +20,24 @@ from penstock.sinks.webhook.sink import WebhookSink
 
 
 class Waiting(NamedTuple):
-    """A change that was taken: since when, where it is in what was offered, and its text."""
+    """A change that was taken: since when, where it is in what was offered, what it is called, and its text."""
 
     since: float
     offered: pa.RecordBatch
     row: int
-    position: int
+    place: str
     text: str
+
+
+def places(changes: pa.RecordBatch) -> list[str]:
+    """What each of these is called in keys and messages: its position, and its ordinal if it has one."""
+    positions, ordinals = changes.column(0).to_pylist(), changes.column(ORDINAL)
+    if ordinals.null_count == len(ordinals):
+        return list(map(str, positions))
+    return [
+        str(position) if ordinal is None else f"{position}.{ordinal}"
+        for position, ordinal in zip(positions, ordinals.to_pylist(), strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +51,7 @@ class Parcel:
     @property
     def span(self) -> str:
         """The positions inside, for people."""
-        return f"{self.changes[0].position}..{self.changes[-1].position}"
+        return f"{self.changes[0].place}..{self.changes[-1].place}"
 
     def numbered(self, attempt: int) -> dict[str, str]:
         """The headers of one try."""
@@ -56,7 +68,7 @@ class Packer:
 
     def pack(self, changes: Sequence[Waiting]) -> Parcel:
         """One request of these changes."""
-        key = f"{self._key}-{changes[0].position}-{changes[-1].position}"
+        key = f"{self._key}-{changes[0].place}-{changes[-1].place}"
         body = self.format.body(change.text for change in changes)
         return Parcel(changes, body, {**self._headers, "Idempotency-Key": key})
 

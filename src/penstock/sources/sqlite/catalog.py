@@ -11,13 +11,14 @@ from penstock.errors import CaptureBroken
 from penstock.sources.sqlite.schema import PresentTrigger, Schema
 from penstock.sources.sqlite.shape import Shape, shape_of
 
-LAYOUT = 1
+LAYOUT = 2
 
 TABLES = (
     "create table _penstock_meta(name text primary key, value)",
     "create table _penstock_shape(number integer primary key, shape, triggers, master_row, is_live)",
-    "create table _penstock_log(seq integer primary key, shape, op, at, old_row_id, new_row_id, c0, c1)",
+    "create table _penstock_log(seq integer primary key, shape, op, at, tx, old_row_id, new_row_id, c0, c1)",
     "create table _penstock_gone(shape, row_id, c0)",
+    "create table _penstock_tx(number integer primary key)",
     "create table _penstock_reader(pipeline, lane, position, registered_at, noted_at, primary key(pipeline, lane)) without rowid",
     "create trigger _penstock_guard before delete on _penstock_log"
     " when old.seq >= (select min(position) from _penstock_reader) or old.seq = (select max(seq) from _penstock_log)"

@@ -22,12 +22,12 @@ from penstock.sources.sqlite.shape import Shape
 Row = tuple[Any, ...]
 Maker = Callable[[Row], str]
 
-COLUMNS = "seq, shape, op, cast(round((at - 2440587.5) * 86400000.0) as integer) * 1000, old_row_id, new_row_id"
+COLUMNS = "seq, shape, op, cast(round((at - 2440587.5) * 86400000.0) as integer) * 1000, tx, old_row_id, new_row_id"
 """What every row starts with; the values of the images follow."""
 
 _INFINITIES = frozenset({math.inf, -math.inf})
 
-SEQ, SHAPE, OP, AT, OLD, NEW, VALUES = range(7)
+SEQ, SHAPE, OP, AT, TX, OLD, NEW, VALUES = range(8)
 
 
 class NotUtf8(bytes):
@@ -98,9 +98,9 @@ def to_changes(rows: Sequence[Row], imagers: Mapping[int, Imager], *, is_doubtfu
         keys.append(key(row))
         befores.append(before(row))
         afters.append(after(row))
-    seqs, _, ops, ats, olds, news = zip(*(row[:VALUES] for row in rows), strict=True)
+    seqs, _, ops, ats, txs, olds, news = zip(*(row[:VALUES] for row in rows), strict=True)
     errors = [_error(row, imagers[row[SHAPE]].shape) if is_doubtful else None for row in rows]
-    columns = (seqs, ops, tables, keys, befores, afters, ats, olds, news, errors)
+    columns = (seqs, ops, tables, keys, befores, afters, ats, olds, news, errors, txs, [None] * len(rows))
     arrays = [pa.array(column, field.type) for column, field in zip(columns, CHANGES, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
 

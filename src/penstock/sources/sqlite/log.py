@@ -98,8 +98,9 @@ class Log:
             last = min(extent.head, after.position + CHUNK, extent.head if bound is None else bound)
             found = self._rows(after.position, last)
             self._continues(extent, after, found.rows)
-            self._is_dense(after.position, last)
-        behind = _Rows(found.rows[1:] if after.witness else found.rows, found.is_doubtful)
+            known = bool(found.rows) and found.rows[0][SEQ] == after.position
+            behind = _Rows(found.rows[1:] if known else found.rows, found.is_doubtful)
+            self._is_dense(after.position, last, behind.rows)
         return self._glass.stretch(behind, after, extent.head)
 
     def waiting(self, after: int) -> tuple[int, int | None]:
@@ -155,8 +156,10 @@ class Log:
         if self._glass.behind(rows[0], extent.incarnation) != after:
             raise SourceRewound(f"the change {after.position} of {self._path} is not the one that was delivered", CHOOSE)
 
-    def _is_dense(self, after: int, last: int) -> None:
-        [(found,)] = self._connection.execute("select count(*) from _penstock_log where seq > ? and seq <= ?", (after, last))
+    def _is_dense(self, after: int, last: int, rows: list[Row]) -> None:
+        found = len(rows)
+        if self._glass.is_choosy:
+            [(found,)] = self._connection.execute("select count(*) from _penstock_log where seq > ? and seq <= ?", (after, last))
         if found != max(0, last - after):
             missing = last - after - found
             raise LogDamaged(f"{missing} of the changes {after + 1} to {last} are missing from the log of {self._path}", CHOOSE)

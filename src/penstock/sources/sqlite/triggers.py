@@ -111,18 +111,19 @@ class _Text:
         return f"{self.into_log(columns)} values({self.stamp(op, unless)}, {', '.join(values)})"
 
     def into_log(self, columns: Sequence[str]) -> str:
-        return f"insert into {PREFIX}log(shape, op, at, {', '.join(columns)})"
+        return f"insert into {PREFIX}log(shape, op, at, tx, {', '.join(columns)})"
 
     def stamp(self, op: str, unless: str = "") -> str:
-        """Shape, op and time. The shape's number is negative where the event cannot be trusted: after the table was altered.
+        """Shape, op, time, and the number that a writer has given its transaction.
 
-        The row of sqlite_master is found by its row id, which VACUUM may renumber; only then is it searched for.
+        The shape's number is negative where the event cannot be trusted: after the table was altered. The row of sqlite_master is
+        found by its row id, which VACUUM may renumber; only then is it searched for.
         """
         same = f"sql = {literal(self.shape.create_sql)}"
         found = f"select {self.number} from sqlite_master where"
         number = f"coalesce(({found} rowid = {self.master_row} and {same}), ({found} type = 'table' and {same}), {-self.number})"
         number = f"case when {unless} then {-self.number} else {number} end" if unless else number
-        return f"{number}, '{op}', julianday('now')"
+        return f"{number}, '{op}', julianday('now'), (select number from {PREFIX}tx)"
 
     def row_id(self, side: str) -> str:
         return self.of(side, self.shape.row_id) if self.shape.row_id else "null"
