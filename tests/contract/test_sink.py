@@ -28,7 +28,10 @@ class Rig:
         return self.sink.open(Assignment("orders", Lane("main"), 1, 0, "cafe", previous, lambda event: None))
 
 
-@pytest.fixture(params=["discard", "webhook", "webhook that fails half the time"])
+PARALLEL = ["webhook, four requests at a time", "webhook, four requests at a time, that fails half the time"]
+
+
+@pytest.fixture(params=["discard", "webhook", "webhook that fails half the time", *PARALLEL])
 def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     if request.param == "discard":
         yield Rig(DiscardSink(), None)
@@ -37,20 +40,30 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
         if "fails" in request.param:
             receiver.turn(fail_rate=0.2, lose_rate=0.2, cut_rate=0.1)
         retry = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=2))
-        sink = WebhookSink(url=receiver.url, batch=Batch(size=3, delay=timedelta(milliseconds=1)), retry=retry)
-        yield Rig(sink, lambda: [change["position"] for change in receiver.changes()])
+        batch, parallel = Batch(size=3, delay=timedelta(milliseconds=1)), 4 if request.param in PARALLEL else 1
+        yield Rig(
+            WebhookSink(url=receiver.url, batch=batch, retry=retry, parallel=parallel),
+            lambda: [change["position"] for change in receiver.changes()],
+        )
+
+
+KEYS = 10
 
 
 def changes(*positions: int) -> list[Change]:
-    return [Change(p, Op.UPDATE, "t", f'{{"id":{p}}}', '{"a":1}', '{"a":2}', p * 1000, p, p) for p in positions]
+    rows = [(p, f'"id":{p % KEYS}') for p in positions]
+    return [Change(p, Op.UPDATE, "t", f"{{{key}}}", f'{{{key},"a":1}}', f'{{{key},"a":2}}', p * 1000, p, p) for p, key in rows]
 
 
 def rows(*positions: int):
     return to_batch(changes(*positions))
 
 
-def first_arrivals(rig: Rig) -> list[int]:
-    return list(dict.fromkeys(rig.arrived()))
+def assert_all_came_in_order(rig: Rig, positions: range) -> None:
+    """All of them, and first deliveries in order per key."""
+    firsts = list(dict.fromkeys(rig.arrived()))
+    assert sorted(firsts) == list(positions)
+    assert sorted(firsts, key=lambda p: p % KEYS) == sorted(positions, key=lambda p: (p % KEYS, p))
 
 
 def test_settings_can_be_pickled_and_still_deliver(rig):
@@ -74,13 +87,13 @@ def test_after_draining_the_last_change_offered_is_delivered_and_comes_back_whol
         assert delivery.delivered() == changes(5)[0]
 
 
-def test_first_deliveries_happen_in_the_order_offered_and_all_arrive(rig):
+def test_first_deliveries_happen_in_the_order_offered_per_key_and_all_arrive(rig):
     with closing(rig.open()) as delivery:
         for start in range(1, 50, 7):
             assert delivery.offer(rows(*range(start, start + 7)), wait=30)
         assert delivery.drain(60)
         if rig.arrived:
-            assert first_arrivals(rig) == list(range(1, 50))
+            assert_all_came_in_order(rig, range(1, 50))
 
 
 def test_delivered_moves_forward_only_and_never_ahead_of_the_far_side(rig):
@@ -136,7 +149,7 @@ def test_after_closing_nothing_more_arrives_and_delivered_still_answers(rig):
             assert successor.offer(rows(*range(start, 41)), wait=5)
             assert successor.drain(30)
         assert rig.arrived()[: len(arrived)] == arrived
-        assert first_arrivals(rig) == list(range(1, 41))
+        assert_all_came_in_order(rig, range(1, 41))
 
 
 def test_closing_twice_is_closing_once(rig):

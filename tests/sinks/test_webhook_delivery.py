@@ -20,6 +20,7 @@ from penstock.event import DeliveryRetried
 from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.webhook import Batch, WebhookSink
+from penstock.sinks.webhook.endpoint import parse
 from penstock.testing.receiver import Receiver, ReceiverProcess
 
 SECOND = timedelta(seconds=1)
@@ -445,6 +446,7 @@ def test_a_request_is_what_the_surface_says_byte_for_byte(receiver, deliver):
         "content-length": str(len(request.body)),
         "content-type": "application/json",
         "penstock-pipeline": "orders",
+        "penstock-lane": "main",
         "penstock-epoch": "7",
         "penstock-attempt": "1",
         "idempotency-key": "orders-cafe-12-12",
@@ -470,7 +472,7 @@ def test_credentials_of_the_url_travel_in_a_header_and_show_nowhere(receiver, de
     with pytest.raises(DeliveryExhausted) as raised:
         delivery.drain(10)
     assert base64.b64decode(receiver.requests[0].headers["authorization"].removeprefix("Basic ")) == b"anna:s/cret"
-    shown = f"{raised.value} {told.events} {delivery._sink!r} {delivery._endpoint!r}"
+    shown = f"{raised.value} {told.events} {delivery._couriers!r} {parse(url)!r} {WebhookSink(url=url)!r}"
     for secret in ("anna", "cret", "t0ken"):
         assert secret not in shown
 
@@ -527,7 +529,7 @@ def test_a_close_while_paused_before_sending_sends_nothing(receiver, deliver, pa
     pause.wait()
     closer = threading.Thread(target=delivery.close)
     closer.start()
-    until(lambda: delivery._is_closing)
+    until(lambda: delivery._dispatch.is_ending)
     pause.release()
     closer.join(10)
     assert not receiver.requests

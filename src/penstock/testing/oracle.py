@@ -13,7 +13,7 @@ import json
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -87,6 +87,24 @@ def firsts(seen: Iterable[Delivery]) -> Iterator[Delivery]:
             yield delivery
 
 
+def by_row(seen: Iterable[Delivery]) -> dict[str, list[Delivery]]:
+    """What came of each row, as if the row were a lane of its own: each change names the one of its row before it.
+
+    For deliveries that have several requests under way: these keep the order of each row and no other.
+    """
+    found: dict[str, list[Delivery]] = {}
+    for delivery in seen:
+        for row in delivery.rows():
+            found.setdefault(row, []).append(delivery)
+    return {row: list(_chained(part)) for row, part in found.items()}
+
+
+def _chained(part: Sequence[Delivery]) -> Iterator[Delivery]:
+    positions = sorted({delivery.position for delivery in part})
+    previous = dict(zip(positions, [None, *positions], strict=False))
+    return (replace(delivery, change={**delivery.change, "previous": previous[delivery.position]}) for delivery in part)
+
+
 def order(seen: Sequence[Delivery], epochs: Epochs = current) -> list[str]:
     """Per key, first deliveries come in commit order."""
     found, last = [], dict[str, int]()
@@ -127,7 +145,7 @@ def chain(seen: Sequence[Delivery], start: int | None = None, epochs: Epochs = c
 
 
 def rebuilt(seen: Sequence[Delivery], tables: Mapping[str, Iterable[Mapping[str, Any]]], epochs: Epochs = current) -> list[str]:
-    """A receiver that applies what is new, and passes over what is not beyond the last, has the source's tables."""
+    """A receiver that applies what is new, and passes over what is not beyond the last of its row, has the source's tables."""
     copies = replay(epochs(seen))
     found = []
     for table in sorted({*tables, *copies}):
@@ -146,14 +164,15 @@ def resolved(seen: Sequence[Delivery], marks: Sequence[Mark], epochs: Epochs = c
 def replay(taken: Iterable[Delivery]) -> dict[str, dict[str, Mapping[str, Any]]]:
     """The tables that follow from these deliveries: row by key."""
     copies: dict[str, dict[str, Mapping[str, Any]]] = {}
-    highest = 0
+    highest: dict[str, int] = {}
     for delivery in taken:
-        if delivery.position <= highest:
+        rows, change = delivery.rows(), delivery.change
+        if delivery.position <= max(highest.get(row, 0) for row in rows):
             continue
-        highest, change = delivery.position, delivery.change
+        highest |= dict.fromkeys(rows, delivery.position)
         copy = copies.setdefault(change["table"], {})
-        for key in delivery.rows():
-            copy.pop(key, None)
+        for row in rows:
+            copy.pop(row, None)
         if "after" in change:
             copy[f"{change['table']} {canonical(change['key'])}"] = change["after"]
     return copies

@@ -45,6 +45,7 @@ class Dials:
     status: int = 200  # of a request that is taken
     headers: Mapping[str, str] = field(default_factory=dict)  # of every answer
     slow: float = 0.0  # seconds before anything happens
+    poison: str = ""  # a request with this text in its body is answered with one of `statuses`, not taken
     refuses_repeats: bool = False  # 409 to a request with a position that was taken before
     drops_kept: bool = False  # a connection is closed, without notice, when a second request comes on it
     seed: int = 0
@@ -204,7 +205,8 @@ class Receiver:
 
     def take(self, request: Request) -> Verdict:
         """Decide about a request and record it, before anything is answered."""
-        verdict = judge(self.dials, self._random.random())
+        dials, is_poisoned = self.dials, self.dials.poison and self.dials.poison.encode() in request.body
+        verdict = judge(replace(dials, fail_rate=1.0) if is_poisoned else dials, self._random.random())
         if self.dials.script:
             self.turn(script=self.dials.script[1:])
         if verdict.is_taken and self.dials.refuses_repeats:

@@ -44,9 +44,9 @@ class Answer:
 class Line:
     """Sends one request at a time; `timeout` holds for a request as a whole."""
 
-    def __init__(self, endpoint: Endpoint, timeout: float) -> None:
-        self._endpoint, self._timeout = endpoint, timeout
-        self._connection = _connection(endpoint, timeout)
+    def __init__(self, endpoint: Endpoint, timeout: float, tls: ssl.SSLContext | None) -> None:
+        self.shown, self._target, self._timeout = endpoint.shown, endpoint.target, timeout
+        self._connection = _connection(endpoint, timeout, tls)
         self._due_at: float | None = None
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
@@ -67,7 +67,7 @@ class Line:
 
     def _ask(self, body: bytes, headers: Mapping[str, str]) -> Answer:
         with suppress(BrokenPipeError):  # an endpoint may refuse before it has read everything, and its answer is waiting
-            self._connection.request("POST", self._endpoint.target, body, headers, preload_content=False, decode_content=False)
+            self._connection.request("POST", self._target, body, headers, preload_content=False, decode_content=False)
         response = self._connection.getresponse()
         shown = self._finish(response)
         return Answer(response.status, f"status {response.status}{shown}", seconds_asked(response.headers.get("Retry-After")))
@@ -106,10 +106,15 @@ class Line:
         self._connection.close()
 
 
-def _connection(endpoint: Endpoint, timeout: float) -> HTTPConnection:
-    if endpoint.scheme == "http":
+def security(endpoint: Endpoint) -> ssl.SSLContext | None:
+    """What the lines to an endpoint trust: made once for all of them, since reading the authorities takes its time."""
+    return ssl.create_default_context() if endpoint.scheme == "https" else None
+
+
+def _connection(endpoint: Endpoint, timeout: float, tls: ssl.SSLContext | None) -> HTTPConnection:
+    if tls is None:
         return HTTPConnection(endpoint.host, endpoint.port, timeout=timeout)
-    return HTTPSConnection(endpoint.host, endpoint.port, timeout=timeout, ssl_context=ssl.create_default_context())
+    return HTTPSConnection(endpoint.host, endpoint.port, timeout=timeout, ssl_context=tls)
 
 
 def seconds_asked(retry_after: str | None) -> float | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import NamedTuple
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -16,17 +16,8 @@ from penstock.formats.penstock import PenstockFormat
 from penstock.formats.rqlite import RqliteFormat
 from penstock.sink import Assignment
 from penstock.sinks.webhook.endpoint import Endpoint
+from penstock.sinks.webhook.schedule import Waiting
 from penstock.sinks.webhook.sink import WebhookSink
-
-
-class Waiting(NamedTuple):
-    """A change that was taken: since when, where it is in what was offered, what it is called, and its text."""
-
-    since: float
-    offered: pa.RecordBatch
-    row: int
-    place: str
-    text: str
 
 
 def places(changes: pa.RecordBatch) -> list[str]:
@@ -64,13 +55,20 @@ class Packer:
     def __init__(self, sink: WebhookSink, endpoint: Endpoint, assignment: Assignment) -> None:
         self.format: Format = _format(sink, assignment.pipeline)
         self._key = f"{_safe(assignment.pipeline)}-{_safe(assignment.incarnation)}"
-        self._headers = _headers(endpoint, assignment)
+        self._headers, self._is_parallel = _headers(endpoint, assignment), sink.parallel > 1
 
     def pack(self, changes: Sequence[Waiting]) -> Parcel:
         """One request of these changes."""
-        key = f"{self._key}-{changes[0].place}-{changes[-1].place}"
+        key = f"{self._key}-{changes[0].place}-{changes[-1].place}{self._rest(changes)}"
         body = self.format.body(change.text for change in changes)
         return Parcel(changes, body, {**self._headers, "Idempotency-Key": key})
+
+    def _rest(self, changes: Sequence[Waiting]) -> str:
+        """What tells apart batches with the same ends, which only lines side by side can make."""
+        if not self._is_parallel or changes[-1].number - changes[0].number == len(changes) - 1:
+            return ""
+        inside = ",".join(change.place for change in changes)
+        return f"-{hashlib.blake2b(inside.encode(), digest_size=8).hexdigest()}"
 
 
 def _format(sink: WebhookSink, pipeline: str) -> Format:
@@ -82,6 +80,7 @@ def _headers(endpoint: Endpoint, assignment: Assignment) -> dict[str, str]:
         "Content-Type": "application/json",
         "User-Agent": f"penstock/{version('penstock')}",
         "Penstock-Pipeline": _safe(assignment.pipeline),
+        "Penstock-Lane": _safe(assignment.lane),
         "Penstock-Epoch": str(assignment.epoch),
     }
     return headers | ({"Authorization": endpoint.authorization} if endpoint.authorization else {})

@@ -16,6 +16,9 @@ from penstock.sinks.webhook import endpoint
 if TYPE_CHECKING:
     from penstock.sinks.webhook.delivery import WebhookDelivery
 
+MOST_PARALLEL = 64
+"""Requests under way: each has a thread and a connection."""
+
 _LATER_FORMATS = ("debezium", "cloudevents")
 _LATER_KEYS = ("tls", "headers", "auth")
 
@@ -36,11 +39,12 @@ class Batch:
 
 @settings
 class WebhookSink:
-    """POSTs changes to a URL. `service_id` is for format rqlite."""
+    """POSTs changes to a URL, `parallel` requests at a time. `service_id` is for format rqlite."""
 
     url: str = field(repr=False)
     format: Literal["penstock", "rqlite", "debezium", "cloudevents"] = "penstock"
     batch: Batch = Batch()
+    parallel: int = 1
     timeout: Duration = timedelta(seconds=5)
     retry: Retry = Retry()
     service_id: str | None = None
@@ -51,6 +55,8 @@ class WebhookSink:
     def __post_init__(self) -> None:
         self._refuse_later()
         endpoint.parse(self.url)
+        if not 1 <= self.parallel <= MOST_PARALLEL:
+            raise ValueError(f"parallel is {self.parallel}: it must be from 1 to {MOST_PARALLEL}")
         if self.timeout <= timedelta(0):
             raise ValueError("timeout is not positive: write 1ms or more")
         if self.service_id is not None and self.format != "rqlite":

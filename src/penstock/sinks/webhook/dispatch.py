@@ -1,0 +1,120 @@
+"""Where the caller and the couriers of a delivery meet: a schedule, a lock, and who waits for what."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Condition, Event, Lock
+
+from penstock.change import Change
+from penstock.sinks.webhook.cut import due_in
+from penstock.sinks.webhook.schedule import Ready, Schedule, Waiting
+from penstock.sinks.webhook.sink import WebhookSink
+
+_ROOM_BATCHES = 4
+_ROOM_CHANGES = 1000
+
+
+class Dispatch:
+    """The caller puts changes in, couriers take batches out and settle them.
+
+    One courier at a time waits for the next batch, so that whatever happens wakes one thread and not all.
+    """
+
+    def __init__(self, sink: WebhookSink) -> None:
+        self._batch = sink.batch
+        self._stock = max(_ROOM_CHANGES, _ROOM_BATCHES * sink.batch.size)
+        self._room = self._stock + sink.parallel * sink.batch.size
+        self._schedule = Schedule(self._room if sink.parallel > 1 else None)
+        self._urgent = 0
+        self._failure: BaseException | None = None
+        self._lock, self._turn, self._ending = Lock(), Lock(), Event()
+        self._progress, self._work = Condition(self._lock), Condition(self._lock)
+
+    # What the caller does.
+
+    def put(self, ready: Ready) -> None:
+        """Take these changes; `has_room` was true."""
+        with self._lock:
+            was_idle = not self._schedule.waiting
+            self._schedule.put(ready, time.monotonic())
+            if was_idle or self._schedule.waiting >= self._batch.size:
+                self._work.notify()
+
+    def has_room(self) -> bool:
+        """Whether more may be put in."""
+        return self._schedule.taken - self._schedule.durable < self._room
+
+    def is_drained(self) -> bool:
+        """Whether everything taken is durable."""
+        return self._schedule.durable == self._schedule.taken
+
+    def hurry(self) -> None:
+        """Send what was taken without further delay."""
+        with self._lock:
+            self._urgent = self._schedule.taken
+            self._work.notify()
+
+    def last(self) -> Change | None:
+        """The last change up to which everything is durable."""
+        with self._lock:
+            return self._schedule.last()
+
+    def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait until this holds, or until the delivery has failed."""
+        with self._lock:
+            return self._progress.wait_for(lambda: condition() or self._failure is not None, seconds)
+
+    def check(self) -> None:
+        """Raise what has failed."""
+        if self._failure:
+            raise self._failure
+
+    def end(self) -> None:
+        """No further request is to be sent."""
+        self._ending.set()
+        with self._lock:
+            self._work.notify()
+
+    # What couriers do.
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether no further request is to be sent."""
+        return self._ending.is_set()
+
+    def rest(self, seconds: float) -> None:
+        """Wait between two tries, unless the end comes first."""
+        self._ending.wait(seconds)
+
+    def cut(self) -> list[Waiting]:
+        """Wait until a batch is due; empty at the end."""
+        with self._turn, self._lock:
+            while not self._ending.is_set():
+                due = self._due_in()
+                if due == 0 and (batch := self._schedule.take(self._batch.size)):
+                    return batch
+                if due != 0:
+                    self._work.wait(due)
+        return []
+
+    def _due_in(self) -> float | None:
+        waiting = self._schedule.waiting
+        waited = time.monotonic() - self._schedule.since if waiting else 0.0
+        return due_in(waiting, waited, self._batch, is_urgent=self._schedule.durable < self._urgent)
+
+    def settle(self, batch: list[Waiting]) -> None:
+        """These were taken by the far side."""
+        with self._lock:
+            if self._schedule.settle(batch):
+                self._work.notify()
+            # not for every little room: waking costs
+            if self.is_drained() or (self._schedule.waiting <= self._stock // 2 and self.has_room()):
+                self._progress.notify()
+
+    def fail(self, failure: BaseException) -> None:
+        """End all: every later call of the caller raises this. The first one counts."""
+        with self._lock:
+            self._failure = self._failure or failure
+            self._progress.notify()
+        self.end()

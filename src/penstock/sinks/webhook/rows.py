@@ -1,0 +1,47 @@
+"""Which rows a change is about: two changes that share one must arrive in order. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from penstock.change import CHANGES, Op
+
+Row = tuple[str, str | None]
+"""A table and the text of a key, the same text for equal keys; no key: all rows of the table."""
+
+_COLUMNS = [CHANGES.get_field_index(name) for name in ("op", "table", "key", "before", "old_row_id", "new_row_id")]
+
+
+def rows_of(changes: pa.RecordBatch) -> list[tuple[Row, ...]]:
+    """The rows that each of these is about: one, two if an update changes the key, or all of a table."""
+    return [_rows(*values) for values in zip(*(changes.column(i).to_pylist() for i in _COLUMNS), strict=True)]
+
+
+def _rows(op: str, table: str, key: str, before: str | None, *row_ids: int | None) -> tuple[Row, ...]:
+    if op == Op.SCHEMA:
+        return ((table, None),)
+    new = orjson.loads(key)
+    if op != Op.UPDATE:
+        return ((table, _text(new)),)
+    old = _old_key(new, orjson.loads(before or "{}"), *row_ids)
+    if old is None:
+        return ((table, None),)
+    return ((table, _text(new)),) if old == new else ((table, _text(new)), (table, _text(old)))
+
+
+def _old_key(
+    new: Mapping[str, Any], before: Mapping[str, Any], old_row_id: int | None, new_row_id: int | None
+) -> Mapping[str, Any] | None:
+    """The key that a row had before this update; None if nothing tells."""
+    if new.keys() <= before.keys():
+        return {name: before[name] for name in new}
+    is_row_id = old_row_id is not None and list(new.values()) == [new_row_id]
+    return dict.fromkeys(new, old_row_id) if is_row_id else None
+
+
+def _text(key: Mapping[str, Any]) -> str:
+    return orjson.dumps(key, option=orjson.OPT_SORT_KEYS).decode()

@@ -1,0 +1,146 @@
+"""Which of the changes that were taken go next, and up to where everything is durable. Pure: no clock, no threads."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import count, repeat
+from typing import NamedTuple, cast
+
+import pyarrow as pa
+
+from penstock.change import Change, from_batch
+from penstock.sinks.webhook.rows import Row
+
+
+class Ready(NamedTuple):
+    """Changes as they are offered: what each is called, its text, and the rows it is about. No text: the format leaves it out."""
+
+    offered: pa.RecordBatch
+    places: Sequence[str]
+    texts: Sequence[str | None]
+    rows: Iterable[Sequence[Row]]
+
+
+class Waiting(NamedTuple):
+    """A change that was taken: its number, since when it waits, what it is called, its text, and the rows it is about."""
+
+    number: int
+    since: float
+    place: str
+    text: str
+    rows: Sequence[Row]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is about a whole table."""
+        return bool(self.rows) and self.rows[0][1] is None
+
+
+class Schedule:
+    """Numbers changes as they are taken, and follows each until it is durable.
+
+    - Of changes that share a row, a later one goes behind the earlier one in its batch, or when that one is durable.
+    - A change about a whole table goes alone, when everything before it is durable; what follows it in its table waits for it.
+    - Nothing goes that is `reach` or more behind the first one that is not durable. No reach: one batch at a time, all in order.
+    - `durable` counts changes from the first on, never over a gap; what a format leaves out is durable with what is before it.
+    """
+
+    def __init__(self, reach: int | None) -> None:
+        self.taken = self.durable = 0
+        self._reach = reach
+        self._fresh: deque[Waiting] = deque()
+        self._passed: list[Waiting] = []  # were looked at and could not go; all of them come before those in _fresh
+        self._busy: set[Row] = set()  # of what is under way
+        self._blocked: set[Row] = set()  # of what was passed
+        self._whole = 0  # changes about whole tables that are not durable
+        self._done: set[int] = set()  # durable, behind one that is not
+        self._offers: deque[tuple[int, pa.RecordBatch]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many may be able to go."""
+        is_near = self._fresh and (self._reach is None or self._fresh[0].number < self.durable + self._reach)
+        return len(self._fresh) if is_near else 0
+
+    @property
+    def since(self) -> float:
+        """When the first of these came."""
+        return self._fresh[0].since
+
+    def last(self) -> Change | None:
+        """The last change up to which everything is durable."""
+        if not self.durable:
+            return None
+        start, offered = self._offers[0]
+        return next(from_batch(offered.slice(self.durable - 1 - start, 1)))
+
+    def put(self, ready: Ready, now: float) -> None:
+        """Take these changes."""
+        self._offers.append((self.taken, ready.offered))
+        start, self.taken = self.taken, self.taken + len(ready.texts)
+        texts = cast(Sequence[str], ready.texts)  # those without one do not stay
+        changes = list(map(Waiting, count(start), repeat(now), ready.places, texts, ready.rows))
+        if None in ready.texts:
+            self._done.update(change.number for change in changes if change.text is None)
+            changes = [change for change in changes if change.text is not None]
+            self._advance()
+        if self._reach is not None:
+            self._whole += sum(change.is_whole for change in changes)
+        self._fresh.extend(changes)
+
+    def take(self, most: int) -> list[Waiting]:
+        """The first changes that may go now, at most so many; they are under way until settled."""
+        if self._reach is None:
+            return [self._fresh.popleft() for _ in range(min(len(self._fresh), most))]
+        batch: list[Waiting] = []
+        end = self.durable + self._reach
+        while len(batch) < most and self._fresh and self._fresh[0].number < end:
+            change = self._fresh.popleft()
+            if self._is_free(change):
+                batch.append(change)
+                most = 1 if change.is_whole else most
+            else:
+                self._passed.append(change)
+                self._blocked.update(change.rows)
+        self._busy.update(row for change in batch for row in change.rows)
+        return batch
+
+    def _is_free(self, change: Waiting) -> bool:
+        if self._whole:
+            if change.is_whole:
+                return change.number == self.durable
+            if not self._are_free([(change.rows[0][0], None)]):
+                return False
+        return self._are_free(change.rows)
+
+    def _are_free(self, rows: Sequence[Row]) -> bool:
+        return self._busy.isdisjoint(rows) and self._blocked.isdisjoint(rows)
+
+    def settle(self, batch: Sequence[Waiting]) -> bool:
+        """These are durable; whether others may go now that could not before."""
+        before = self.waiting
+        if batch[0].number == self.durable and batch[-1].number - self.durable == len(batch) - 1:
+            self.durable += len(batch)
+        else:
+            self._done.update(change.number for change in batch)
+        self._advance()
+        if self._reach is not None:
+            self._release(batch)
+        return self.waiting > before
+
+    def _release(self, batch: Sequence[Waiting]) -> None:
+        """Look again at what was passed, if this may have been the reason."""
+        released = {row for change in batch for row in change.rows}
+        self._busy -= released
+        if self._whole or not self._blocked.isdisjoint(released):
+            self._fresh.extendleft(reversed(self._passed))
+            self._passed, self._blocked = [], set()
+        self._whole -= sum(change.is_whole for change in batch)
+
+    def _advance(self) -> None:
+        while self.durable in self._done:
+            self._done.remove(self.durable)
+            self.durable += 1
+        while len(self._offers) > 1 and self._offers[1][0] < self.durable:
+            self._offers.popleft()

@@ -1,0 +1,261 @@
+"""Several requests under way: each row in order, `delivered` without a gap, and one end for all."""
+
+import json
+import random
+import time
+from datetime import timedelta
+
+import pytest
+
+from penstock.change import Change, Op, to_batch
+from penstock.errors import DeliveryExhausted
+from penstock.retry import Retry
+from penstock.sinks.webhook import Batch
+from penstock.testing import oracle
+from penstock.testing.receiver import Receiver
+
+MILLISECOND = timedelta(milliseconds=1)
+SINGLY = Batch(size=1, delay=0 * MILLISECOND)
+ROOM = 1000 + 8
+
+
+def change(position, key, op=Op.INSERT, **more):
+    key = json.dumps({"id": key})
+    return Change(position, op, more.pop("table", "t"), key, after=key, at=position * 1000, **more)
+
+
+def rows(*keys, start=1):
+    return to_batch(change(position, key) for position, key in enumerate(keys, start))
+
+
+def taken(receiver):
+    return {position for request in receiver.requests if request.is_taken for position in request.positions()}
+
+
+class History:
+    """A table that lives: rows come, change, change their keys, and go; with the log of it."""
+
+    def __init__(self, chance, length, keys=12):
+        self.table, self.changes = {}, []
+        for position in range(1, length + 1):
+            self._step(chance, position, chance.randrange(keys), chance.randrange(keys))
+
+    def _step(self, chance, position, key, other):
+        before = self.table.pop(key, None)
+        if before is None:
+            self.table[key] = {"id": key, "n": position}
+            self._log(position, Op.INSERT, key, None, self.table[key])
+        elif chance.random() < 0.2:
+            self._log(position, Op.DELETE, key, before, None)
+        else:
+            new = other if other not in self.table and chance.random() < 0.4 else key
+            self.table[new] = {"id": new, "n": position}
+            self._log(position, Op.UPDATE, new, before, self.table[new])
+
+    def _log(self, position, op, key, *images):
+        self.changes.append(Change(position, op, "t", json.dumps({"id": key}), *(image and json.dumps(image) for image in images)))
+
+    def log(self):
+        return {one.position: {"op": one.op, "key": json.loads(one.key)} for one in self.changes}
+
+
+def breaches(receiver, history):
+    seen = oracle.deliveries(receiver.requests)
+    found = oracle.order(seen) + oracle.completeness(seen, history.log())
+    found += oracle.rebuilt(seen, {"t": history.table.values()})
+    return found + [said for part in oracle.by_row(seen).values() for said in oracle.repeats(part) + oracle.chain(part)]
+
+
+# ── order ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_each_row_stays_in_order_and_nothing_is_lost_at_any_rate_of_failures_and_restarts(receiver, deliver, size):
+    seed = random.randrange(1 << 32)
+    chance = random.Random(seed)
+    rates = {name: chance.choice((0, 0.1, 0.25)) for name in ("fail_rate", "cut_rate", "lose_rate")}
+    receiver.turn(seed=seed, statuses=(500, 429), slow=0.001, drops_kept=chance.random() < 0.3, **rates)
+    history, watermark = History(chance, 600), 0
+    while watermark < 600:
+        delivery = deliver(receiver.url, parallel=4, batch=Batch(size=size, delay=MILLISECOND), previous=watermark or None)
+        goes_on_until = watermark + chance.choice((30, 150, 600))
+        for at in range(watermark, min(goes_on_until, 600), 25):
+            delivery.offer(to_batch(history.changes[at : at + 25]), wait=10)
+            watermark = recorded(delivery, watermark) if chance.random() < 0.5 else watermark
+        if goes_on_until > 600:
+            assert delivery.drain(60)
+            watermark = recorded(delivery, watermark)
+        delivery.close()  # what it has delivered since the watermark was recorded comes again, as after a crash
+    assert breaches(receiver, history) == [], (seed, receiver.dials)
+    bodies = {(request.headers["idempotency-key"], request.body) for request in receiver.requests}
+    assert len(bodies) == len({key for key, _ in bodies}), "a key names one content"
+
+
+def recorded(delivery, watermark):
+    durable = delivery.delivered()
+    assert durable is None or durable.position >= watermark
+    return durable.position if durable else watermark
+
+
+def test_as_many_requests_as_said_are_under_way_and_no_row_twice(receiver, deliver):
+    receiver.turn(hang_rate=1)
+    delivery = deliver(receiver.url, parallel=4, batch=SINGLY, timeout=timedelta(seconds=60))
+    delivery.offer(rows("a", "a", "b", "c", "c", "d", "e"), wait=1)
+    receiver.wait_for(lambda: len(receiver.requests) == 4, within=10)
+    assert sorted(request.positions() for request in receiver.requests) == [[1], [3], [4], [6]]
+    assert receiver.connections == 4
+    receiver.turn(hang_rate=0)
+    receiver.hang_up()
+    assert delivery.drain(10)
+    assert taken(receiver) == set(range(1, 8))
+
+
+def test_changes_of_one_row_that_wait_together_go_together(receiver, deliver):
+    delivery = deliver(receiver.url, parallel=4, batch=Batch(size=4, delay=timedelta(seconds=60)))
+    delivery.offer(rows("a", "b", "a", "a"), wait=1)
+    receiver.wait_for(lambda: receiver.requests, within=10)
+    assert [request.positions() for request in receiver.requests] == [[1, 2, 3, 4]]
+    assert receiver.requests[0].headers["idempotency-key"] == "orders-cafe-1-4"
+
+
+def test_an_update_that_changes_its_key_waits_for_both_rows_and_both_wait_for_it(receiver, deliver):
+    receiver.turn(slow=0.2)
+    moved = change(3, "b", Op.UPDATE, before='{"id": "a"}')
+    changes = [change(1, "a"), change(2, "b"), moved, change(4, "a"), change(5, "b"), change(6, "c")]
+    delivery = deliver(receiver.url, parallel=8, batch=SINGLY)
+    delivery.offer(to_batch(changes), wait=1)
+    assert delivery.drain(10)
+    at = {request.positions()[0]: request.at for request in receiver.requests}
+    assert at[3] >= max(at[1], at[2]) + 0.19
+    assert min(at[4], at[5]) >= at[3] + 0.19
+    assert at[6] < at[3]
+
+
+def test_a_change_of_schema_waits_for_all_before_it_and_its_table_waits_for_it(receiver, deliver):
+    receiver.turn(slow=0.2)
+    changes = [change(1, 1), change(2, 2), Change(3, Op.SCHEMA, "t", "{}"), change(4, 3), change(5, 1), change(6, 1, table="u")]
+    delivery = deliver(receiver.url, parallel=8, batch=SINGLY)
+    delivery.offer(to_batch(changes), wait=1)
+    assert delivery.drain(10)
+    at = {request.positions()[0]: request.at for request in receiver.requests}
+    assert at[3] >= max(at[1], at[2]) + 0.19
+    assert min(at[4], at[5]) >= at[3] + 0.19
+    assert at[6] < at[3]
+
+
+# ── progress ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_delivered_never_passes_a_gap_and_what_runs_ahead_is_bounded(receiver, deliver):
+    receiver.turn(hang_rate=1)
+    delivery = deliver(receiver.url, parallel=8, batch=SINGLY, timeout=timedelta(seconds=60))
+    delivery.offer(rows(0), wait=1)
+    receiver.wait_for(lambda: len(receiver.requests) == 1, within=10)
+    receiver.turn(hang_rate=0)
+    delivery.offer(rows(*range(1, 1501), start=2), wait=1)
+    assert not delivery.offer(rows(1501, start=1502), wait=0.01)
+    receiver.wait_for(lambda: len(taken(receiver)) == ROOM - 1, within=30)
+    assert delivery.delivered() is None
+    assert not delivery.drain(0)
+    receiver.hang_up()
+    assert delivery.drain(30)
+    assert delivery.delivered().position == 1501
+    assert taken(receiver) == set(range(1, 1502))
+
+
+def test_keys_tell_apart_batches_with_the_same_ends(receiver, deliver):
+    receiver.turn(hang_rate=1)
+    delivery = deliver(receiver.url, parallel=2, batch=Batch(size=3, delay=0 * MILLISECOND), timeout=timedelta(seconds=60))
+    delivery.offer(rows("a"), wait=1)
+    receiver.wait_for(lambda: len(receiver.requests) == 1, within=10)
+    delivery.offer(rows("b", "a", "c", start=2), wait=1)
+    receiver.wait_for(lambda: len(receiver.requests) == 2, within=10)
+    keys = [request.headers["idempotency-key"] for request in receiver.requests]
+    assert receiver.requests[1].positions() == [2, 4]
+    assert keys[0] == "orders-cafe-1-1"
+    assert keys[1].startswith("orders-cafe-2-4-")
+    receiver.hang_up()
+
+
+# ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_one_row_that_is_refused_for_good_ends_all_and_what_was_durable_before_it_is_told(receiver, deliver):
+    receiver.turn(poison='"id": 5', statuses=(422,))
+    delivery = deliver(receiver.url, parallel=4, batch=SINGLY, retry=Retry(tries=3, min=MILLISECOND, max=MILLISECOND))
+    delivery.offer(rows(*range(1, 201)), wait=1)
+    with pytest.raises(DeliveryExhausted, match=r"status 422; changes 5\.\.5 were not taken in 3 tries"):
+        delivery.drain(30)
+    with pytest.raises(DeliveryExhausted):
+        delivery.offer(rows(201, start=201), wait=1)
+    delivery.close()
+    assert delivery.delivered().position == 4
+    came = taken(receiver)
+    assert {1, 2, 3, 4} <= came
+    assert len(came) < 200, "the others go on without end"
+
+
+def test_closing_gives_all_requests_under_way_their_time_at_once(receiver, deliver):
+    receiver.turn(slow=0.3)
+    delivery = deliver(receiver.url, parallel=8, batch=SINGLY)
+    delivery.offer(rows(*range(1, 21)), wait=1)
+    receiver.wait_for(lambda: receiver.connections == 8, within=10)
+    delivery.close()
+    assert taken(receiver) >= set(range(1, 9)) - {0}
+    assert delivery.delivered().position == 8
+
+
+def test_closing_waits_for_silent_requests_one_timeout_altogether(receiver, deliver):
+    receiver.turn(hang_rate=1)
+    delivery = deliver(receiver.url, parallel=8, batch=SINGLY, timeout=timedelta(seconds=1))
+    delivery.offer(rows(*range(1, 21)), wait=1)
+    receiver.wait_for(lambda: len(receiver.requests) >= 8, within=10)
+    began = time.monotonic()
+    delivery.close()
+    assert time.monotonic() - began < 4
+    assert delivery.delivered() is None
+
+
+def test_a_rest_of_one_line_ends_when_another_gives_up(receiver, deliver, told):
+    receiver.turn(script=(503,), headers={"Retry-After": "60"})
+    delivery = deliver(receiver.url, parallel=2, batch=SINGLY, retry=Retry(tries=2, min=MILLISECOND, max=MILLISECOND))
+    delivery.offer(rows(1), wait=1)
+    told.wait(1)
+    receiver.turn(headers={}, fail_rate=1)
+    delivery.offer(rows(2, start=2), wait=1)
+    with pytest.raises(DeliveryExhausted, match=r"changes 2\.\.2"):
+        delivery.drain(10)
+    began = time.monotonic()
+    delivery.close()
+    assert time.monotonic() - began < 5
+
+
+def test_each_line_keeps_its_connection(receiver, deliver):
+    receiver.turn(slow=0.002)
+    delivery = deliver(receiver.url, parallel=3, batch=SINGLY)
+    delivery.offer(rows(*range(1, 101)), wait=1)
+    assert delivery.drain(10)
+    assert len(receiver.requests) == 100
+    assert receiver.connections == 3
+
+
+def test_format_rqlite_is_sent_side_by_side_too(receiver, deliver):
+    delivery = deliver(receiver.url, parallel=4, format="rqlite", batch=SINGLY)
+    delivery.offer(rows(*(n % 5 for n in range(50))), wait=1)
+    assert delivery.drain(10)
+    came = [position for request in receiver.requests for position in request.positions()]
+    assert sorted(came) == list(range(1, 51))
+    assert sorted(came, key=lambda p: p % 5) == sorted(came, key=lambda p: (p % 5, p))
+
+
+def test_changes_of_one_position_stay_in_the_order_of_their_ordinals(deliver):
+    with Receiver(slow=0.001) as receiver:
+        changes = [change(1, n % 3, ordinal=n) for n in range(30)]
+        delivery = deliver(receiver.url, parallel=4, batch=SINGLY)
+        delivery.offer(to_batch(changes), wait=1)
+        assert delivery.drain(10)
+        came = [one["ordinal"] for one in receiver.changes()]
+        assert sorted(came) == list(range(30))
+        assert sorted(came, key=lambda n: n % 3) == sorted(came, key=lambda n: (n % 3, n))
+        assert len({request.headers["idempotency-key"] for request in receiver.requests}) == 30
+        assert delivery.delivered() == changes[-1]

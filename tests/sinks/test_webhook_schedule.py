@@ -1,0 +1,157 @@
+"""Which change goes next when several requests are under way: order per row, nothing lost, `durable` without a gap."""
+
+from itertools import repeat
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.change import Change, Op, to_batch
+from penstock.sinks.webhook.rows import rows_of
+from penstock.sinks.webhook.schedule import Ready, Schedule
+
+REACH = 12
+
+one_row = st.tuples(st.tuples(st.sampled_from("tu"), st.sampled_from("abc")))
+two_rows = st.sampled_from("tu").flatmap(lambda table: st.tuples(*repeat(st.tuples(st.just(table), st.sampled_from("abc")), 2)))
+whole_table = st.tuples(st.tuples(st.sampled_from("tu"), st.none()))
+changes = st.lists(st.one_of(one_row, one_row, one_row, two_rows, whole_table, st.none()), max_size=20)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), changes),
+        st.tuples(st.just("take"), st.integers(1, 5)),
+        st.tuples(st.just("settle"), st.integers(0, 99)),
+    ),
+    max_size=60,
+)
+
+
+class Model:
+    """Every change with its fate, and what must hold whenever a batch is taken. No rows: left out by its format."""
+
+    def __init__(self, reach):
+        self.reach, self.schedule = reach, Schedule(reach)
+        self.rows, self.settled, self.under_way, self.gone = [], set(), [], []
+
+    def put(self, rows):
+        start = len(self.rows)
+        self.rows += rows
+        self.settled |= {start + i for i, one in enumerate(rows) if one is None}
+        if rows:
+            batch = to_batch(Change(start + i, Op.INSERT, "t", "{}") for i in range(len(rows)))
+            texts = [None if one is None else "text" for one in rows]
+            self.schedule.put(Ready(batch, list(map(str, range(start, len(self.rows)))), texts, [one or () for one in rows]), 0.0)
+        self.judge_prefix()
+
+    def take(self, most):
+        if self.reach is None and self.under_way:
+            return
+        near = [n for n in self.outstanding() if self.reach is None or n < self.schedule.durable + self.reach]
+        batch = self.schedule.take(most)
+        numbers = [change.number for change in batch]
+        assert len(numbers) <= most
+        assert set(numbers) <= set(near)
+        for number in numbers:
+            assert all(n in self.settled or n in numbers[: numbers.index(number)] for n in self.earlier(number)), self.rows
+        self.gone += numbers
+        if len(numbers) < most and not any(self.is_whole(n) for n in numbers):
+            for number in set(near) - set(numbers):
+                assert not set(self.earlier(number)) <= self.settled | set(numbers) or self.is_whole(number), (
+                    "left behind for nothing"
+                )
+        if batch:
+            self.under_way.append(batch)
+
+    def settle(self, which):
+        if self.under_way:
+            batch = self.under_way.pop(which % len(self.under_way))
+            self.schedule.settle(batch)
+            self.settled |= {change.number for change in batch}
+        self.judge_prefix()
+
+    def judge_prefix(self):
+        prefix = next((n for n in range(len(self.rows)) if n not in self.settled), len(self.rows))
+        assert self.schedule.durable == prefix
+        last = self.schedule.last()
+        assert (last and last.position) == (prefix - 1 if prefix else None)
+
+    def is_whole(self, number):
+        return self.rows[number][0][1] is None
+
+    def outstanding(self):
+        return [n for n in range(len(self.rows)) if n not in self.settled and n not in self.gone]
+
+    def earlier(self, number):
+        """What must be durable before this one, or go before it in its batch."""
+        mine = self.rows[number]
+        sent = [n for n in range(number) if self.rows[n] is not None]
+        if self.reach is None or self.is_whole(number):
+            return sent
+        return [n for n in sent if set(self.rows[n]) & {*mine, (mine[0][0], None)}]
+
+
+def follow(model, history):
+    for step, what in history:
+        getattr(model, step)(what)
+    for _ in range(3 * len(model.rows)):
+        model.take(3)
+        model.settle(1)
+    assert model.schedule.durable == model.schedule.taken == len(model.rows)
+    assert sorted(model.gone) == [n for n, rows in enumerate(model.rows) if rows is not None], "each goes once"
+
+
+@given(steps)
+def test_each_row_in_order_each_change_once_and_durable_without_a_gap(history):
+    follow(Model(REACH), history)
+
+
+@given(steps)
+def test_one_request_at_a_time_sends_all_in_the_order_taken(history):
+    model = Model(None)
+    follow(model, history)
+    assert model.gone == sorted(model.gone)
+
+
+def test_a_stuck_row_holds_nobody_else_until_the_reach_is_used_up():
+    model = Model(REACH)
+    model.put([(("t", key),) for key in "aabacdefghijklmnopq"])
+    assert [change.number for change in model.schedule.take(1)] == [0]
+    taken = []
+    while batch := model.schedule.take(3):
+        taken += [change.number for change in batch]
+        model.schedule.settle(batch)
+    assert taken == [2, 4, 5, 6, 7, 8, 9, 10, 11]
+    assert model.schedule.durable == 0
+
+
+def test_what_is_blocked_is_not_looked_at_again_for_what_comes():
+    model = Model(REACH)
+    model.put([(("t", "a"),)] * 3)
+    [first] = model.schedule.take(1)
+    assert model.schedule.take(5) == []
+    assert model.schedule.waiting == 0
+    model.put([(("t", "b"),)])
+    assert model.schedule.waiting == 1
+    assert model.schedule.settle([first])
+    assert model.schedule.waiting == 3
+
+
+def about(op, key, before=None, old=None, new=None):
+    return rows_of(to_batch([Change(1, op, "t", key, before, None, 0, old, new)]))[0]
+
+
+def test_a_change_is_about_the_row_of_its_key_however_the_key_is_written():
+    for op in (Op.INSERT, Op.DELETE, Op.REFRESH):
+        assert about(op, '{"a":1,"b":"x"}') == about(op, '{ "b": "x", "a": 1 }') == (("t", '{"a":1,"b":"x"}'),)
+    assert about(Op.UPDATE, '{"b":2}', '{"a":1,"b":2,"c":"{\\"b\\":3}"}') == (("t", '{"b":2}'),)
+
+
+def test_an_update_that_changes_the_key_is_about_two_rows():
+    assert about(Op.UPDATE, '{"b":2}', '{"a":1,"b":3}') == (("t", '{"b":2}'), ("t", '{"b":3}'))
+    assert about(Op.UPDATE, '{"rowid":2}', '{"a":1}', old=3, new=2) == (("t", '{"rowid":2}'), ("t", '{"rowid":3}'))
+    assert about(Op.UPDATE, '{"id":2}', None, old=2, new=2) == (("t", '{"id":2}'),)
+
+
+def test_a_change_of_schema_and_an_update_whose_old_key_nothing_tells_are_about_the_whole_table():
+    assert about(Op.SCHEMA, "") == (("t", None),)
+    assert about(Op.UPDATE, '{"name":"x"}', '{"total":1}', old=2, new=2) == (("t", None),)
+    assert about(Op.UPDATE, '{"name":"x"}') == (("t", None),)
