@@ -72,6 +72,11 @@ statement = st.one_of(
     recursive=False,
     foreign=True,
 )
+@example(
+    history=["insert into t(a, b, c) values (0, 0, 0), (1, 1, 0)", "replace into t(a, b, c) values (0, 0, 0)"],
+    recursive=True,
+    foreign=True,
+)
 def test_replaying_the_log_gives_the_table(schema: str, history: list[str], recursive: bool, foreign: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "shop.db")

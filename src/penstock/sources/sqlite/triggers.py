@@ -90,9 +90,10 @@ class _Text:
         return f"delete from {GONE} where shape = {self.number} and ({which})"
 
     def log_gone(self, among: str) -> list[str]:
-        """What was noted and has gone, as deletes."""
+        """What was noted and has gone, as deletes, unless an outer write has noted it, which will tell of it itself."""
         stays = f"exists(select 1 from {self.table} t where {self.is_same('t', GONE)})"
-        gone = f"{among} and ({self.is_same(GONE, 'new')} or not {stays})"
+        ours = " or ".join(f"({self.equal(one, GONE, 'new')})" for one in self.uniques)
+        gone = f"{among} and ({ours}) and ({self.is_same(GONE, 'new')} or not {stays})"
         into = self.into_log(["old_row_id", *self.numbered(0)])
         values = ", ".join([self.stamp("delete"), "row_id", *self.numbered(0)])
         return [f"{into} select {values} from {GONE} where shape = {self.number} and {gone}", self.forget(gone)]
