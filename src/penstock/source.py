@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -51,6 +51,8 @@ class Source(Protocol):
     - `head` ends on a commit and never goes back. `read` gives the same changes for the same span every time.
     - The spans of a `split` are disjoint, in order, and cover the stretch.
     - `follow` gives every change after the cursor once, in order, and at least every 50 ms a window, empty or not.
+    - Rows that are there already come in ranges, each a lane of its own; every row is in one range only, and the stream behind them
+      leaves out what they have told: nothing is missing, nothing is told twice.
     - A source that no longer continues at a cursor (damaged, replaced, rewound) raises; it never skips.
     - `settle` is idempotent and the only call that deletes; it keeps everything that any registered pipeline still needs.
     """
@@ -63,7 +65,7 @@ class Source(Protocol):
         """The lanes of this source, each one Spark task."""
 
     def begin(self, lane: Lane, start: str) -> Cursor:
-        """The cursor at `beginning`, `now` or a position, for a pipeline without a watermark."""
+        """The cursor at `beginning`, `now`, `snapshot` or a position, for a pipeline without a watermark."""
 
     def head(self, lane: Lane) -> Cursor:
         """The cursor behind the last committed change."""
@@ -76,6 +78,15 @@ class Source(Protocol):
 
     def behind(self, change: Change, since: Cursor) -> Cursor:
         """The cursor just behind this change, which was read from `since` on."""
+
+    def ranges(self, cursor: Cursor) -> Mapping[Lane, Cursor]:
+        """The ranges of rows that must be delivered before the stream can go on from this cursor; none for most."""
+
+    def rows(self, cursor: Cursor) -> Iterator[Window]:
+        """The rows of a range, as `refresh`; only the last window is whole."""
+
+    def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
+        """The cursor from which the stream goes on, now that its ranges were delivered and ended with these."""
 
     def split(self, span: Span, parts: int) -> Sequence[Span]:
         """Cut a span into at most so many."""

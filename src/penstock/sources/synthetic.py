@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -60,6 +60,18 @@ class SyntheticSource:
     def behind(self, change: Change, since: Cursor) -> Cursor:
         """The cursor just behind a change."""
         return _cursor(change.position)
+
+    def ranges(self, cursor: Cursor) -> Mapping[Lane, Cursor]:
+        """It has no rows."""
+        return {}
+
+    def rows(self, cursor: Cursor) -> Iterator[Window]:
+        """No rows."""
+        return iter(())
+
+    def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
+        """The same."""
+        return cursor
 
     def split(self, span: Span, parts: int) -> Sequence[Span]:
         """Pieces of equal length."""

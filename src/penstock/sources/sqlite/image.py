@@ -73,6 +73,7 @@ def imager(shape: Shape) -> Imager:
     makers = {
         "insert": Makers(key(first, NEW), _nothing, image(first)),
         "update": Makers(key(second, NEW), image(first), image(second)),
+        "refresh": Makers(key(first, NEW), _nothing, image(first)),
         "delete": Makers(key(first, OLD), image(first), _nothing),
     }
     return Imager(shape, makers)

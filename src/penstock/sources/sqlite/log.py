@@ -29,6 +29,7 @@ from penstock.sources.sqlite.image import (
     to_changes,
 )
 from penstock.sources.sqlite.place import Place
+from penstock.sources.sqlite.ranges import catch_up
 from penstock.sources.sqlite.schema import read_schema
 
 CHUNK = 250  # positions read at a time: what fits into a socket, so that the next are read while Spark takes these
@@ -153,7 +154,7 @@ class Log:
             return
         if not rows or rows[0][SEQ] != after.position:
             raise SourceRewound(f"the log of {self._path} has no change {after.position}; it ends at {extent.head}", CHOOSE)
-        if self._glass.behind(rows[0], extent.incarnation) != after:
+        if self._glass.behind(rows[0], extent.incarnation).witness != after.witness:
             raise SourceRewound(f"the change {after.position} of {self._path} is not the one that was delivered", CHOOSE)
 
     def _is_dense(self, after: int, last: int, rows: list[Row]) -> None:
@@ -188,9 +189,15 @@ class _Glass:
     def behind(self, row: Row, incarnation: str) -> Place:
         return Place(incarnation, row[SEQ], change_at(row, self.imagers).witness())
 
+    def moved(self, after: Place, row: Row, is_cut: bool) -> Place:
+        is_partial = is_cut and after.overlaps(row[SEQ])
+        return after.moved(row[SEQ], "" if is_partial else change_at(row, self.imagers).witness())
+
     def stretch(self, behind: _Rows, after: Place, head: int) -> Stretch:
         """What can be delivered of the rows behind a place, up to the first that cannot be."""
         wanted = self.wanted(behind.rows)
+        if after.ranges:
+            wanted = catch_up(after.ranges).rest(wanted, self.imagers)
         good = len(wanted)
         if not {row[SHAPE] for row in wanted} <= self.imagers.keys():
             good = next(i for i, row in enumerate(wanted) if row[SHAPE] not in self.imagers)
@@ -198,7 +205,7 @@ class _Glass:
                 raise self.fault(wanted[0])
         is_cut = good < len(wanted)
         last = wanted[good - 1 : good] if is_cut else behind.rows[-1:]
-        end = self.behind(last[0], after.incarnation) if last else after
+        end = self.moved(after, last[0], is_cut) if last else after
         return Stretch(to_changes(wanted[:good], self.imagers, is_doubtful=behind.is_doubtful), end, head, is_cut)
 
     def fault(self, row: Row) -> PenstockError:

@@ -1,33 +1,101 @@
-"""Where a reader of the log stands: a position, the life of the log it belongs to, and how the change there looks."""
+"""Where a reader stands: at a position of the log, with its life and how the change there looks; or at a range of rows."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from penstock.cursor import Cursor
 from penstock.errors import CursorInvalid
+from penstock.sources.sqlite.ranges import Range, RangePlace, merged
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Behind the change at `position`, whose digest is `witness`; an empty one before the first change of the log."""
+    """Behind the change at `position`, whose digest is `witness`; an empty one before the first change of the log.
+
+    `ranges` are rows that go before the stream, and once all of them were read, those whose changes the stream still overlaps with.
+    """
 
     incarnation: str
     position: int
     witness: str
+    ranges: tuple[Range, ...] = ()
+    planned_at: int = 0
+    version: int = 0
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether rows are still to be read before the stream goes on."""
+        return any(one.head is None for one in self.ranges)
+
+    def pending(self) -> list[RangePlace]:
+        """The ranges to read."""
+        if not self.is_pending:
+            return []
+        made = enumerate(self.ranges)
+        return [RangePlace(self.incarnation, number, one, self.planned_at, self.version) for number, one in made]
+
+    def joined(self, read: list[RangePlace]) -> Place:
+        """The place from which the stream goes on when these were read."""
+        return replace(self, ranges=merged(one.range for one in read)).passed()
+
+    def moved(self, position: int, witness: str) -> Place:
+        """This place further on."""
+        if not self.ranges:
+            return Place(self.incarnation, position, witness)
+        return replace(self, position=position, witness=witness).passed()
+
+    def overlaps(self, position: int) -> bool:
+        """Whether a change there may have been told by a range, in part: then it does not look as it does in the log."""
+        return any(position <= (one.head or 0) for one in self.ranges)
+
+    def passed(self) -> Place:
+        """Without ranges that no longer matter: the stream has come past their heads."""
+        is_past = not self.is_pending and all(self.position >= (one.head or 0) for one in self.ranges)
+        return Place(self.incarnation, self.position, self.witness) if is_past else self
 
     def to_cursor(self) -> Cursor:
         """The cursor that says this."""
-        return Cursor(json.dumps(asdict(self), separators=(",", ":")))
+        facts: dict[str, Any] = {"incarnation": self.incarnation, "position": self.position, "witness": self.witness}
+        if self.ranges:
+            ranges = [[one.table, one.low, one.high, one.head] for one in self.ranges]
+            facts |= {"ranges": ranges, "at": self.planned_at, "version": self.version}
+        return Cursor(json.dumps(facts, separators=(",", ":")))
 
 
 def of_cursor(cursor: Cursor) -> Place:
     """The place a cursor names. Raises CursorInvalid."""
-    try:
-        place = Place(**json.loads(cursor))
-    except (ValueError, TypeError) as error:
-        raise CursorInvalid(f"{cursor!r} is not a cursor of a SQLite log") from error
-    if not (isinstance(place.position, int) and isinstance(place.witness, str) and isinstance(place.incarnation, str)):
-        raise CursorInvalid(f"{cursor!r} is not a cursor of a SQLite log")
+    place = any_place(cursor)
+    if isinstance(place, RangePlace):
+        raise _invalid(cursor)
     return place
+
+
+def any_place(cursor: Cursor) -> Place | RangePlace:
+    """The place in the log, or the range, that a cursor names. Raises CursorInvalid."""
+    try:
+        facts = json.loads(cursor)
+        if "range" in facts:
+            return _range_place(facts)
+        ranges = tuple(Range(*one) for one in facts.pop("ranges", ()))
+        place = Place(**facts) if not ranges else _with_ranges(facts, ranges)
+    except (ValueError, TypeError, KeyError) as error:
+        raise _invalid(cursor) from error
+    if not (isinstance(place.position, int) and isinstance(place.witness, str) and isinstance(place.incarnation, str)):
+        raise _invalid(cursor)
+    return place
+
+
+def _with_ranges(facts: dict[str, Any], ranges: tuple[Range, ...]) -> Place:
+    return Place(facts["incarnation"], facts["position"], facts["witness"], ranges, facts["at"], facts["version"])
+
+
+def _range_place(facts: dict[str, Any]) -> RangePlace:
+    one = Range(facts["table"], facts["low"], facts["high"], facts["head"])
+    return RangePlace(facts["incarnation"], facts["range"], one, facts["at"], facts["version"])
+
+
+def _invalid(cursor: Cursor) -> CursorInvalid:
+    return CursorInvalid(f"{cursor!r} is not a cursor of a SQLite log")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -12,15 +12,17 @@ import pyarrow as pa
 
 from penstock.change import Change, Lane
 from penstock.cursor import Cursor
-from penstock.errors import ConfigInvalid, ConfigUnsupported
+from penstock.errors import ConfigInvalid
 from penstock.settings import settings
 from penstock.source import Backlog, Span, Window
 from penstock.sources.sqlite.follow import follow
 from penstock.sources.sqlite.install import renew
 from penstock.sources.sqlite.log import Log, reading
-from penstock.sources.sqlite.place import Place, of_cursor
+from penstock.sources.sqlite.place import Place, any_place, of_cursor
+from penstock.sources.sqlite.ranges import RangePlace
 from penstock.sources.sqlite.schema import selector
 from penstock.sources.sqlite.settle import registered, settle
+from penstock.sources.sqlite.snapshot import plan, read
 
 LANE = Lane("log")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -51,7 +53,7 @@ class SqliteSource:
     def begin(self, lane: Lane, start: str) -> Cursor:
         """The cursor at a word or a position."""
         if start == "snapshot":
-            raise ConfigUnsupported("start: snapshot is not supported yet", "use start: beginning or start: now")
+            return plan(self.database, selector(self.tables), of_cursor(self.head(lane))).to_cursor()
         with self._reading() as log:
             extent = log.extent()
             before = extent.first - 1
@@ -67,15 +69,33 @@ class SqliteSource:
 
     def position(self, cursor: Cursor) -> int:
         """The sequence number of the last change before the cursor."""
-        return of_cursor(cursor).position
+        return any_place(cursor).position
 
     def incarnation(self, cursor: Cursor) -> str:
         """Which life of the log it belongs to."""
-        return of_cursor(cursor).incarnation
+        return any_place(cursor).incarnation
 
     def behind(self, change: Change, since: Cursor) -> Cursor:
         """The cursor just behind this change."""
-        return Place(of_cursor(since).incarnation, change.position, change.witness()).to_cursor()
+        place = any_place(since)
+        if isinstance(place, RangePlace):
+            return since  # only the end of a range is a place to go on from
+        return place.moved(change.position, "" if place.overlaps(change.position) else change.witness()).to_cursor()
+
+    def ranges(self, cursor: Cursor) -> Mapping[Lane, Cursor]:
+        """The ranges of rows that go before the log from this cursor on."""
+        return {Lane(f"snapshot:{place.number}"): place.to_cursor() for place in of_cursor(cursor).pending()}
+
+    def rows(self, cursor: Cursor) -> Iterator[Window]:
+        """The rows of a range, as they are now."""
+        place = any_place(cursor)
+        assert isinstance(place, RangePlace)
+        return read(self.database, place)
+
+    def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
+        """The cursor behind the ranges that ended so: the log from where it stood before them."""
+        read = [place for place in map(any_place, ends) if isinstance(place, RangePlace)]
+        return of_cursor(cursor).joined(read).to_cursor()
 
     def split(self, span: Span, parts: int) -> Sequence[Span]:
         """Spans of about the same number of positions."""

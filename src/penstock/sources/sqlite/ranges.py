@@ -1,0 +1,172 @@
+"""Ranges of rows that are there already, and which changes of the log a row's range has made needless. Pure.
+
+Every range is read in one transaction, together with the position of the log at that moment, its head. Changes up to the head
+are in the rows; changes behind it are not. So the stream begins where the log stood before the first range was read, and leaves out
+what lies at or below the head of its row's range: nothing is missing, nothing comes twice.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import groupby, pairwise
+from operator import attrgetter
+
+from penstock.cursor import Cursor
+from penstock.sources.sqlite.image import NEW, OLD, OP, SEQ, SHAPE, VALUES, Imager, NotUtf8, Row
+from penstock.sources.sqlite.shape import Shape
+
+ORDINALS = 10**9
+"""More rows than any range has: ordinals of different ranges never meet."""
+
+SIDES = {"insert": (NEW,), "refresh": (NEW,), "update": (OLD, NEW), "delete": (OLD,)}
+"""Which rows an event is about."""
+
+_NOT_READ = -1
+
+
+Edge = int | str
+"""A value between two ranges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Rows of a table, by the first column of its key: from `low` on and below `high`, None where there is no bound.
+
+    `head` is the position of the log at which they were read, None before that. What shares a key is in the same range, always.
+    """
+
+    table: str
+    low: Edge | None = None
+    high: Edge | None = None
+    head: int | None = None
+
+
+def cut(table: str, edges: Sequence[Edge]) -> list[Range]:
+    """The whole of a table, cut before these values: a row belongs to exactly one range, whatever its key will be."""
+    return [Range(table, low, high) for low, high in pairwise([None, *edges, None])]
+
+
+@dataclass(frozen=True, slots=True)
+class Ruler:
+    """How SQLite orders the rows of a shape by the first column of their key; the row id where there is none."""
+
+    column: str | None
+    collation: str
+
+    def of(self, value: object) -> tuple[object, ...]:
+        """A value as Python compares it in the same way."""
+        if value is None:
+            return (0,)
+        if isinstance(value, int | float):
+            return (1, value)
+        is_text = isinstance(value, str | NotUtf8)
+        raw = value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[call-overload]
+        return (2, _COLLATIONS[self.collation](raw)) if is_text else (3, raw)
+
+
+def ruler(shape: Shape) -> Ruler | None:
+    """The ruler of a shape; None for a collation that only its writer knows."""
+    column = shape.key[0] if shape.key else None
+    keys = [unique.columns for unique in shape.uniques if {name for name, _ in unique.columns} == set(shape.key)]
+    collation = next((collation for name, collation in keys[0] if name == column), "BINARY") if keys else "BINARY"
+    return Ruler(column, collation.upper()) if collation.upper() in _COLLATIONS else None
+
+
+_COLLATIONS: Mapping[str, Callable[[bytes], object]] = {
+    "BINARY": bytes,
+    "NOCASE": lambda text: (text.partition(b"\0")[0].lower(), len(text)),  # behind a NUL it looks at the length alone
+    "RTRIM": lambda text: text.rstrip(b" "),
+}
+
+
+def merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
+    """The same, with neighbours that were read at the same head made one."""
+    runs = (list(run) for _, run in groupby(ranges, key=attrgetter("table", "head")))
+    return tuple(replace(run[0], high=run[-1].high) for run in runs)
+
+
+@dataclass(frozen=True, slots=True)
+class RangePlace:
+    """A range as a lane of its own; `planned_at` is the time that all rows of a snapshot carry, `version` the schema's then."""
+
+    incarnation: str
+    number: int
+    range: Range
+    planned_at: int
+    version: int
+
+    @property
+    def position(self) -> int:
+        """Where the log stood when it was read; -1 before that."""
+        return _NOT_READ if self.range.head is None else self.range.head
+
+    def read_at(self, head: int) -> RangePlace:
+        """The same, read."""
+        return replace(self, range=replace(self.range, head=head))
+
+    def to_cursor(self) -> Cursor:
+        """The cursor that says this."""
+        one = self.range
+        facts = {"table": one.table, "low": one.low, "high": one.high, "head": one.head}
+        meta = {"incarnation": self.incarnation, "range": self.number, "at": self.planned_at, "version": self.version}
+        return Cursor(json.dumps({**meta, **facts}, separators=(",", ":")))
+
+
+class CatchUp:
+    """What is still to be delivered of a log whose rows were read range by range."""
+
+    def __init__(self, ranges: Sequence[Range]) -> None:
+        self.until = max((one.head or 0 for one in ranges), default=0)
+        tables = {one.table for one in ranges}
+        self._ranges = {table: [one for one in ranges if one.table == table] for table in tables}
+        self._edges: dict[str, list[tuple[object, ...]]] = {}
+
+    def rest(self, rows: Iterable[Row], imagers: Mapping[int, Imager]) -> list[Row]:
+        """The rows, or the sides of them, that no range has delivered."""
+        return [row for given in rows for row in self._rest(given, imagers)]
+
+    def _rest(self, row: Row, imagers: Mapping[int, Imager]) -> Iterator[Row]:
+        known = imagers.get(row[SHAPE])
+        if known is None or row[SEQ] > self.until or known.shape.table not in self._ranges or row[OP] not in SIDES:
+            yield row
+            return
+        sides = SIDES[row[OP]]
+        news = [side for side in sides if row[SEQ] > self._head(row, side, known.shape)]
+        if len(news) == len(sides):
+            yield row
+        elif news:  # the row has moved from one range to another, and one of them was read before, the other behind the move
+            yield _one_side(row, news[0], len(known.shape.columns))
+
+    def _head(self, row: Row, side: int, shape: Shape) -> int:
+        """The head of the range that this side of a change belongs to."""
+        ranges, measure = self._ranges[shape.table], ruler(shape)
+        if len(ranges) == 1 or measure is None:
+            return ranges[0].head or 0
+        if shape.table not in self._edges:
+            self._edges[shape.table] = [measure.of(one.low) for one in ranges[1:]]
+        value = row[side] if measure.column is None else row[_column(row, side, shape, measure.column)]
+        return ranges[bisect_right(self._edges[shape.table], measure.of(value))].head or 0
+
+
+@lru_cache(maxsize=8)
+def catch_up(ranges: tuple[Range, ...]) -> CatchUp:
+    """The same one for every piece of a log."""
+    return CatchUp(ranges)
+
+
+def _column(row: Row, side: int, shape: Shape, name: str) -> int:
+    """Where a column of the old or of the new row stands: an update has both, the old one first."""
+    is_second = side == NEW and row[OP] == "update"
+    return VALUES + shape.columns.index(name) + is_second * len(shape.columns)
+
+
+def _one_side(row: Row, side: int, width: int) -> Row:
+    """An update as the delete of the old row, or as the insert of the new one."""
+    op, first = ("delete", VALUES) if side == OLD else ("insert", VALUES + width)
+    head = list(row[:VALUES])
+    head[OP], head[OLD], head[NEW] = op, row[OLD] if side == OLD else None, row[NEW] if side == NEW else None
+    return (*head, *row[first : first + width], *[None] * (len(row) - VALUES - width))

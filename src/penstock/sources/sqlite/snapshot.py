@@ -1,0 +1,150 @@
+"""Reading the rows that are there already: cut into ranges, each read in one transaction with the log's head."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import pyarrow as pa
+
+from penstock.change import CHANGES, NO_CHANGES, ORDINAL
+from penstock.errors import CaptureBroken
+from penstock.source import Window
+from penstock.sources.sqlite import catalog
+from penstock.sources.sqlite.catalog import Captured
+from penstock.sources.sqlite.database import enable_remedy, opened, transaction
+from penstock.sources.sqlite.image import Row, imager, text_or_bytes, to_changes
+from penstock.sources.sqlite.place import Place
+from penstock.sources.sqlite.ranges import ORDINALS, Edge, Range, RangePlace, Ruler, cut, ruler
+from penstock.sources.sqlite.schema import read_schema
+from penstock.sources.sqlite.shape import Shape
+from penstock.sources.sqlite.triggers import quoted
+
+ROWS = 25_000
+"""In a range: read whole and kept in memory, so that no transaction stays open while the far side takes its time."""
+
+RANGES = 2_000
+"""Of a table at most: a cursor has to hold them all."""
+
+PIECE = 500
+"""Rows given at a time."""
+
+_AGAIN = "begin anew: penstock run FILE --from snapshot"
+
+
+def plan(path: str, is_meant: Callable[[str], bool], start: Place) -> Place:
+    """The place before the rows of all captured tables; the stream will go on from `start`."""
+    with opened(path) as connection:
+        live = [captured for captured in catalog.load(connection).live if is_meant(captured.shape.table)]
+        ranges = tuple(one for captured in live for one in _ranges(connection, captured.shape))
+        return Place(start.incarnation, start.position, start.witness, ranges, int(time.time() * 1e6), _version(connection))
+
+
+def _ranges(connection: sqlite3.Connection, shape: Shape) -> list[Range]:
+    measure = ruler(shape)
+    return cut(shape.table, _edges(connection, shape, measure)) if measure else [Range(shape.table)]
+
+
+def _edges(connection: sqlite3.Connection, shape: Shape, measure: Ruler) -> list[Edge]:
+    """Every so many rows a value of the key's first column; one that JSON cannot hold is passed over."""
+    column, table = _column(shape, measure), quoted(shape.table)
+    behind = f"select {column} from {table} where {column} > ? order by {column} limit 1 offset {ROWS - 1}"
+    found: list[Edge] = []
+    connection.text_factory = text_or_bytes
+    row = connection.execute(f"select {column} from {table} order by {column} limit 1 offset {ROWS}").fetchone()
+    while row:
+        found += [row[0]] if isinstance(row[0], int | str) else []
+        row = connection.execute(behind, row).fetchone()
+    return found[:: len(found) // RANGES + 1]
+
+
+def _column(shape: Shape, measure: Ruler) -> str:
+    return f"{quoted(measure.column)} collate {measure.collation}" if measure.column else str(shape.row_id)
+
+
+def read(path: str, place: RangePlace) -> Iterator[Window]:
+    """The rows of a range as changes of op `refresh`; the last window says at which head they were read."""
+    with opened(path) as connection:
+        with transaction(connection):
+            captured = _captured(path, connection, place)
+            [(head,)] = connection.execute("select coalesce(max(seq), 0) from _penstock_log")
+            read_at, rows = place.read_at(head), _Rows(connection, captured, place.read_at(head))
+            found = rows.fetched()
+            if found is None:
+                yield from _windows(rows.streamed(), captured, read_at)
+                return
+        yield from _windows(iter(found), captured, read_at, rows.is_doubtful)
+
+
+def _captured(path: str, connection: sqlite3.Connection, place: RangePlace) -> Captured:
+    table = place.range.table
+    captured = next((one for one in catalog.load(connection).live if one.shape.table == table), None)
+    if captured is None:
+        raise CaptureBroken(f"{table} is no longer captured in {path}, and the snapshot has not come to its end", _AGAIN)
+    if found := [breach.what for breach in catalog.breaches(captured, read_schema(connection))]:
+        raise CaptureBroken(f"{table} {'; '.join(found)}", enable_remedy(path))
+    if place.version != _version(connection) and not captured.shape.key:
+        what = "the schema was changed, or the file was rewritten, in the middle of a snapshot"
+        raise CaptureBroken(f"{what}; the row ids of {table} may be others now, since it has no primary key", _AGAIN)
+    return captured
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    [(version,)] = connection.execute("pragma schema_version")
+    return int(version)
+
+
+class _Rows:
+    """The rows of one range, laid out like rows of the log."""
+
+    def __init__(self, connection: sqlite3.Connection, captured: Captured, place: RangePlace) -> None:
+        self._connection, one, shape = connection, place.range, captured.shape
+        self.is_doubtful = False
+        fixed = [str(place.position), str(captured.number), "'refresh'", str(place.planned_at), "null", "null"]
+        columns = ", ".join([*fixed, shape.row_id or "null", *map(quoted, shape.columns)])
+        where, self._bounds = _condition(shape, one)
+        self._sql = f"select {columns} from {quoted(one.table)} where {where}"
+
+    def fetched(self) -> list[Row] | None:
+        """All of them, unless they are so many that they must be streamed."""
+        try:
+            found = self._connection.execute(self._sql, self._bounds).fetchmany(2 * ROWS + 1)
+        except sqlite3.OperationalError as error:
+            if "decode" not in str(error):
+                raise
+            self.is_doubtful = True
+            found = list(islice(self.streamed(), 2 * ROWS + 1))
+        return found if len(found) <= 2 * ROWS else None
+
+    def streamed(self) -> Iterator[Row]:
+        """One after the other, as long as the transaction is open; there may be text among them that is not UTF-8."""
+        self._connection.text_factory = text_or_bytes
+        return iter(self._connection.execute(self._sql, self._bounds))
+
+
+def _condition(shape: Shape, one: Range) -> tuple[str, list[Edge]]:
+    """A range in SQL; NULL comes before every value, and no comparison finds it."""
+    measure = ruler(shape)
+    if measure is None or (one.low is None and one.high is None):
+        return "1", []
+    column = _column(shape, measure)
+    above, below = f"{column} >= ?", f"{column} < ?"
+    if one.low is None:
+        below = f"({below} or {column} is null)"
+    parts = [(sql, edge) for sql, edge in ((above, one.low), (below, one.high)) if edge is not None]
+    return " and ".join(sql for sql, _ in parts), [edge for _, edge in parts]
+
+
+def _windows(rows: Iterator[Row], captured: Captured, place: RangePlace, is_doubtful: bool = True) -> Iterator[Window]:
+    imagers, ordinal = {captured.number: imager(captured.shape)}, place.number * ORDINALS
+    while piece := list(islice(rows, PIECE)):
+        yield Window(_numbered(to_changes(piece, imagers, is_doubtful=is_doubtful), ordinal), None, idle=False)
+        ordinal += len(piece)
+    yield Window(NO_CHANGES, place.to_cursor(), idle=True)
+
+
+def _numbered(changes: pa.RecordBatch, before: int) -> pa.RecordBatch:
+    ordinals = pa.array(range(before + 1, before + 1 + changes.num_rows), pa.int64())
+    return changes.set_column(ORDINAL, CHANGES.field(ORDINAL), ordinals)

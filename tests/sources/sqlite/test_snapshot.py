@@ -1,0 +1,189 @@
+"""The rows that are there already, then the log: whatever is written meanwhile, nothing is missing and nothing comes twice."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from replay import connect, exact, followed, positions, present, replayed, source_of
+from test_capture_histories import SCHEMAS, statement
+
+from penstock.change import Change, from_batch
+from penstock.cursor import Cursor
+from penstock.errors import CaptureBroken
+from penstock.sources.sqlite import snapshot
+from penstock.sources.sqlite.install import enable
+from penstock.sources.sqlite.place import of_cursor
+from penstock.sources.sqlite.ranges import Ruler
+from penstock.sources.sqlite.source import LANE, SqliteSource
+
+KEYED = {name: sql for name, sql in SCHEMAS.items() if "on update cascade" not in sql}
+
+
+@contextmanager
+def ranges_of(rows: int) -> Iterator[None]:
+    """Ranges so small that a few rows make several."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot, "ROWS", rows)
+        yield
+
+
+class Reading:
+    """A snapshot under way, range by range, in any order."""
+
+    def __init__(self, source: SqliteSource) -> None:
+        self.source, self.start = source, source.begin(LANE, "snapshot")
+        self.left = dict(source.ranges(self.start))
+        self.ends: dict[str, Cursor] = {}
+        self.told: list[Change] = []
+
+    def read(self, chance: int) -> None:
+        lane = list(self.left)[chance % len(self.left)]
+        cursor = self.left.pop(lane)
+        for window in self.source.rows(cursor):
+            self.told += from_batch(window.changes)
+            if window.upto:
+                self.ends[lane] = window.upto
+
+    def finish(self) -> list[Change]:
+        while self.left:
+            self.read(0)
+        lanes = list(self.source.ranges(self.start))
+        after = self.source.joined(self.start, [self.ends[lane] for lane in lanes])
+        head = self.source.position(self.source.head(LANE))
+        found = followed(self.source.follow(LANE, after), upto=head) if head else []
+        return self.told + [change for window in found for change in from_batch(window.changes)]
+
+
+def write(connection: sqlite3.Connection, sql: str) -> None:
+    with suppress(sqlite3.Error):
+        connection.execute(sql)
+
+
+@pytest.mark.parametrize("schema", KEYED.values(), ids=KEYED)
+@settings(max_examples=50, deadline=None)
+@given(
+    before=st.lists(statement, max_size=8),
+    steps=st.lists(st.one_of(statement, st.integers(0, 9)), max_size=14),
+    recursive=st.booleans(),
+)
+@example(["insert into t(a, b, c) values (1, 1, 1), (2, 2, 2), (3, 3, 3)"], [0, "update t set a = a + 5 where a is 1", 0], False)
+@example(["insert into t(a, b, c) values (1, 1, 1), (2, 2, 2), (3, 3, 3)"], [1, "update t set a = a + 5 where a is 1", 0], False)
+@example(["insert into t(a, b, c) values ('a', 1, 1), ('b', 2, 2)"], [0, "replace into t(a, b, c) values ('a', 1, 3)", 0], False)
+def test_rows_and_stream_together_make_the_table(schema: str, before: list[str], steps: list[str | int], recursive: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder, ranges_of(1):
+        path = Path(folder, "shop.db")
+        with closing(connect(path, recursive_triggers=recursive, synchronous="off")) as connection:
+            connection.executescript(schema)
+            for sql in before:
+                write(connection, sql)
+            write(connection, "commit")
+            tables = enable(str(path)).tables
+            reading = Reading(source_of(path))
+            for step in steps:
+                if isinstance(step, str):
+                    write(connection, step)
+                elif reading.left:
+                    reading.read(step)
+            write(connection, "commit")
+            rows = replayed(reading.finish())
+            for table in tables:
+                assert sorted(map(exact, rows.get(table, {}).values()), key=repr) == present(connection, table), table
+
+
+values = st.one_of(
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False),
+    st.text(st.characters(codec="utf-8"), max_size=4),
+    st.text("aAbB \0", max_size=4),
+    st.binary(max_size=4),
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(values, values, st.sampled_from(["BINARY", "NOCASE", "RTRIM"]))
+def test_values_are_ordered_as_sqlite_orders_them(left: object, right: object, collation: str) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("create table t(c)")
+        connection.execute("insert into t values(?)", (left,))
+        [(is_behind,)] = connection.execute(f"select c collate {collation} >= ? from t", (right,))
+    measure = Ruler("c", collation)
+    assert (measure.of(left) >= measure.of(right)) == bool(is_behind)
+
+
+def test_rows_whose_key_is_null_are_in_the_first_range(writer: sqlite3.Connection, path: Path) -> None:
+    writer.execute("create table notes(name text primary key, text)")
+    writer.executemany("insert into notes values(?, 'x')", [("a",), (None,), ("b",), (None,)])
+    enable(str(path))
+    with ranges_of(1):
+        changes = Reading(source_of(path, "notes")).finish()
+    assert sorted(change.key for change in changes) == ['{"name":"a"}', '{"name":"b"}', '{"name":null}', '{"name":null}']
+
+
+def test_rows_of_a_snapshot_are_refreshes_with_the_position_they_are_true_at(writer: sqlite3.Connection, path: Path) -> None:
+    writer.executemany("insert into orders values(?, 'new', 1.5)", [(i,) for i in range(1, 8)])
+    with ranges_of(3):
+        reading = Reading(source_of(path, "orders"))
+        writer.execute("update orders set total = 2 where id = 1")
+        changes = reading.finish()
+    assert {(change.op, change.position) for change in changes} == {("refresh", 8)}
+    assert [change.key for change in changes] == [f'{{"id":{i}}}' for i in range(1, 8)]
+    assert changes[0].after == '{"id":1,"status":"new","total":2}'
+    assert len({change.ordinal for change in changes}) == 7
+
+
+def test_a_range_that_is_read_again_gives_the_same_bytes_while_nothing_was_written(writer: sqlite3.Connection, path: Path) -> None:
+    writer.execute("insert into orders values(1, 'new', 1)")
+    source = source_of(path)
+    [cursor, *_] = source.ranges(source.begin(LANE, "snapshot")).values()
+    assert [window.changes for window in source.rows(cursor)] == [window.changes for window in source.rows(cursor)]
+
+
+def test_text_that_is_not_utf8_is_told_and_the_rest_of_its_range_too(writer: sqlite3.Connection, path: Path) -> None:
+    writer.execute("insert into orders values(1, cast(x'ff' as text), 1), (2, 'good', 1)")
+    bad, good = Reading(source_of(path, "orders")).finish()
+    assert bad.error == "orders.status is not valid UTF-8"
+    assert (good.error, good.after) == (None, '{"id":2,"status":"good","total":1}')
+
+
+def test_a_range_that_outgrows_memory_is_streamed(writer: sqlite3.Connection, path: Path) -> None:
+    with ranges_of(2):
+        reading = Reading(source_of(path, "orders"))  # one range: the table is still empty
+        writer.executemany("insert into orders values(?, 'new', 1)", [(i,) for i in range(1, 10)])
+        changes = reading.finish()
+    assert [change.key for change in changes] == [f'{{"id":{i}}}' for i in range(1, 10)]
+
+
+def test_vacuum_may_renumber_a_table_without_key_so_its_snapshot_begins_anew(writer: sqlite3.Connection, path: Path) -> None:
+    writer.execute("create table notes(text)")
+    writer.executemany("insert into notes values(?)", [("a",), ("b",), ("c",)])
+    enable(str(path))
+    with ranges_of(1):
+        reading = Reading(source_of(path, "notes"))
+        reading.read(0)
+        writer.execute("delete from notes where text = 'a'")
+        writer.execute("vacuum")
+        with pytest.raises(CaptureBroken, match=r"no primary key.*--from snapshot"):
+            reading.finish()
+
+
+def test_once_the_stream_is_past_all_heads_its_cursor_is_a_plain_one(writer: sqlite3.Connection, path: Path) -> None:
+    writer.executemany("insert into orders values(?, 'new', 1)", [(1,), (2,), (3,)])
+    with ranges_of(1):
+        reading = Reading(source_of(path, "orders"))
+        reading.read(0)
+        writer.execute("update orders set total = 2")
+        reading.finish()
+    source = reading.source
+    lanes = source.ranges(reading.start)
+    after = source.joined(reading.start, [reading.ends[lane] for lane in lanes])
+    assert of_cursor(after).ranges
+    windows = followed(source.follow(LANE, after), upto=6)
+    assert positions(windows) == [4]
+    assert windows[-1].upto == source.head(LANE)
