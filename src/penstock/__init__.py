@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from penstock.pipeline import Pipeline, Transform
     from penstock.running import run
     from penstock.status import Status
+    from penstock.writing import transaction
 
 _PLACES = {
     "Change": "penstock.change",
@@ -27,6 +28,7 @@ _PLACES = {
     "load": "penstock.config",
     "parse": "penstock.config",
     "run": "penstock.running",
+    "transaction": "penstock.writing",
 }
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "load",
     "parse",
     "run",
+    "transaction",
 ]
 
 

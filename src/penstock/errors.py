@@ -86,6 +86,13 @@ class SourceRewound(PenstockError):
     code = "source.rewound"
 
 
+class SourcePruned(PenstockError):
+    """The source no longer has the changes behind the watermark: it has waited for this pipeline in vain."""
+
+    code = "source.pruned"
+    remedy = "what is missing is gone from the log: penstock run FILE --from beginning|now, or penstock forget FILE and start anew"
+
+
 class SourceUnavailable(PenstockError):
     """The source cannot be read just now."""
 
@@ -127,6 +134,13 @@ class TermLost(PenstockError):
     """Another process leads this pipeline now, or a later attempt of the same task took its lane."""
 
     code, directive = "term.lost", Directive.RETRY
+
+
+class TermHeld(PenstockError):
+    """Somebody leads this pipeline, and only without a leader can it be changed."""
+
+    code = "term.held"
+    remedy = "stop every process that runs it, then try again"
 
 
 class JavaMissing(PenstockError):

@@ -88,6 +88,27 @@ class Settled(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogHeld(Event):
+    """The log is kept for another pipeline that is gone for longer than `source.retain` allows."""
+
+    level = "warning"
+    reader: str
+    position: int
+    kept: int
+    silent_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderReleased(Event):
+    """Another pipeline was gone for longer than `source.retain` allows, and the log is no longer kept for it."""
+
+    level = "warning"
+    reader: str
+    position: int
+    silent_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TermGone(Event):
     """This process no longer leads."""
 

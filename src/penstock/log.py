@@ -15,6 +15,8 @@ from penstock.event import (
     LaneClaimed,
     LaneReleased,
     Led,
+    LogHeld,
+    ReaderReleased,
     Restarted,
     Settled,
     StandingBy,
@@ -31,6 +33,9 @@ _SENTENCES: dict[type[Event], str] = {
     DeliveryRetried: "not taken ({reason}); try {tries} failed, next in {wait_seconds:.1f} s",
     AttemptFailed: "attempt {attempt} failed: {message}",
     Settled: "{pruned} settled changes pruned below position {position}",
+    LogHeld: "{kept} changes are kept for {reader} alone, which stands at {position} and was last seen {silent_seconds:.0f} s ago; "
+    "to release it: penstock forget",
+    ReaderReleased: "{reader} was released at position {position}: it was last seen {silent_seconds:.0f} s ago",
     TermGone: "term {epoch} is gone: {reason}",
     Restarted: "starting again in {wait_seconds:.0f} s after {code}: {message}",
     Halted: "halted by {code}: {message}",

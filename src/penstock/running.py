@@ -18,7 +18,9 @@ from penstock.event import (
     LaneClaimed,
     LaneReleased,
     Led,
+    LogHeld,
     Observer,
+    ReaderReleased,
     Restarted,
     Settled,
     StandingBy,
@@ -28,6 +30,7 @@ from penstock.event import (
 from penstock.leadership import Leadership
 from penstock.pipeline import Pipeline
 from penstock.retry import Retry
+from penstock.source import Settlement
 from penstock.spark.engine import Engine
 from penstock.spark.query import Query
 from penstock.start import place
@@ -86,6 +89,7 @@ class PipelineRun:
         self.error: PenstockError | None = None
         self._start, self._stop, self._tell = start, stop, tell
         self._claims: set[str] = set()
+        self._warned_of: set[str] = set()
         self._is_placed = False
         self._leadership = Leadership(pipeline.state, pipeline.name, holder_name())
 
@@ -192,11 +196,24 @@ class PipelineRun:
         for lane in self.pipeline.source.lanes():
             try:
                 watermark = self.pipeline.state.watermark(self.pipeline.name, lane)
-                pruned = self.pipeline.source.settle(self.pipeline.name, lane, watermark.cursor) if watermark else 0
+                done = self.pipeline.source.settle(self.pipeline.name, lane, watermark.cursor) if watermark else Settlement()
             except (SourceUnavailable, StateUnavailable):
                 continue  # the next look is soon enough
-            if watermark and pruned:
-                self._tell(Settled(pipeline=self.pipeline.name, position=watermark.position, pruned=pruned))
+            if watermark and done.pruned:
+                self._tell(Settled(pipeline=self.pipeline.name, position=watermark.position, pruned=done.pruned))
+            self._tell_of_others(done)
+
+    def _tell_of_others(self, done: Settlement) -> None:
+        """Say which readers are gone for too long, each once, and which were released."""
+        name = self.pipeline.name
+        for one in done.overdue:
+            if one.pipeline not in self._warned_of:
+                self._warned_of.add(one.pipeline)
+                self._tell(
+                    LogHeld(pipeline=name, reader=one.pipeline, position=one.position, kept=one.kept, silent_seconds=one.silent)
+                )
+        for one in done.released:
+            self._tell(ReaderReleased(pipeline=name, reader=one.pipeline, position=one.position, silent_seconds=one.silent))
 
     def _end(self, query: Query) -> None:
         """Let workers finish what is under way, then end the query; it has ended when nobody holds a lane."""

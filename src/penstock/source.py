@@ -44,6 +44,31 @@ class Backlog:
     oldest_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A pipeline that is registered with a source.
+
+    `silent`: seconds since it was last noted. `kept`: changes that are kept for it alone. `is_gone`: it was not noted for so long
+    that it cannot be at work. `is_released`: it was gone for too long, and nothing is kept for it any more.
+    """
+
+    pipeline: str
+    position: int
+    silent: float
+    kept: int
+    is_gone: bool
+    is_released: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What settling did: changes pruned, readers released; and readers that are gone for too long but still waited for."""
+
+    pruned: int = 0
+    released: Sequence[Reader] = ()
+    overdue: Sequence[Reader] = ()
+
+
 class Source(Protocol):
     """Frozen settings; every method opens what it needs, so that a source can be pickled to a worker.
 
@@ -54,7 +79,8 @@ class Source(Protocol):
     - Rows that are there already come in ranges, each a lane of its own; every row is in one range only, and the stream behind them
       leaves out what they have told: nothing is missing, nothing is told twice.
     - A source that no longer continues at a cursor (damaged, replaced, rewound) raises; it never skips.
-    - `settle` is idempotent and the only call that deletes; it keeps everything that any registered pipeline still needs.
+    - `settle` is idempotent and the only call that deletes; it keeps everything that any registered pipeline still needs, unless
+      the pipeline is gone and the source's own settings say that it is not waited for any longer. Then it finds no way on.
     """
 
     @property
@@ -103,8 +129,20 @@ class Source(Protocol):
     def renew(self) -> None:
         """Begin a new life, once a person has decided where to go on in a source that was rewound."""
 
+    def since(self, lane: Lane, moment: datetime) -> Cursor:
+        """The cursor before the first change made at this moment or later. Raises ConfigInvalid if that may be gone already."""
+
+    def register(self, pipeline: str, lane: Lane, upto: Cursor) -> None:
+        """Note at once where a pipeline stands, also backwards: what lies behind it stays. Raises SourcePruned if it is gone."""
+
     def registered(self, pipeline: str, lane: Lane) -> int | None:
         """The position the source has noted for this pipeline, None if it has never heard of it."""
 
-    def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> int:
-        """Note that this pipeline needs nothing below `upto` again, and forget a little; answers how many changes went."""
+    def readers(self) -> Sequence[Reader]:
+        """Every pipeline that is registered."""
+
+    def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> Settlement:
+        """Note now and then that this pipeline lives and needs nothing below `upto` again, and forget a little."""
+
+    def forget(self, pipeline: str) -> bool:
+        """Strike a pipeline off; False if it was not registered."""

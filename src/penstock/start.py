@@ -9,7 +9,7 @@ from penstock.cursor import Watermark
 from penstock.errors import SourceRewound, StateLost
 from penstock.pipeline import Pipeline
 
-UNKNOWN = {"state.lost", "source.rewound", "capture.broken", "capture.damaged"}
+UNKNOWN = {"state.lost", "source.rewound", "source.pruned", "capture.broken", "capture.damaged"}
 """Errors after which only a person knows where to go on."""
 
 
@@ -39,7 +39,9 @@ def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[
             )
         if by == "person" and (last_error or {}).get("code") == SourceRewound.code:
             source.renew()
-        if by != "watermark":
+        if by == "watermark" and known:
+            source.settle(pipeline.name, lane, known.cursor)  # it lives, and the source must still go on from here
+        else:
             cursor = source.begin(lane, said if by == "person" and said else source.start)
             state.place(term, lane, Watermark(cursor, source.position(cursor), known.delivered if known else None))
-            source.settle(pipeline.name, lane, cursor)
+            source.register(pipeline.name, lane, cursor)

@@ -227,7 +227,7 @@ def test_settling_is_idempotent_and_keeps_what_is_needed(rig: Rig) -> None:
     assert source.registered("slow", lane) == source.position(slow)
     assert read(source, whole(source, slow)) == changes[1:]
     rig.rest()
-    assert source.settle("fast", lane, fast) == 0
+    assert source.settle("fast", lane, fast).pruned == 0
 
 
 def test_what_everybody_has_delivered_goes(rig: Rig) -> None:

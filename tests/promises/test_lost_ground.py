@@ -15,7 +15,7 @@ import pytest
 from deadline import until
 from fix_rig import Rig
 from penstock.sources.sqlite.install import enable
-from penstock.sources.sqlite.settle import registered
+from penstock.sources.sqlite.readers import registered
 from penstock.sources.sqlite.source import LANE
 from program import status
 

@@ -92,6 +92,8 @@ def spelled(value: Any) -> str | int | float | None:
     """A value as it would stand in the file, without what is secret in a URL."""
     if isinstance(value, timedelta):
         return _duration(value)
+    if isinstance(value, bool):
+        return json.dumps(value)
     if isinstance(value, Mapping):
         return json.dumps(dict(value))
     return _SECRETS.sub("***", value) if isinstance(value, str) and "://" in value else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -12,11 +12,12 @@ class Format(Protocol):
     """Changes as the body of a request.
 
     - The text of a change depends on the change and its predecessor alone, so it is the same in every repeat, in whatever batch.
+    - A change that the format has no words for has no text: None.
     - Every body is strict JSON in UTF-8.
     """
 
-    def texts(self, changes: pa.RecordBatch, previous: int | None) -> list[str]:
+    def texts(self, changes: pa.RecordBatch, previous: int | None) -> Sequence[str | None]:
         """The changes, each as JSON; `previous` is the position sent before the first of them."""
 
     def body(self, texts: Iterable[str]) -> bytes:
-        """One request of these."""
+        """One request of these; a format may join some that belong together."""

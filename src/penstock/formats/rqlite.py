@@ -1,10 +1,12 @@
-"""The format `rqlite`: the envelope of rqlite's change data capture, one event in each group."""
+"""The format `rqlite`: the envelope of rqlite's change data capture, one group for each transaction that has a number."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
 
 import pyarrow as pa
 
@@ -25,18 +27,34 @@ class RqliteFormat:
     node: str
     service: str | None = None
 
-    def texts(self, changes: pa.RecordBatch, previous: int | None) -> list[str]:
-        """The changes, each as a group of one event."""
-        return [
-            f'{{"index":{position},"commit_timestamp":{at // 1000},"events":[{{"op":"{_OPS[op]}","table":{quoted(table)}'
-            f"{field('new_row_id', new)}{field('old_row_id', old)}{_content(before, after, error)}}}]}}"
-            for position, op, table, _, before, after, at, old, new, error, _, _ in zip(*columns(changes), strict=True)
-        ]
+    def texts(self, changes: pa.RecordBatch, previous: int | None) -> Sequence[str | None]:
+        """The changes, each as a group of one event; its index is the number of its transaction, or else its position."""
+        return [None if row[1] == "schema" else _group(row) for row in zip(*columns(changes), strict=True)]
 
     def body(self, texts: Iterable[str]) -> bytes:
         """`{"service_id": ..., "node_id": ..., "payload": [...]}`."""
         service = "" if self.service is None else f'"service_id":{quoted(self.service)},'
-        return f'{{{service}"node_id":{quoted(self.node)},"payload":[{",".join(texts)}]}}'.encode()
+        return f'{{{service}"node_id":{quoted(self.node)},"payload":[{",".join(_groups(texts))}]}}'.encode()
+
+
+def _group(row: tuple[Any, ...]) -> str:
+    position, op, table, _, before, after, at, old, new, error, transaction, _ = row
+    return (
+        f'{{"index":{position if transaction is None else transaction},"commit_timestamp":{at // 1000},"events":['
+        f'{{"op":"{_OPS[op]}","table":{quoted(table)}{field("new_row_id", new)}{field("old_row_id", old)}'
+        f"{_content(before, after, error)}}}]}}"
+    )
+
+
+def _groups(texts: Iterable[str]) -> Iterator[str]:
+    """Neighbours of one index as one group, with the time of the first."""
+    for _, same in groupby(texts, _index):
+        first, *others = same
+        yield first[:-2] + "".join("," + text[text.index("[") + 1 : -2] for text in others) + "]}" if others else first
+
+
+def _index(text: str) -> str:
+    return text[: text.index(",")]
 
 
 def _content(before: str | None, after: str | None, error: str | None) -> str:

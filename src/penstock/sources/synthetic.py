@@ -14,7 +14,7 @@ from penstock.change import CHANGES, NO_CHANGES, Change, Lane, Op
 from penstock.cursor import Cursor
 from penstock.errors import CursorInvalid
 from penstock.settings import settings
-from penstock.source import Backlog, Span, Window
+from penstock.source import Backlog, Reader, Settlement, Span, Window
 
 LANE = Lane("synthetic")
 PACE_SECONDS = 0.001
@@ -108,13 +108,28 @@ class SyntheticSource:
     def renew(self) -> None:
         """It cannot be rewound."""
 
+    def since(self, lane: Lane, moment: datetime) -> Cursor:
+        """The cursor before the first change of this moment or later."""
+        return _cursor(max(0, self._made(moment.timestamp()) - 1))
+
+    def register(self, pipeline: str, lane: Lane, upto: Cursor) -> None:
+        """It remembers nobody."""
+
     def registered(self, pipeline: str, lane: Lane) -> int | None:
         """It knows nobody."""
         return None
 
-    def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> int:
+    def readers(self) -> Sequence[Reader]:
+        """Nobody."""
+        return ()
+
+    def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> Settlement:
         """There is nothing to forget."""
-        return 0
+        return Settlement()
+
+    def forget(self, pipeline: str) -> bool:
+        """It knew nobody."""
+        return False
 
     def _made(self, now: float) -> int:
         return min(self.total, max(0, int((now - self.origin) * self.rate)))

@@ -19,9 +19,11 @@ TABLES = (
     "create table _penstock_log(seq integer primary key, shape, op, at, tx, old_row_id, new_row_id, c0, c1)",
     "create table _penstock_gone(shape, row_id, c0)",
     "create table _penstock_tx(number integer primary key)",
-    "create table _penstock_reader(pipeline, lane, position, registered_at, noted_at, primary key(pipeline, lane)) without rowid",
+    "create table _penstock_reader(pipeline, lane, position, history, registered_at, noted_at, released_at,"
+    " primary key(pipeline, lane)) without rowid",
     "create trigger _penstock_guard before delete on _penstock_log"
-    " when old.seq >= (select min(position) from _penstock_reader) or old.seq = (select max(seq) from _penstock_log)"
+    " when old.seq >= (select min(position) from _penstock_reader where released_at is null)"
+    " or old.seq = (select max(seq) from _penstock_log)"
     " begin select raise(abort, 'penstock: this change is still needed'); end",
 )
 

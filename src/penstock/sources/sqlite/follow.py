@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 from penstock.change import NO_CHANGES
 from penstock.source import Window
 from penstock.sources.sqlite.database import Identity, identity, is_replaced
+from penstock.sources.sqlite.image import EVERYTHING, Choice
 from penstock.sources.sqlite.log import Log, Stretch, reading
 from penstock.sources.sqlite.place import Place
 from penstock.sources.sqlite.wake import Wake, waking
@@ -17,12 +18,12 @@ BEAT = 0.04  # seconds between windows when nothing happens
 GATHER = 0.002  # seconds between windows when much happens
 
 
-def follow(path: str, is_meant: Callable[[str], bool], place: Place) -> Iterator[Window]:
+def follow(path: str, is_meant: Callable[[str], bool], place: Place, choice: Choice = EVERYTHING) -> Iterator[Window]:
     """Windows for ever; a file that was replaced is opened anew and must go on at the same place."""
     with waking(path) as wake:
         while True:
             opened_as = identity(path)
-            with reading(path, is_meant) as log:
+            with reading(path, is_meant, choice) as log:
                 place = yield from _until_replaced(path, opened_as, log, place, wake)
 
 

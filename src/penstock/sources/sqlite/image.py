@@ -17,6 +17,7 @@ import orjson
 import pyarrow as pa
 
 from penstock.change import CHANGES, NO_CHANGES, Change
+from penstock.sources.sqlite.schema import matcher
 from penstock.sources.sqlite.shape import Shape
 
 Row = tuple[Any, ...]
@@ -51,24 +52,44 @@ class Makers(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """What images hold: columns whose whole `table.column` matches, and the key; or nothing, where only row ids are wanted."""
+
+    columns: str | None = None
+    row_ids_only: bool = False
+
+    def of(self, shape: Shape) -> list[str]:
+        """The columns of this shape that its images hold."""
+        if self.row_ids_only:
+            return []
+        is_chosen = matcher("columns", self.columns)
+        return [name for name in shape.columns if name in shape.key or is_chosen(f"{shape.table}.{name}")]
+
+
+EVERYTHING = Choice()
+
+
+@dataclass(frozen=True, slots=True)
 class Imager:
-    """How to read log rows of one shape, by op."""
+    """How to read log rows of one shape, by op; `shown` are the columns that keys and images hold."""
 
     shape: Shape
     makers: Mapping[str, Makers]
+    shown: frozenset[str]
 
 
 @cache
-def imager(shape: Shape) -> Imager:
+def imager(shape: Shape, choice: Choice = EVERYTHING) -> Imager:
     """The reader of this shape's rows."""
     first = {name: VALUES + i for i, name in enumerate(shape.columns)}
     second = {name: place + len(shape.columns) for name, place in first.items()}
+    chosen = choice.of(shape)
 
-    def image(places: Mapping[str, int]) -> Maker:
-        return _maker(places, shape.reals)
+    def image(places: Mapping[str, int]) -> Callable[[Row], str | None]:
+        return _nothing if choice.row_ids_only else _maker({name: places[name] for name in chosen}, shape.reals)
 
     def key(places: Mapping[str, int], row_id: int) -> Maker:
-        return image({name: places[name] for name in shape.key} or {"rowid": row_id})
+        return _maker({name: places[name] for name in shape.key} or {"rowid": row_id}, shape.reals)
 
     makers = {
         "insert": Makers(key(first, NEW), _nothing, image(first)),
@@ -76,7 +97,7 @@ def imager(shape: Shape) -> Imager:
         "refresh": Makers(key(first, NEW), _nothing, image(first)),
         "delete": Makers(key(first, OLD), image(first), _nothing),
     }
-    return Imager(shape, makers)
+    return Imager(shape, makers, frozenset({*shape.key, *chosen}))
 
 
 def change_at(row: Row, imagers: Mapping[int, Imager]) -> Change:
@@ -100,16 +121,17 @@ def to_changes(rows: Sequence[Row], imagers: Mapping[int, Imager], *, is_doubtfu
         befores.append(before(row))
         afters.append(after(row))
     seqs, _, ops, ats, txs, olds, news = zip(*(row[:VALUES] for row in rows), strict=True)
-    errors = [_error(row, imagers[row[SHAPE]].shape) if is_doubtful else None for row in rows]
+    errors = [_error(row, imagers[row[SHAPE]]) if is_doubtful else None for row in rows]
     columns = (seqs, ops, tables, keys, befores, afters, ats, olds, news, errors, txs, [None] * len(rows))
     arrays = [pa.array(column, field.type) for column, field in zip(columns, CHANGES, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
 
 
-def _error(row: Row, shape: Shape) -> str | None:
+def _error(row: Row, reader: Imager) -> str | None:
+    shape = reader.shape
     bad = [i for i, value in enumerate(row[VALUES:]) if isinstance(value, NotUtf8)]
     names = dict.fromkeys(shape.columns[i % len(shape.columns)] for i in bad)
-    return "; ".join(f"{shape.table}.{name} is not valid UTF-8" for name in names) or None
+    return "; ".join(f"{shape.table}.{name} is not valid UTF-8" for name in names if name in reader.shown) or None
 
 
 def _nothing(row: Row) -> None:

@@ -6,21 +6,24 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from penstock.errors import CaptureBroken, CaptureMissing, LogDamaged, PenstockError, SourceRewound
+from penstock.errors import CaptureBroken, CaptureMissing, ConfigInvalid, LogDamaged, PenstockError, SourcePruned, SourceRewound
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Captured
 from penstock.sources.sqlite.database import enable_remedy, opened, transaction
 from penstock.sources.sqlite.image import (
     AT,
     COLUMNS,
+    EVERYTHING,
     OP,
     SEQ,
     SHAPE,
     VALUES,
+    Choice,
     Imager,
     Row,
     change_at,
@@ -59,17 +62,26 @@ class Stretch:
 
 
 @contextmanager
-def reading(path: str, is_meant: Callable[[str], bool], verifies: bool = True) -> Iterator[Log]:
+def reading(path: str, is_meant: Callable[[str], bool], choice: Choice = EVERYTHING, *, verifies: bool = True) -> Iterator[Log]:
     """The log of a database, open."""
     with opened(path) as connection:
-        yield Log(path, connection, is_meant, verifies)
+        yield Log(path, connection, is_meant, choice, verifies=verifies)
 
 
 class Log:
     """An open log. It trusts nothing that it has not checked in the same transaction."""
 
-    def __init__(self, path: str, connection: sqlite3.Connection, is_meant: Callable[[str], bool], verifies: bool = True) -> None:
+    def __init__(
+        self,
+        path: str,
+        connection: sqlite3.Connection,
+        is_meant: Callable[[str], bool],
+        choice: Choice = EVERYTHING,
+        *,
+        verifies: bool = True,
+    ) -> None:
         self._path, self._connection, self._is_meant, self._verifies = path, connection, is_meant, verifies
+        self._choice = choice
         self._version: int | None = None
         self._glass = _Glass({}, ())
 
@@ -84,6 +96,19 @@ class Log:
             extent = self._extent()
             rows = self._rows(position, position).rows
         return self._glass.behind(rows[0], extent.incarnation) if rows else None
+
+    def since(self, moment: datetime) -> Place:
+        """The place before the first change of this moment or later. Raises ConfigInvalid if the log no longer reaches back."""
+        with transaction(self._connection):
+            extent = self._extent()
+            at = "select seq, datetime(at) from _penstock_log"
+            oldest = self._connection.execute(f"{at} order by seq limit 1").fetchone()
+            found = self._connection.execute(f"{at} where at >= julianday(?) order by seq limit 1", (_sql(moment),)).fetchone()
+        first = found[0] if found else extent.head + 1
+        if first == extent.first > 1:
+            reaches = f"choose --to {extent.first - 1}, or a time after {oldest[1]} UTC"
+            raise ConfigInvalid(f"the log of {self._path} begins at change {extent.first}, which was made {oldest[1]} UTC", reaches)
+        return self.place(first - 1) or Place(extent.incarnation, extent.first - 1, "")
 
     def confirm(self, place: Place) -> Extent:
         """Prove that the log still has this place. Raises SourceRewound."""
@@ -124,7 +149,7 @@ class Log:
         chosen = [captured for captured in shapes.values() if self._is_meant(captured.shape.table)]
         if self._verifies:
             self._verify([captured for captured in chosen if captured.is_live])
-        imagers = {number: imager(captured.shape) for number, captured in shapes.items()}
+        imagers = {number: imager(captured.shape, self._choice) for number, captured in shapes.items()}
         self._glass = _Glass(imagers, {captured.number for captured in chosen})
 
     def _verify(self, live: list[Captured]) -> None:
@@ -150,6 +175,10 @@ class Log:
     def _continues(self, extent: Extent, after: Place, rows: list[Row]) -> None:
         if extent.incarnation != after.incarnation:
             raise SourceRewound(f"{self._path} has another log than the one that was read", CHOOSE)
+        if extent.first > (after.position if after.witness else after.position + 1):
+            raise SourcePruned(
+                f"the log of {self._path} begins at change {extent.first}; what comes after {after.position} is gone"
+            )
         if not after.witness:
             return
         if not rows or rows[0][SEQ] != after.position:
@@ -164,6 +193,10 @@ class Log:
         if found != max(0, last - after):
             missing = last - after - found
             raise LogDamaged(f"{missing} of the changes {after + 1} to {last} are missing from the log of {self._path}", CHOOSE)
+
+
+def _sql(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
 class _Rows(NamedTuple):

@@ -47,12 +47,17 @@ def is_ours(name: str) -> bool:
 
 def selector(tables: str | None) -> Callable[[str], bool]:
     """Whether a table is meant, by a regular expression for the whole name."""
-    if tables is None:
+    return matcher("tables", tables)
+
+
+def matcher(key: str, expression: str | None) -> Callable[[str], bool]:
+    """Whether a whole name matches the regular expression of a key; every name does where there is none."""
+    if expression is None:
         return lambda name: True
     try:
-        pattern = re.compile(tables)
+        pattern = re.compile(expression)
     except re.error as error:
-        raise ConfigInvalid(f"tables: {tables!r} is not a regular expression: {error}") from error
+        raise ConfigInvalid(f"{key}: {expression!r} is not a regular expression: {error}") from error
     return lambda name: pattern.fullmatch(name) is not None
 
 

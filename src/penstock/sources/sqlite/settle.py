@@ -8,32 +8,44 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock import failpoint
 from penstock.change import Lane
-from penstock.errors import SourceUnavailable
+from penstock.errors import SourcePruned, SourceUnavailable
+from penstock.source import Reader, Settlement
+from penstock.sources.sqlite import readers
 from penstock.sources.sqlite.database import opened, transaction
-from penstock.sources.sqlite.log import Log
+from penstock.sources.sqlite.log import Extent, Log
 from penstock.sources.sqlite.place import Place
+from penstock.sources.sqlite.retain import Registration, Retain, is_overdue, kept_for, prunable_below
 
 BATCH = 500  # rows deleted in one transaction: half a millisecond
 BOUND = 50_000  # changes beyond which it is done although somebody writes
 STILL = 1.0  # seconds without a write after which nobody is disturbed
+BEAT = 300.0  # seconds after which a pipeline is noted in any case, so that nobody takes it for gone
+STILL_BEAT = 60.0  # the same when nobody is disturbed
 _BUDGET = 0.1  # seconds that one call may take
 _PAUSE = 0.002  # seconds left to writers between two transactions
 _PATIENCE = 0.05  # seconds to wait for a writer; then it is done another time
+_REGISTER_PATIENCE = 5.0  # the same where it cannot be done another time
+
+_RECENT = "select seq from _penstock_log where at >= julianday('now') - ? / 86400.0 order by seq limit 1"
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What is noted and what could go: `noted` None for a pipeline that is not registered yet."""
+    """What is noted and what could go: `noted` None for a pipeline that is not registered, or was released."""
 
     noted: int | None
     upto: int
     first: int
-    lowest: int  # of all registered pipelines, with this one where it is now
+    lowest: int  # below this nobody needs anything, with this pipeline where it is now
+    silent: float = 0.0  # seconds since it was noted
+    is_stained: bool = False  # a writer has left the number of its transaction behind
+    doomed: Sequence[Registration] = ()  # pipelines that are waited for no longer
 
     @property
     def prunable(self) -> int:
@@ -43,55 +55,111 @@ class Ledger:
 
 def is_due(ledger: Ledger, still_seconds: float) -> bool:
     """Whether to write to the database now."""
-    if ledger.noted is None:
+    due = 0 if ledger.noted is None else max(abs(ledger.upto - ledger.noted), ledger.prunable)
+    if ledger.noted is None or due > BOUND or ledger.silent >= BEAT:
         return True
-    due = max(abs(ledger.upto - ledger.noted), ledger.prunable)
-    return due > BOUND or (due > 0 and still_seconds >= STILL)
+    return still_seconds >= STILL and (due > 0 or ledger.is_stained or bool(ledger.doomed) or ledger.silent >= STILL_BEAT)
 
 
-def settle(path: str, pipeline: str, lane: Lane, upto: Place) -> int:
-    """Note and forget, if now is a good time; answers how many changes went."""
+def settle(path: str, pipeline: str, lane: Lane, upto: Place, retain: Retain) -> Settlement:
+    """Note and forget, if now is a good time. Raises SourcePruned if the log no longer goes on at this place."""
     failpoint.reach("source.settling")
     with suppress(SourceUnavailable), opened(path, "rw", _PATIENCE) as connection:
-        extent = Log(path, connection, lambda table: True, verifies=False).confirm(upto)
-        others = _noted(connection)
-        noted = others.pop((pipeline, lane), None)
-        ledger = Ledger(noted, upto.position, extent.first, min([upto.position, *others.values()]))
-        if is_due(ledger, _still_seconds(path)):
-            return _write(connection, pipeline, lane, ledger)
-    return 0
+        known = {one.name: one for one in readers.load(connection)}
+        mine = known.pop((pipeline, lane), None)
+        extent = _confirmed(path, connection, upto, mine)
+        overdue = [one for one in known.values() if is_overdue(one, extent.head, _watched(path, one), retain)]
+        doomed = overdue if retain.then == "release" else []
+        living = [one for one in known.values() if one not in doomed and not one.is_released]
+        now = Registration(pipeline, lane, upto.position, 0.0, history=retain.history.total_seconds())
+        ledger = _ledger(connection, mine, extent, doomed, [now, *living])
+        done = _write(connection, now, ledger) if is_due(ledger, _still_seconds(path)) else Settlement()
+        held = [one for one in overdue if one not in doomed]
+        return replace(done, overdue=[_reader(one, [now, *living], extent.head) for one in held])
+    return Settlement()
 
 
-def registered(path: str, pipeline: str, lane: Lane) -> int | None:
-    """The position noted for a pipeline."""
-    with opened(path) as connection:
-        return _noted(connection).get((pipeline, lane))
+def register(path: str, pipeline: str, lane: Lane, upto: Place, retain: Retain) -> None:
+    """Note at once where a pipeline stands. Raises SourcePruned, SourceUnavailable."""
+    with opened(path, "rw", _REGISTER_PATIENCE) as connection:
+        with transaction(connection, "immediate"):
+            readers.note(connection, pipeline, lane, upto.position, retain.history.total_seconds())
+        _confirmed(path, connection, upto, None)
 
 
-def _noted(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
-    rows = connection.execute("select pipeline, lane, position from _penstock_reader")
-    return {(pipeline, lane): position for pipeline, lane, position in rows}
+def known_readers(path: str) -> list[Reader]:
+    """All who are registered, as the world outside sees them."""
+    with opened(path) as connection, transaction(connection):
+        known = readers.load(connection)
+        [(head,)] = connection.execute("select coalesce(max(seq), 0) from _penstock_log")
+    return [_reader(one, known, head) for one in known]
 
 
-def _write(connection: sqlite3.Connection, pipeline: str, lane: Lane, ledger: Ledger) -> int:
+def _reader(one: Registration, everybody: Sequence[Registration], head: int) -> Reader:
+    return Reader(one.pipeline, one.position, one.silent, kept_for(one, everybody, head), one.is_gone, one.is_released)
+
+
+def _confirmed(path: str, connection: sqlite3.Connection, upto: Place, mine: Registration | None) -> Extent:
+    try:
+        return Log(path, connection, lambda table: True, verifies=False).confirm(upto)
+    except SourcePruned as error:
+        if mine is None or not mine.is_released:
+            raise
+        days = f"{mine.silent / 86400:.1f} days"
+        raise SourcePruned(f"{error.message}; {mine.pipeline} was released after {days} of silence", error.remedy) from error
+
+
+def _ledger(
+    connection: sqlite3.Connection,
+    mine: Registration | None,
+    extent: Extent,
+    doomed: Sequence[Registration],
+    living: Sequence[Registration],
+) -> Ledger:
+    recent = _recent(connection, max(one.history for one in living))
+    return Ledger(
+        noted=mine.position if mine and not mine.is_released else None,
+        upto=living[0].position,
+        first=extent.first,
+        lowest=prunable_below([one.position for one in living], extent.first, recent, BATCH),
+        silent=mine.silent if mine else 0.0,
+        is_stained=connection.execute("select 1 from _penstock_tx").fetchone() is not None,
+        doomed=doomed,
+    )
+
+
+def _recent(connection: sqlite3.Connection, history: float) -> int | None:
+    """The first change that is younger than so many seconds."""
+    found = connection.execute(_RECENT, (history,)).fetchone() if history else None
+    return found[0] if found else None
+
+
+def _write(connection: sqlite3.Connection, now: Registration, ledger: Ledger) -> Settlement:
     gone, end, version = 0, time.monotonic() + _BUDGET, _version(connection)
+    released: list[Registration] = []
     while True:
         with transaction(connection, "immediate"):
-            _note(connection, pipeline, lane, ledger.upto)
-            below = min(ledger.lowest, ledger.first + gone + BATCH)
+            released += [one for one in ledger.doomed if one not in released and readers.release(connection, one)]
+            readers.note(connection, now.pipeline, Lane(now.lane), now.position, now.history)
+            connection.execute("delete from _penstock_tx")  # nobody commits one but a writer that forgot to take it back
+            below = min(ledger.lowest, readers.lowest(connection), ledger.first + gone + BATCH)
             gone += connection.execute("delete from _penstock_log where seq < ?", (below,)).rowcount
         left = ledger.prunable - gone
         if left <= 0 or time.monotonic() > end or (left <= BOUND and _version(connection) != version):
-            return gone
+            return Settlement(gone, [_reader(one, [now], ledger.upto) for one in released])
         time.sleep(_PAUSE)
 
 
-def _note(connection: sqlite3.Connection, pipeline: str, lane: Lane, position: int) -> None:
-    connection.execute(
-        "insert into _penstock_reader values(?, ?, ?, julianday('now'), julianday('now'))"
-        " on conflict do update set position = excluded.position, noted_at = excluded.noted_at",
-        (pipeline, lane, position),
-    )
+_sightings: dict[tuple[str, str, str], tuple[float, float]] = {}
+"""The note of each pipeline, and since when this process has seen it stand still, by its own clock."""
+
+
+def _watched(path: str, one: Registration) -> float:
+    noted_at, since = _sightings.get((path, *one.name), (None, 0.0))
+    if noted_at != one.noted_at:
+        since = time.monotonic()
+        _sightings[path, one.pipeline, one.lane] = one.noted_at, since
+    return time.monotonic() - since
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -14,14 +14,17 @@ from penstock.change import Change, Lane
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid
 from penstock.settings import settings
-from penstock.source import Backlog, Span, Window
+from penstock.source import Backlog, Reader, Settlement, Span, Window
+from penstock.sources.sqlite import readers
 from penstock.sources.sqlite.follow import follow
+from penstock.sources.sqlite.image import Choice
 from penstock.sources.sqlite.install import renew
 from penstock.sources.sqlite.log import Log, reading
 from penstock.sources.sqlite.place import Place, any_place, of_cursor
 from penstock.sources.sqlite.ranges import RangePlace
-from penstock.sources.sqlite.schema import selector
-from penstock.sources.sqlite.settle import registered, settle
+from penstock.sources.sqlite.retain import Retain
+from penstock.sources.sqlite.schema import matcher, selector
+from penstock.sources.sqlite.settle import known_readers, register, settle
 from penstock.sources.sqlite.snapshot import plan, read
 
 LANE = Lane("log")
@@ -41,10 +44,16 @@ class SqliteSource:
 
     database: str
     tables: str | None = None
+    columns: str | None = None
+    row_ids_only: bool = False
     start: Literal["beginning", "now", "snapshot"] = "beginning"
+    retain: Retain = Retain()
 
     def __post_init__(self) -> None:
         selector(self.tables)
+        matcher("columns", self.columns)
+        if self.columns is not None and self.row_ids_only:
+            raise ValueError("columns and row_ids_only exclude each other: remove one of them")
 
     def lanes(self) -> Sequence[Lane]:
         """One lane: the log."""
@@ -90,7 +99,7 @@ class SqliteSource:
         """The rows of a range, as they are now."""
         place = any_place(cursor)
         assert isinstance(place, RangePlace)
-        return read(self.database, place)
+        return read(self.database, place, self._choice)
 
     def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
         """The cursor behind the ranges that ended so: the log from where it stood before them."""
@@ -120,7 +129,7 @@ class SqliteSource:
 
     def follow(self, lane: Lane, after: Cursor) -> Iterator[Window]:
         """Changes from here on; a database that is replaced must go on at the same place."""
-        return follow(self.database, selector(self.tables), of_cursor(after))
+        return follow(self.database, selector(self.tables), of_cursor(after), self._choice)
 
     def backlog(self, lane: Lane, after: Cursor) -> Backlog:
         """How much waits behind this cursor; also while capture is broken."""
@@ -130,17 +139,39 @@ class SqliteSource:
             changes, at = log.waiting(place.position)
         return Backlog(extent.head, changes, None if at is None else _EPOCH + timedelta(microseconds=at))
 
+    def since(self, lane: Lane, moment: datetime) -> Cursor:
+        """The cursor before the first change of this moment or later."""
+        with self._reading() as log:
+            place = log.since(moment)
+        return place.to_cursor()
+
+    def register(self, pipeline: str, lane: Lane, upto: Cursor) -> None:
+        """Note the position at once, also backwards."""
+        register(self.database, pipeline, lane, of_cursor(upto), self.retain)
+
     def registered(self, pipeline: str, lane: Lane) -> int | None:
         """The position noted in the database for this pipeline."""
-        return registered(self.database, pipeline, lane)
+        return readers.registered(self.database, pipeline, lane)
 
-    def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> int:
+    def readers(self) -> Sequence[Reader]:
+        """Every pipeline that is registered in the database."""
+        return known_readers(self.database)
+
+    def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> Settlement:
         """Note the position and prune, when that disturbs nobody."""
-        return settle(self.database, pipeline, lane, of_cursor(upto))
+        return settle(self.database, pipeline, lane, of_cursor(upto), self.retain)
+
+    def forget(self, pipeline: str) -> bool:
+        """Strike a pipeline off the list in the database."""
+        return readers.forget(self.database, pipeline)
 
     def renew(self) -> None:
         """Begin a new life of the log, after a person has decided how to go on with a rewound one."""
         renew(self.database)
 
     def _reading(self) -> AbstractContextManager[Log]:
-        return reading(self.database, selector(self.tables))
+        return reading(self.database, selector(self.tables), self._choice)
+
+    @property
+    def _choice(self) -> Choice:
+        return Choice(self.columns, self.row_ids_only)
