@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
 _ABSENT = {
     "source.tables": "all captured tables",
+    "source.columns": "all columns",
     "transform.where": "every change",
     "spark.master": "local, with as many slots as needed",
 }
