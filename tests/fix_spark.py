@@ -11,7 +11,8 @@ def spark():
     from penstock.spark.session import open_session
 
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(Path(__file__).parent / "spark")  # workers import the sinks of these tests from there
+    here = str(Path(__file__).parent / "spark")  # workers import the sinks of these tests from there
+    os.environ["PYTHONPATH"] = os.pathsep.join([here, before] if before else [here])
     session = open_session(slots=3)
     process = session.sparkContext._gateway.proc
     yield session
@@ -20,3 +21,5 @@ def spark():
     process.wait()
     if before is None:
         del os.environ["PYTHONPATH"]
+    else:
+        os.environ["PYTHONPATH"] = before

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import NewType
+from operator import attrgetter
+from typing import Any, NewType
 
 import pyarrow as pa
 
@@ -80,9 +81,18 @@ class Change:
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
+values = attrgetter(*CHANGES.names)
+"""The fields of a change as a tuple."""
+
+
 def to_batch(changes: Iterable[Change]) -> pa.RecordBatch:
     """These changes as one Arrow batch."""
-    columns = list(zip(*map(astuple, changes), strict=True)) or [()] * len(CHANGES)
+    return of_values(map(values, changes))
+
+
+def of_values(rows: Iterable[tuple[Any, ...]]) -> pa.RecordBatch:
+    """Changes, each given by its fields, as one Arrow batch."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(CHANGES)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, CHANGES, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
 

@@ -41,9 +41,9 @@ class Progress:
             self.watermark = Watermark(cursor, change.position, change.position)
         reached = change.place if change else None
         while self._marks and _covers(reached, self._marks[0][0]):
-            _, position, cursor = self._marks.popleft()
+            handed, position, cursor = self._marks.popleft()
             if position > self.watermark.position:
-                self.watermark = Watermark(cursor, position, self.watermark.delivered)
+                self.watermark = Watermark(cursor, position, handed[0] if handed else self.watermark.delivered)
         return self.watermark
 
 
