@@ -31,6 +31,8 @@ source:
   start: now
 transform:
   where: "table = 'orders'"
+  select: {total: "after:total", id: "after:id"}
+  function: "shop.rules:enrich"
 sink:
   type: webhook
   url: https://example.org/hooks/orders
@@ -70,7 +72,9 @@ def test_every_key_of_a_file_is_understood(tmp_path: Path) -> None:
     assert load(tmp_path / "orders.yaml") == Pipeline(
         name="orders",
         source=SqliteSource(database=str(tmp_path / "shop.db"), tables="orders|items", start="now"),
-        transform=Transform(where="table = 'orders'"),
+        transform=Transform(
+            where="table = 'orders'", select={"total": "after:total", "id": "after:id"}, function="shop.rules:enrich"
+        ),
         sink=WebhookSink(
             url="https://example.org/hooks/orders",
             format="rqlite",
@@ -81,7 +85,13 @@ def test_every_key_of_a_file_is_understood(tmp_path: Path) -> None:
         ),
         state=SqliteCoordinator(path=str(tmp_path / "state/penstock.db")),
         spark=SparkSettings(master="local[4,4]", config={"spark.ui.enabled": "false"}),
+        folder=str(tmp_path),
     )
+
+
+def test_fields_keep_the_order_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "orders.yaml").write_text(FULL)
+    assert list(load(tmp_path / "orders.yaml").transform.select or {}) == ["total", "id"]
 
 
 def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
@@ -146,6 +156,12 @@ def test_the_public_names_are_these() -> None:
         (plain(transform={"were": "x"}), "transform.were is unknown: did you mean where?"),
         (plain(transform={"where": " "}), "transform.where is empty: write a condition"),
         (plain(transform=None), "transform is empty"),
+        (plain(transform={"select": {}}), "transform.select is empty: name a field and its expression"),
+        (plain(transform={"select": {"id": ""}}), "transform.select.id is empty: write an expression"),
+        (plain(transform={"select": {"id": 1}}), "transform.select.id must be text: put it in quotes"),
+        (plain(transform={"select": "id"}), "transform.select must be keys and values below it"),
+        (plain(transform={"function": "enrich"}), "transform.function 'enrich' must be module:name, such as shop.rules:enrich"),
+        (plain(transform={"function": "a b:c"}), "must be module:name"),
         (plain(mode="fast"), "mode must be live or batch"),
         (plain(state="redis://x"), "state redis://x must be the path of a file"),
         (plain(state="./shop.db"), "state is the source's own database: name another file"),
@@ -193,8 +209,6 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) 
         *((plain(state=f"{kind}://x"), f"state: {kind}://") for kind in ("postgresql", "rqlite", "kafka")),
         (plain(mode="batch"), "mode: batch"),
         (inside("source", start="snapshot"), "source.start: snapshot"),
-        (plain(transform={"select": {"id": "x"}}), "transform.select"),
-        (plain(transform={"function": "a:b"}), "transform.function"),
     ],
 )
 def test_what_a_later_version_will_have_is_known_and_refused(values: Mapping[str, Any], expected: str) -> None:

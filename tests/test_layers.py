@@ -20,7 +20,8 @@ LAYERS = (
     ("document",),
     ("spark",),
     ("sources", "sinks", "coordinators"),
-    ("formats",),
+    ("formats", "importing"),
+    ("function",),
 )
 """From the top: a layer imports those below it. What is not named is a noun and lies at the bottom."""
 

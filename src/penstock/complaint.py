@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from penstock.document import Key
 
@@ -93,4 +93,4 @@ def _fields(part: Any) -> dict[str, Any]:
 
 
 def _is_mapping(kind: Any) -> bool:
-    return getattr(kind, "__origin__", None) is Mapping
+    return any(getattr(one, "__origin__", None) is Mapping for one in (kind, *get_args(kind)))

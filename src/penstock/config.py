@@ -30,10 +30,10 @@ LATER_KINDS = {
     "sink": ("kafka", "feed", "table", "consumer", "stdout"),
 }
 LATER_STATES = ("postgresql", "rqlite", "kafka")
-LATER_KEYS: tuple[Key, ...] = (("transform", "select"), ("transform", "function"))
 LATER_VALUES: Mapping[Key, tuple[str, ...]] = {("mode",): ("batch",), ("source", "start"): ("snapshot",)}
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 @settings
@@ -77,13 +77,13 @@ def _build(given: Document) -> Pipeline:
         found |= _contradictions(given, file, source)
     if found or file is None:
         raise _invalid(given, found)
-    return Pipeline(file.name, source, sink, _coordinator(given, file.state), file.transform, file.mode, file.spark)
+    folder = str(given.folder) if file.transform.function else None
+    return Pipeline(file.name, source, sink, _coordinator(given, file.state), file.transform, file.mode, file.spark, folder)
 
 
 def _refuse_later(given: Document) -> None:
     """Say of everything that a later version will have, that this one has not."""
     later = [f"{name}.type: {kind}" for name, kinds in LATER_KINDS.items() if (kind := _value(given, (name, "type"))) in kinds]
-    later += [".".join(key) for key in LATER_KEYS if _value(given, key) is not None]
     later += [f"{'.'.join(key)}: {value}" for key, words in LATER_VALUES.items() if (value := _value(given, key)) in words]
     later += [f"state: {scheme}://" for scheme in LATER_STATES if str(_value(given, ("state",))).startswith(f"{scheme}://")]
     if later:
@@ -120,9 +120,22 @@ def _contradictions(given: Document, file: PipelineFile, source: Any) -> dict[Ke
     found: dict[Key, str] = {}
     if not _NAME.fullmatch(file.name):
         found[("name",)] = f"{file.name!r} must be 1 to 64 letters, digits or _ . -"
-    if file.transform.where is not None and not file.transform.where.strip():
+    return found | _transform_complaints(file.transform) | _state_complaint(given, file.state, source)
+
+
+def _transform_complaints(transform: Transform) -> dict[Key, str]:
+    """What can be told without Spark and without importing anything."""
+    found: dict[Key, str] = {}
+    if transform.where is not None and not transform.where.strip():
         found["transform", "where"] = "is empty: write a condition, or remove the key"
-    return found | _state_complaint(given, file.state, source)
+    if transform.select is not None and not transform.select:
+        found["transform", "select"] = "is empty: name a field and its expression, or remove the key"
+    for name, expression in (transform.select or {}).items():
+        if not expression.strip():
+            found["transform", "select", name] = "is empty: write an expression, or remove the field"
+    if transform.function is not None and not _FUNCTION.fullmatch(transform.function):
+        found["transform", "function"] = f"{transform.function!r} must be module:name, such as shop.rules:enrich"
+    return found
 
 
 def _state_complaint(given: Document, state: str, source: Any) -> dict[Key, str]:

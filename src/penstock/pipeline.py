@@ -40,3 +40,4 @@ class Pipeline:
     transform: Transform = field(default_factory=Transform)
     mode: Literal["live", "batch"] = "live"
     spark: SparkSettings = field(default_factory=SparkSettings)
+    folder: str | None = None  # where the module of the function is looked for first

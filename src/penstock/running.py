@@ -27,6 +27,7 @@ from penstock.event import (
     Stopped,
     TermGone,
 )
+from penstock.importing import function_of
 from penstock.leadership import Leadership
 from penstock.pipeline import Pipeline
 from penstock.retry import Retry
@@ -50,6 +51,8 @@ def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None
 
     `start` says where to go on for a pipeline that cannot know it by itself: beginning, now, or a position.
     """
+    for pipeline in pipelines:
+        function_of(pipeline)  # what cannot be imported is told before anything starts
     runs = [PipelineRun(pipeline, start, stop or Flag(), tell or _nobody) for pipeline in pipelines]
 
     def hear(event: Event) -> None:

@@ -38,6 +38,7 @@ class FileDelivery:
         if change.position == self.sink.halt_at:
             raise DeliveryExhausted(f"position {change.position} was refused")
         facts = (change.position, self.assignment.epoch, self.assignment.attempt, time.time() - change.at / 1e6, change.after)
+        facts += (change.op, change.ordinal)
         with open(self.sink.path, "a") as out:
             out.write("\t".join(map(str, facts)) + "\n")
         self.last = change

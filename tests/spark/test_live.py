@@ -25,10 +25,12 @@ class Live:
         self.state = SqliteCoordinator(path=str(tmp_path / "state.db"))
         self.candidate, self.query, self.monkeypatch = None, None, monkeypatch
 
-    def start(self, source=None, where=None, epoch_seconds=300.0, name="live", **sink):
+    def start(self, source=None, where=None, epoch_seconds=300.0, name="live", select=None, function=None, **sink):
         self.monkeypatch.setattr("penstock.spark.query.EPOCH_SECONDS", epoch_seconds)
         source = source or SyntheticSource(rate=1e6, total=TOTAL)
-        self.pipeline = Pipeline(name, source, FileSink(path=str(self.out), **sink), self.state, Transform(where=where))
+        transform = Transform(where=where, select=select, function=function)
+        sink = FileSink(path=str(self.out), **sink)
+        self.pipeline = Pipeline(name, source, sink, self.state, transform, folder=str(self.folder))
         self.candidate = self.state.candidate(name, "test")
         self.term = term = self.candidate.campaign()
         if self.state.watermark(name, LANE) is None:

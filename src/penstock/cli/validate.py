@@ -45,9 +45,12 @@ def validate(
     Example: `penstock validate pipeline.yaml`
     """
     from penstock.config import load
+    from penstock.importing import try_out
 
     for file in files:
-        found = list(described(load(file), file.resolve().parent))
+        pipeline = load(file)
+        try_out(pipeline)
+        found = list(described(pipeline, file.resolve().parent))
         if as_json:
             typer.echo(json.dumps({"file": str(file), "settings": [setting._asdict() for setting in found]}))
         else:

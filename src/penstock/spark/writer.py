@@ -10,12 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from penstock.change import NO_CHANGES, last_place
+from penstock.change import NO_CHANGES, Change, last_place
 from penstock.coordinator import Claim, Tally
-from penstock.cursor import Watermark
+from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateUnavailable
 from penstock.event import Delivered, LaneClaimed, LaneReleased
 from penstock.failpoint import reach
+from penstock.function import Outcome
+from penstock.importing import function_of
 from penstock.progress import Place, Progress
 from penstock.sink import Assignment, Delivery
 from penstock.spark.errand import Errand
@@ -64,6 +66,7 @@ class Carrier:
 
     def __init__(self, errand: Errand, task: int, opening: Mark, claim: Claim) -> None:
         self._errand, self._opening, self._claim = errand, opening, claim
+        self._function, self._is_rewritten = function_of(errand.pipeline), False
         self._delivery: Delivery = errand.pipeline.sink.open(_assignment(errand, task, opening, claim.watermark))
         self._progress, self._meter = Progress(claim.watermark), Meter()
         self._floor = claim.watermark.position
@@ -79,8 +82,7 @@ class Carrier:
             self._take(piece)
             if self._errand.is_stopped():
                 break
-        while not self._errand.is_stopped() and not self._delivery.drain(0.05):
-            self._tick()
+        self._drain()
         deque(stream, maxlen=0)  # after a stop: unread input would cost Spark the worker
 
     def close(self) -> None:
@@ -95,13 +97,33 @@ class Carrier:
     def _take(self, piece: pa.RecordBatch | Mark) -> None:
         if isinstance(piece, Mark):
             self._progress.mark(piece.position, piece.cursor)
-        elif changes := self._above_floor(piece):
-            last = last_place(changes)
-            self._progress.hand(last)
-            self._meter.hand(last, changes.num_rows)
-            while not self._delivery.offer(changes, 0.05) and not self._errand.is_stopped():
-                self._tick()
+        elif run := self._above_floor(piece):
+            self._hand_made(self._function.apply(run)) if self._function else self._hand(run)
         self._tick()
+
+    def _hand(self, changes: pa.RecordBatch) -> None:
+        last = last_place(changes)
+        self._progress.hand(last)
+        self._meter.hand(last, changes.num_rows)
+        while not self._delivery.offer(changes, 0.05) and not self._errand.is_stopped():
+            self._tick()
+
+    def _hand_made(self, outcome: Outcome) -> None:
+        """What a function made does not tell where the source stands: a mark behind it does."""
+        self._is_rewritten = self._is_rewritten or outcome.is_rewritten
+        if outcome.changes.num_rows:
+            self._hand(outcome.changes)
+        if outcome.last and outcome.last.ordinal is None:
+            self._progress.mark(outcome.last.position, self._behind(outcome.last))
+        if outcome.error:
+            self._drain()
+            if not self._errand.is_stopped():
+                raise outcome.error
+
+    def _drain(self) -> None:
+        """Wait until everything is durable, or until somebody asks to stop."""
+        while not self._errand.is_stopped() and not self._delivery.drain(0.05):
+            self._tick()
 
     def _above_floor(self, run: pa.RecordBatch) -> pa.RecordBatch | None:
         """What the predecessor recorded after our reader had begun needs no repeat."""
@@ -135,7 +157,10 @@ class Carrier:
         if change is None:
             return self._progress.durable(None, None)
         self._meter.reach(change.place)
-        return self._progress.durable(change, self._errand.pipeline.source.behind(change, self._opening.cursor))
+        return self._progress.durable(change, None if self._is_rewritten else self._behind(change))
+
+    def _behind(self, change: Change) -> Cursor:
+        return self._errand.pipeline.source.behind(change, self._opening.cursor)
 
     def _tell_progress(self, watermark: Watermark, now: float) -> None:
         if now - self._told_at >= TELL_SECONDS:

@@ -1,0 +1,25 @@
+"""Functions that the tests of transforms name; workers import them from here."""
+
+import json
+from dataclasses import replace
+
+
+def spread(change):
+    """Every third change vanishes, every third stays, of every third two are made, one of them for another table."""
+    if change.position % 3 == 0:
+        return None
+    return (
+        change
+        if change.position % 3 == 1
+        else [change, replace(change, table="audit", op="delete", before=change.after, after=None)]
+    )
+
+
+def twice_up_to_1500(change):
+    """Doubles what it gets, until it cannot."""
+    total = json.loads(change.after)["total"] if change.position < 1500 else {}["total"]
+    return [change, replace(change, after=json.dumps({"twice": 2 * total}))]
+
+
+def rename_key(change):
+    return replace(change, key="{}") if change.position == 1500 else replace(change, table="renamed", at=change.at + 1)

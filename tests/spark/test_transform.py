@@ -1,0 +1,164 @@
+"""`where` and `select` as Spark evaluates them: exact values, on changes that stand still."""
+
+import json
+
+import pytest
+from pyspark.sql.types import Row
+
+from penstock.change import Change, Op, to_batch
+from penstock.cursor import Cursor
+from penstock.errors import TransformInvalid
+from penstock.pipeline import Transform
+from penstock.spark.rows import DDL, Mark, rows
+from penstock.spark.transform import apply
+
+DOCUMENT = (
+    '{"id":9223372036854775807,"least":-9223372036854775808,"beyond":18446744073709551616,"tenth":0.1,"whole":5.0,"tiny":5e-324,'
+    '"price":12345678901234567890.12,"text":"é \\u2028 \\" \\\\ \\u0000 </a> 𝄞","nothing":null,"yes":true,'
+    '"deep":{"b":[1,null,{"x":"y"}],"a":{}},"image":{"$blob":"AAE="},"a b":1,"when":"2026-01-01T00:00:00Z"}'
+)
+AT = 1767225600123456
+CHANGES = [
+    Change(1, Op.INSERT, "orders", '{"id":1}', None, DOCUMENT, AT, None, 1),
+    Change(2, Op.UPDATE, "orders", '{"id":1}', '{"total": 1.50}', '{"total": 2.50, "text": "abc"}', AT, 1, 1),
+    Change(3, Op.DELETE, "orders", '{"id":1}', '{"total": 2.50}', None, AT, 1, None),
+    Change(4, Op.SCHEMA, "orders", "{}", None, '{"columns": ["id"]}', AT),
+]
+MARK = Mark("log", 4, Cursor('{"position":4}'))
+
+
+@pytest.fixture(scope="module")
+def stream(spark):
+    import pyarrow as pa
+
+    return spark.createDataFrame(pa.Table.from_batches([rows(to_batch(CHANGES), MARK)])).to(spark.createDataFrame([], DDL).schema)
+
+
+def transformed(stream, **transform):
+    return apply(stream, Transform(**transform)).collect()
+
+
+def built(stream, **select):
+    return transformed(stream, select=select)[0].after
+
+
+VALUES = [
+    ("after:id", "9223372036854775807"),
+    ("after:id::bigint", "9223372036854775807"),
+    ("after:least", "-9223372036854775808"),
+    ("after:beyond", "18446744073709551616"),
+    ("after:tenth", "0.1"),
+    ("after:tenth::double", "0.1"),
+    ("after:tiny::double", "4.9E-324"),
+    ("after:whole", "5"),
+    ("after:whole::double", "5.0"),
+    ("after:price", "12345678901234567890.12"),
+    ("after:price::decimal(30,4)", "12345678901234567890.1200"),
+    ("after:tenth::decimal(10,2) * 3", "0.30"),
+    ("after:nothing", "null"),
+    ("after:missing", "null"),
+    ("null", "null"),
+    ("try_variant_get(after, '$.text', 'int')", "null"),
+    ("after:yes", "true"),
+    ("after:yes::boolean and false", "false"),
+    ("after:image", '{"$blob":"AAE="}'),
+    ("after:['a b']", "1"),
+    ("after:deep", '{"a":{},"b":[1,null,{"x":"y"}]}'),
+    ("after:deep.b[2].x", '"y"'),
+    ("array(after:yes, null)", "[true,null]"),
+    ("named_struct('b', 1, 'a', null)", '{"b":1,"a":null}'),
+    ("upper(table)", '"ORDERS"'),
+    ("op", '"insert"'),
+    ("position", "1"),
+    ("key:id::int + 1", "2"),
+    ("before:total", "null"),
+    ("at", '"2026-01-01T00:00:00.123456Z"'),
+    ("cast(after:when::string as timestamp)", '"2026-01-01T00:00:00.000000Z"'),
+    ("cast(after:when::string as timestamp_ntz)", '"2026-01-01T00:00:00.000000"'),
+    ("to_date(at)", '"2026-01-01"'),
+    ("cast('NaN' as double)", '"NaN"'),
+    ("cast('-Infinity' as double)", '"-Infinity"'),
+]
+
+
+def test_fields_have_exactly_these_values(stream):
+    select = {f"{at} {expression}": expression for at, (expression, _) in enumerate(VALUES)}
+    after = built(stream, **select).replace(',"', ',\n"')
+    assert (
+        after
+        == "{" + ",".join(f'"{name}":{text}' for name, (_, text) in zip(select, VALUES, strict=True)).replace(',"', ',\n"') + "}"
+    )
+
+
+def test_a_text_arrives_as_it_is(stream):
+    for expression in ("after:text", "after:text::string"):
+        after = built(stream, field=expression)
+        assert json.loads(after)["field"] == json.loads(DOCUMENT)["text"]
+        after.encode()
+
+
+def test_fields_have_the_order_and_the_names_of_the_file(stream):
+    after = built(stream, **{"z": "1", "a": "2", "A": "3", 'q"\\.é': "4"})
+    assert after == '{"z":1,"a":2,"A":3,"q\\"\\\\.é":4}'
+
+
+def test_every_double_survives(spark):
+    import random
+
+    import pyarrow as pa
+
+    chance = random.Random(4)
+    numbers = [chance.uniform(-1, 1) * 10 ** chance.randrange(-300, 300) for _ in range(500)] + [0.1 + 0.2, 1e16, 1e22, 123456789.0]
+    changes = [Change(at, Op.INSERT, "t", "{}", None, json.dumps({"x": x})) for at, x in enumerate(numbers, 1)]
+    found = apply(
+        spark.createDataFrame(pa.Table.from_batches([rows(to_batch(changes))])), Transform(select={"x": "after:x::double"})
+    )
+    assert [json.loads(row.after)["x"] for row in found.collect()] == numbers
+
+
+def test_only_rows_get_a_new_after_and_nothing_else_changes(stream):
+    found = transformed(stream, select={"total": "after:total"})
+    before = stream.collect()
+    assert found[1:] == [
+        Row(**{**before[1].asDict(), "after": '{"total":2.5}'}),
+        *before[2:],
+    ]
+    assert found[0].asDict() | {"after": ""} == before[0].asDict() | {"after": ""}
+    assert found[2].after is None
+    assert found[3].after == '{"columns": ["id"]}'
+    assert found[-2].mark == MARK.cursor
+
+
+def test_fields_are_made_of_what_where_has_kept(stream):
+    found = transformed(stream, where="op = 'update'", select={"total": "cast(after:text::string || 'x' as string)"})
+    assert [(row.op, row.after) for row in found] == [("update", '{"total":"abcx"}'), ("resolved", None), ("resolved", None)]
+    assert transformed(stream, where="table = 'orders' and op = 'delete'", select={"n": "1 / (position - 2)"})[0].position == 3
+
+
+@pytest.mark.parametrize("where", ["no_such_column = 1", "table = = 'x'", "1 + 1", "table = 'x') or (1 = 1", "count(*) > 1"])
+def test_a_condition_that_spark_does_not_understand_is_named(stream, where):
+    with pytest.raises(TransformInvalid, match=r"transform\.where: \["):
+        transformed(stream, where=where)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "no_such_column",
+        "1 +",
+        "after:id::no_type",
+        "sum(position)",
+        "explode(array(1))",
+        "1) as x, (2",
+        "(select 1 from t)",
+    ],
+)
+def test_an_expression_that_spark_does_not_understand_is_named(stream, expression):
+    with pytest.raises(TransformInvalid, match=r"transform\.select\.wrong: \["):
+        transformed(stream, select={"right": "1", "wrong": expression})
+
+
+@pytest.mark.parametrize("transform", [{"where": "rand() < 0.5"}, {"select": {"id": "uuid()"}}])
+def test_chance_is_refused(stream, transform):
+    with pytest.raises(TransformInvalid, match="another value each time"):
+        transformed(stream, **transform)
