@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -96,8 +96,11 @@ class Coordinator(Protocol):
     def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:
         """How far this lane has been delivered; None for a new pipeline."""
 
-    def place(self, term: Term, lane: Lane, watermark: Watermark) -> None:
-        """Set a lane's watermark, also backwards: the first start, and a person's decision. Raises TermLost."""
+    def place(self, term: Term, lane: Lane, watermark: Watermark, instead_of: Collection[Lane] = ()) -> None:
+        """Set a lane's watermark, also backwards: the first start, and a person's decision. Raises TermLost.
+
+        Lanes that it takes over from are dropped in the same step; what they have delivered stays counted.
+        """
 
     def halt(self, term: Term, error: Mapping[str, str]) -> None:
         """Record the error this pipeline stopped with, under its term. A new term clears it."""

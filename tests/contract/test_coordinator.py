@@ -379,3 +379,21 @@ def test_among_many_processes_at_most_one_leads_and_epochs_only_grow(coordinator
     epochs = list(map(int, notes))
     assert epochs == list(range(1, len(epochs) + 1))
     assert len(epochs) > 10
+
+
+def test_a_lane_that_takes_over_from_others_does_so_in_one_step_and_keeps_what_they_counted(coordinator: Any) -> None:
+    candidate = coordinator.candidate("orders", "first")
+    with closing(candidate):
+        term = elected(candidate)
+        for name in ("snapshot:0", "snapshot:1"):
+            coordinator.place(term, Lane(name), mark(-1))
+            with coordinator.claim(term, Lane(name), 1) as claim:
+                claim.advance(mark(5), Tally(delivered=3))
+        coordinator.place(term, LANE, mark(4), instead_of=[Lane("snapshot:0"), Lane("snapshot:1")])
+        standing = coordinator.standing("orders")
+        assert standing.watermarks == {LANE: mark(4)}
+        assert standing.delivered == 6
+        deposed = Term("orders", "other", term.epoch - 1)
+        with pytest.raises(TermLost):
+            coordinator.place(deposed, Lane("other"), mark(9), instead_of=[LANE])
+        assert coordinator.standing("orders").watermarks == {LANE: mark(4)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +27,12 @@ insert into watermarks (pipeline, lane, cursor, position, delivered, epoch, atte
 select ?, ?, ?, ?, ?, ?, -1 where {CURRENT}
 on conflict do update set cursor = excluded.cursor, position = excluded.position, delivered = excluded.delivered
 """
+
+_GONE = "pipeline = ? and lane in (select value from json_each(?))"
+_TAKE_OVER = f"""
+update watermarks set total = total + (select coalesce(sum(total), 0) from watermarks where {_GONE}) where pipeline = ? and lane = ?
+"""
+_DROP = f"delete from watermarks where {_GONE}"
 
 _SUMS = "select coalesce(sum(total), 0), coalesce(sum(rate), 0.0), max(advanced_at) from watermarks where pipeline = ?"
 
@@ -62,15 +68,20 @@ class SqliteCoordinator:
             store.flush()
             return found
 
-    def place(self, term: Term, lane: Lane, watermark: Watermark) -> None:
-        """Set a lane's watermark, also backwards. Raises TermLost."""
+    def place(self, term: Term, lane: Lane, watermark: Watermark, instead_of: Collection[Lane] = ()) -> None:
+        """Set a lane's watermark, also backwards, and drop lanes whose work it takes over. Raises TermLost."""
         row = (term.pipeline, lane, watermark.cursor, watermark.position, watermark.delivered, term.epoch)
-        self._write_under(term, _PLACE, *row, term.pipeline, term.epoch)
+        gone = json.dumps([*instead_of])
+        with self._open() as store, store.atomic():
+            self._write_under(term, store, _PLACE, *row, term.pipeline, term.epoch)
+            store.write(_TAKE_OVER, term.pipeline, gone, term.pipeline, lane)
+            store.write(_DROP, term.pipeline, gone)
 
     def halt(self, term: Term, error: Mapping[str, str]) -> None:
         """Record the error this pipeline stopped with."""
         sql = f"update terms set error = ? where pipeline = ? and {CURRENT}"
-        self._write_under(term, sql, json.dumps(dict(error)), term.pipeline, term.pipeline, term.epoch)
+        with self._open() as store, store.atomic():
+            self._write_under(term, store, sql, json.dumps(dict(error)), term.pipeline, term.pipeline, term.epoch)
 
     def standing(self, pipeline: str) -> Standing:
         """What is known of a pipeline."""
@@ -92,11 +103,9 @@ class SqliteCoordinator:
         finally:
             store.close()
 
-    def _write_under(self, term: Term, sql: str, *values: object) -> None:
-        with self._open() as store:
-            store.sync("full")
-            if not store.write(sql, *values):
-                raise TermLost(f"{term.holder} no longer leads {term.pipeline}: its term {term.epoch} has ended")
+    def _write_under(self, term: Term, store: Store, sql: str, *values: object) -> None:
+        if not store.write(sql, *values):
+            raise TermLost(f"{term.holder} no longer leads {term.pipeline}: its term {term.epoch} has ended")
 
 
 def _standing(store: Store, pipeline: str, ttl: float) -> Standing:

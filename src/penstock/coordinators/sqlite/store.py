@@ -80,6 +80,20 @@ class Store:
         with translated(self.path):
             return self._connection.execute(sql, values).rowcount > 0
 
+    @contextmanager
+    def atomic(self) -> Iterator[None]:
+        """All writes inside at once, outliving a loss of power, or none of them."""
+        self.sync("full")
+        with translated(self.path):
+            self._connection.execute("begin immediate")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("rollback")
+            raise
+        with translated(self.path):
+            self._connection.execute("commit")
+
     def is_replaced(self) -> bool:
         """Whether the path no longer names the file that this connection has open."""
         return _identity(self.path) != self._identity
