@@ -123,7 +123,7 @@ COLUMNS = 7
 _TABLE = "create table orders(id integer primary key, customer text, status text, total real, quantity integer, note text, at text)"
 
 
-def shop(folder: Path, sink: str, rows: int = 0) -> sqlite3.Connection:
+def shop(folder: Path, sink: str, rows: int = 0, step: int = 1, start: str = "beginning") -> sqlite3.Connection:
     """A captured database with a table of 7 columns and rows of about 300 bytes, and a pipeline file for it."""
     from penstock.sources.sqlite import install
 
@@ -133,10 +133,11 @@ def shop(folder: Path, sink: str, rows: int = 0) -> sqlite3.Connection:
     shop.execute("pragma journal_mode = wal")
     shop.execute(_TABLE)
     shop.execute("begin")
-    shop.executemany("insert into orders values (?,?,?,?,?,?,?)", (row(number) for number in range(1, rows + 1)))
+    shop.executemany("insert into orders values (?,?,?,?,?,?,?)", (row(step * number) for number in range(1, rows + 1)))
     shop.execute("commit")
     install.enable(str(database))
-    (folder / "pipeline.yaml").write_text(f"name: bench\nsource: {{type: sqlite, database: shop.db}}\nsink: {sink}\n")
+    source = f"{{type: sqlite, database: shop.db, start: {start}}}"
+    (folder / "pipeline.yaml").write_text(f"name: bench\nsource: {source}\nsink: {sink}\n")
     return shop
 
 

@@ -26,6 +26,7 @@ def decide(known: bool, registered: int | None, said: str | None, last_error: Ma
 def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[str, str] | None) -> None:
     """Make sure that every lane has a watermark to start from."""
     source, state = pipeline.source, pipeline.state
+    standing = state.standing(pipeline.name)
     for lane in source.lanes():
         known = state.watermark(pipeline.name, lane)
         registered = source.registered(pipeline.name, lane)
@@ -35,7 +36,7 @@ def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[
                 f"the source has delivered to pipeline {pipeline.name} before, last noted at position {registered}, "
                 "but the state store has no watermark of it",
                 "point `state` at the store it used; or say where to go on: "
-                f"penstock run FILE --from {registered} | --from beginning | --from now",
+                f"penstock run FILE --from {registered} | --from beginning | --from now | --from snapshot",
             )
         if by == "person" and (last_error or {}).get("code") == SourceRewound.code:
             source.renew()
@@ -43,5 +44,6 @@ def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[
             source.settle(pipeline.name, lane, known.cursor)  # it lives, and the source must still go on from here
         else:
             cursor = source.begin(lane, said if by == "person" and said else source.start)
-            state.place(term, lane, Watermark(cursor, source.position(cursor), known.delivered if known else None))
+            ranges = standing.watermarks.keys() - set(source.lanes())  # of a snapshot that was given up
+            state.place(term, lane, Watermark(cursor, source.position(cursor), known.delivered if known else None), ranges)
             source.register(pipeline.name, lane, cursor)

@@ -1,0 +1,36 @@
+"""Rows that are there already go before the stream: which of their ranges are left, and how the stream goes on behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.change import Lane
+from penstock.coordinator import Term
+from penstock.cursor import Cursor, Watermark
+from penstock.pipeline import Pipeline
+
+
+def outstanding(pipeline: Pipeline, term: Term) -> Mapping[Lane, Cursor]:
+    """The ranges that are still to be delivered, each with a watermark to begin at; none once every stream can go on."""
+    marks = pipeline.state.standing(pipeline.name).watermarks
+    left: dict[Lane, Cursor] = {}
+    for lane in pipeline.source.lanes():
+        left |= _outstanding(pipeline, term, lane, marks)
+    return left
+
+
+def _outstanding(pipeline: Pipeline, term: Term, lane: Lane, marks: Mapping[Lane, Watermark]) -> Mapping[Lane, Cursor]:
+    source, state, cursor = pipeline.source, pipeline.state, marks[lane].cursor
+    ranges = source.ranges(cursor)
+    for name, begin in ranges.items():
+        if name not in marks:
+            state.place(term, name, Watermark(begin, source.position(begin)))
+    left = {name: begin for name, begin in ranges.items() if not _is_read(pipeline, begin, marks.get(name))}
+    if ranges and not left:
+        joined = source.joined(cursor, [marks[name].cursor for name in ranges])
+        state.place(term, lane, Watermark(joined, source.position(joined)), instead_of=ranges)
+    return left
+
+
+def _is_read(pipeline: Pipeline, begin: Cursor, reached: Watermark | None) -> bool:
+    return reached is not None and reached.position > pipeline.source.position(begin)
