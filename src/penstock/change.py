@@ -46,6 +46,8 @@ CHANGES = pa.schema(
 
 ORDINAL = CHANGES.get_field_index("ordinal")
 
+_STRUCT = pa.struct(list(CHANGES))  # all columns in one call: for a few rows that takes a third of one call for each column
+
 NO_CHANGES = pa.RecordBatch.from_pylist([], CHANGES)
 
 
@@ -92,9 +94,7 @@ def to_batch(changes: Iterable[Change]) -> pa.RecordBatch:
 
 def of_values(rows: Iterable[tuple[Any, ...]]) -> pa.RecordBatch:
     """Changes, each given by its fields, as one Arrow batch."""
-    columns = list(zip(*rows, strict=True)) or [()] * len(CHANGES)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, CHANGES, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
+    return pa.RecordBatch.from_struct_array(pa.array(list(rows), _STRUCT))
 
 
 def last_place(changes: pa.RecordBatch) -> tuple[int, int]:

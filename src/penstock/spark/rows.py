@@ -26,6 +26,7 @@ FLUSH_BYTES = 32768
 """Spark closes an Arrow batch at so many bytes: a mark as fat as this pushes everything before it through."""
 
 _MARK = len(CHANGES)
+_PADDING = "\n"  # behind a cursor, which is one line: to look for the last character that is no space takes ten times as long
 _RESOLVED = pa.array([Op.RESOLVED.value] * 2)
 _NO_TEXT = pa.nulls(2, pa.string())
 _REST = [pa.nulls(2, field.type) for field in list(ROWS)[4:-1]]
@@ -53,7 +54,7 @@ def rows(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> pa.
 def _marks(mark: Mark, pad: int) -> pa.RecordBatch:
     # every array with its type: to have it inferred takes longer than all the rest
     positions, lanes = pa.array([mark.position] * 2, pa.int64()), pa.array([mark.lane] * 2, pa.string())
-    cursors = pa.array([mark.cursor.ljust(pad), None], pa.string())
+    cursors = pa.array([f"{mark.cursor}{_PADDING}".ljust(pad), None], pa.string())
     return pa.RecordBatch.from_arrays([positions, _RESOLVED, _NO_TEXT, lanes, *_REST, cursors], schema=ROWS)
 
 
@@ -64,7 +65,7 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark]:
         if index > begin:
             yield batch.slice(begin, index - begin)
         if cursor := batch.column(_MARK)[index].as_py():
-            yield Mark(batch.column(3)[index].as_py(), batch.column(0)[index].as_py(), Cursor(cursor.rstrip()))
+            yield Mark(batch.column(3)[index].as_py(), batch.column(0)[index].as_py(), Cursor(cursor.partition(_PADDING)[0]))
         begin = index + 1
     if begin < batch.num_rows:
         yield batch.slice(begin)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 import orjson
 import pyarrow as pa
 
-from penstock.change import CHANGES, NO_CHANGES, Change
+from penstock.change import NO_CHANGES, Change, of_values
 from penstock.sources.sqlite.schema import matcher
 from penstock.sources.sqlite.shape import Shape
 
@@ -112,19 +112,14 @@ def to_changes(rows: Sequence[Row], imagers: Mapping[int, Imager], *, is_doubtfu
     """These rows as Arrow; doubtful if there may be text among their values that is not UTF-8."""
     if not rows:
         return NO_CHANGES
-    tables, keys, befores, afters = [], [], [], []
+    told = []
     for row in rows:
         reader = imagers[row[SHAPE]]
         key, before, after = reader.makers[row[OP]]
-        tables.append(reader.shape.table)
-        keys.append(key(row))
-        befores.append(before(row))
-        afters.append(after(row))
-    seqs, _, ops, ats, txs, olds, news = zip(*(row[:VALUES] for row in rows), strict=True)
-    errors = [_error(row, imagers[row[SHAPE]]) if is_doubtful else None for row in rows]
-    columns = (seqs, ops, tables, keys, befores, afters, ats, olds, news, errors, txs, [None] * len(rows))
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, CHANGES, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
+        seq, _, op, at, transaction, old, new = row[:VALUES]
+        error = _error(row, reader) if is_doubtful else None
+        told.append((seq, op, reader.shape.table, key(row), before(row), after(row), at, old, new, error, transaction, None))
+    return of_values(told)
 
 
 def _error(row: Row, reader: Imager) -> str | None:
