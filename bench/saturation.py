@@ -34,14 +34,14 @@ def _run(changes: int, size: int) -> float:
             database.executemany("insert into orders values (?,?,?,?,?,?,?)", (row(number) for number in range(1, changes + 1)))
             database.execute("commit")
             with penstock_run(folder):
-                wait_until(lambda: _last_position(folder / "requests") >= changes, 180, every=0.5)
+                wait_until(lambda: last_position(folder / "requests") >= changes, 180, every=0.5)
             arrived = [(request.at, position) for request in receiver.requests for position in request.positions()]
     assert [position for _, position in arrived] == list(range(1, changes + 1))
     counted = arrived[changes // 5 :]
     return len(counted) / (counted[-1][0] - counted[0][0])
 
 
-def _last_position(out: Path) -> int:
+def last_position(out: Path) -> int:
     """Of the last line only, so that the receiver is not disturbed."""
     lines = _tail(out, 200_000).split(b"\n")
     return orjson.loads(orjson.loads(lines[-2])["body"])["changes"][-1]["position"] if len(lines) > 2 else 0

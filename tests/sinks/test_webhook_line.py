@@ -1,11 +1,15 @@
-"""What a Retry-After header asks for."""
+"""What is made of answers: their connections, their bodies, and what a Retry-After header asks for."""
 
+import socket
+import threading
 import time
+from contextlib import closing, contextmanager, suppress
 from email.utils import formatdate
 
 import pytest
 
-from penstock.sinks.webhook.line import seconds_asked
+from penstock.sinks.webhook.endpoint import parse
+from penstock.sinks.webhook.line import Line, seconds_asked
 
 
 @pytest.mark.parametrize(
@@ -30,3 +34,60 @@ def test_a_date_without_a_zone_is_in_utc():
 def test_a_header_out_of_all_bounds_does_no_harm(header):
     asked = seconds_asked(header)
     assert asked is None or asked > 0
+
+
+@contextmanager
+def speaking(*answers):
+    """A server that gives these answers in turn, to requests on whatever connections; it counts those."""
+    connections = []
+
+    def serve():
+        left = list(answers)
+        while left:
+            connection = server.accept()[0]
+            connections.append(connection)
+            with suppress(ConnectionError):  # the other side may hang up before it has read all
+                while left and connection.recv(1 << 16):
+                    connection.sendall(left.pop(0))
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}/", connections
+        finally:
+            thread.join(10)
+            for connection in connections:
+                connection.close()
+
+
+CHUNKED = b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\nRetry-After: 7\r\n\r\n5\r\nlater\r\n0\r\n\r\n"
+PLAIN = b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "status", "reason", "is_kept"),
+    [
+        (CHUNKED, 503, "status 503: later", True),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, "status 200: ok", True),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + PLAIN, 204, "status 204", True),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", 200, "status 200: ok", False),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, "status 200: ok", False),
+        (b"HTTP/1.1 500 Oh\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100000, 500, "status 500: " + "x" * 120, False),
+    ],
+)
+def test_a_connection_is_kept_where_the_whole_answer_was_read_and_given_up_where_not(first, status, reason, is_kept):
+    with speaking(first, PLAIN) as (url, connections), closing(Line(parse(url), 10, None)) as line:
+        answer = line.post(b"{}", {"X": "1"})
+        assert (answer.status, answer.reason) == (status, reason)
+        assert answer.retry_after == (7 if first is CHUNKED else None)
+        assert line.post(b"{}", {}).status == 204
+        assert len(connections) == (1 if is_kept else 2)
+        line.close()
+
+
+def test_an_answer_that_is_no_http_is_a_failed_request():
+    with speaking(b"hello\r\n\r\n") as (url, _), closing(Line(parse(url), 10, None)) as line:
+        answer = line.post(b"{}", {})
+        assert answer.status is None
+        assert not answer.is_stale

@@ -63,6 +63,20 @@ def test_urls_are_understood_however_they_are_spelled(url, scheme, host, port, t
 
 
 @pytest.mark.parametrize(
+    ("url", "authority"),
+    [
+        ("http://Example.org/", "example.org"),
+        ("https://example.org:443/", "example.org"),
+        ("https://example.org:80/", "example.org:80"),
+        ("http://[::1]:8080/", "[::1]:8080"),
+        ("http://[fe80::1%25eth0]/", "[fe80::1]"),
+    ],
+)
+def test_the_host_is_named_to_servers_as_they_expect_it(url, authority):
+    assert parse(url).authority == authority
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "",

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
 
+_PORTS = {"http": 80, "https": 443}
 _VISIBLE = re.compile(r"[!-~]+")
 
 
@@ -21,13 +22,20 @@ class Endpoint:
     authorization: str | None = field(repr=False)
     shown: str
 
+    @property
+    def authority(self) -> str:
+        """What the header Host says."""
+        host = self.host.partition("%")[0]  # the zone of an address is this machine's business
+        host = f"[{host}]" if ":" in host else host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
 
 def parse(url: str) -> Endpoint:
     """The endpoint of a URL. Raises ValueError, which never quotes the URL: it may hold a password."""
     if not _VISIBLE.fullmatch(url):
         raise ValueError("url is empty or has characters that a URL cannot hold: percent-encode them")
     parts, port = _split(url)
-    if parts.scheme not in ("http", "https"):
+    if parts.scheme not in _PORTS:
         raise ValueError("url must begin with http:// or https://")
     if not parts.hostname:
         raise ValueError("url names no host: write it like https://example.org/hooks/orders")
@@ -36,7 +44,7 @@ def parse(url: str) -> Endpoint:
     return Endpoint(
         scheme=parts.scheme,
         host=parts.hostname,
-        port=port or (443 if parts.scheme == "https" else 80),
+        port=port or _PORTS[parts.scheme],
         target=(parts.path or "/") + (f"?{parts.query}" if parts.query else ""),
         authorization=_basic(parts),
         shown=f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}",

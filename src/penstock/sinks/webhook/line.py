@@ -6,15 +6,14 @@ import socket
 import ssl
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
-from urllib3.response import BaseHTTPResponse
 
 from penstock.sinks.webhook.endpoint import Endpoint
 
@@ -45,7 +44,8 @@ class Line:
     """Sends one request at a time; `timeout` holds for a request as a whole."""
 
     def __init__(self, endpoint: Endpoint, timeout: float, tls: ssl.SSLContext | None) -> None:
-        self.shown, self._target, self._timeout = endpoint.shown, endpoint.target, timeout
+        self.shown, self._timeout = endpoint.shown, timeout
+        self._opening = f"POST {endpoint.target} HTTP/1.1\r\nHost: {endpoint.authority}\r\nAccept-Encoding: identity\r\n"
         self._connection = _connection(endpoint, timeout, tls)
         self._due_at: float | None = None
 
@@ -66,20 +66,28 @@ class Line:
             self._due_at = None
 
     def _ask(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        if self._connection.sock is None:
+            self._connection.connect()
+        sock = self._connection.sock
         with suppress(BrokenPipeError):  # an endpoint may refuse before it has read everything, and its answer is waiting
-            self._connection.request("POST", self._target, body, headers, preload_content=False, decode_content=False)
-        response = self._connection.getresponse()
-        shown = self._finish(response)
-        return Answer(response.status, f"status {response.status}{shown}", seconds_asked(response.headers.get("Retry-After")))
+            sock.sendall(self._head(len(body), headers) + body)
+        with closing(HTTPResponse(sock, method="POST")) as response:
+            response.begin()
+            shown = self._finish(response)
+            return Answer(response.status, f"status {response.status}{shown}", seconds_asked(response.headers.get("Retry-After")))
 
-    def _finish(self, response: BaseHTTPResponse) -> str:
+    def _head(self, length: int, headers: Mapping[str, str]) -> bytes:
+        fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        return f"{self._opening}Content-Length: {length}\r\n{fields}\r\n".encode("ascii")
+
+    def _finish(self, response: HTTPResponse) -> str:
         """Read the answer's body, so that the connection can be kept; the status counts also where that fails."""
         try:
             body = response.read(_READ_BYTES)
-        except (OSError, HTTPError, HTTPException):
+        except (OSError, HTTPException):
             self._connection.close()
             return ""
-        if len(body) == _READ_BYTES:
+        if response.will_close or not response.isclosed():
             self._connection.close()
         text = "".join(filter(str.isprintable, body.decode(errors="replace")))[:_SHOWN_CHARACTERS]
         return f": {text}" if text else ""
