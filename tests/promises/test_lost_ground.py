@@ -14,10 +14,14 @@ import pytest
 
 from deadline import until
 from fix_rig import Rig
-from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.readers import registered
+from penstock.sources.sqlite.rescan import repair
 from penstock.sources.sqlite.source import LANE
 from program import status
+
+REBUILD = """begin; create table fresh(id integer primary key, customer integer, total real, note blob, extra);
+    insert into fresh select *, null from orders; delete from fresh where id = (select min(id) from fresh);
+    drop table orders; alter table fresh rename to orders; commit"""
 
 
 @dataclass
@@ -32,15 +36,15 @@ class Story:
 
 
 def pull_away(rigs: dict[str, Rig]) -> None:
-    """Remove the state of one, restore the database of another from a backup, alter a table of the third."""
+    """Remove the state of one, restore the database of another from a backup, rebuild a table of the third."""
     for file in rigs["forgotten"].folder.glob("state.db*"):
         shutil.rmtree(file) if file.is_dir() else file.unlink()
     restored = rigs["restored"].shop.path
     for suffix in ("-wal", "-shm"):
         restored.with_name(restored.name + suffix).unlink(missing_ok=True)
     backup(rigs["restored"]).replace(restored)
-    with closing(sqlite3.connect(rigs["altered"].shop.path, isolation_level=None)) as connection:
-        connection.execute("alter table orders add column discount real")
+    with closing(sqlite3.connect(rigs["rebuilt"].shop.path, isolation_level=None)) as connection:
+        connection.executescript(REBUILD)
 
 
 def backup(rig: Rig) -> Path:
@@ -56,7 +60,7 @@ def back_up(rig: Rig) -> None:
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     folder = tmp_path_factory.mktemp("ground")
     with ExitStack() as stack:
-        rigs = {name: stack.enter_context(Rig(folder / name, name)) for name in ("forgotten", "restored", "altered")}
+        rigs = {name: stack.enter_context(Rig(folder / name, name)) for name in ("forgotten", "restored", "rebuilt")}
         for rig in rigs.values():
             rig.shop.sell(5)
             back_up(rig)
@@ -87,7 +91,7 @@ def test_the_process_exits_with_1(story):
     [
         ("forgotten", "state.lost", "--from 10"),
         ("restored", "source.rewound", "--from POSITION"),
-        ("altered", "capture.broken", "penstock capture enable"),
+        ("rebuilt", "capture.broken", "penstock capture repair"),
     ],
 )
 def test_each_is_halted_with_its_code_and_what_to_do(story, name, code, remedy):
@@ -105,12 +109,31 @@ def test_they_go_on_from_where_a_person_says(story):
     rigs = story.rigs
     with closing(sqlite3.connect(rigs["restored"].shop.path, isolation_level=None)) as connection:
         connection.execute("insert into orders(id, total) values(1, 1.5)")
-    for name in ("forgotten", "altered"):
-        rigs[name].shop.sell(2)
-    enable(str(rigs["altered"].shop.path))
+    rigs["forgotten"].shop.sell(2)
     program = rigs["forgotten"].start(rigs["restored"].file, "--from", "beginning")
     rigs["forgotten"].until_delivered(12)
     rigs["restored"].until_delivered(6)
     assert program.terminate() == 0
     assert rigs["forgotten"].positions() == [*range(1, 11), 10, 11, 12]  # the log begins where settled changes were pruned
     assert rigs["restored"].positions()[-6:] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_repaired_pipeline_goes_on_by_itself_and_heals_what_loses_nothing(story):
+    rig, seen = story.rigs["rebuilt"], story.delivered_before["rebuilt"]
+    repair(str(rig.shop.path), "orders")
+    program = rig.start()
+    until(lambda: told(rig)[seen:][-1:] == ["schema"], within=90)
+    assert told(rig)[seen:] == ["schema", "schema", *["refresh"] * 9, "schema"]
+    with closing(sqlite3.connect(rig.shop.path, isolation_level=None)) as connection:
+        connection.execute("alter table orders add column discount real default 0.5")
+        until(lambda: len(told(rig)) == seen + 13)
+        connection.execute("insert into orders(id, total) values(1, 1.5)")
+        until(lambda: len(told(rig)) == seen + 14)
+    assert told(rig)[-2:] == ["schema", "insert"]
+    assert rig.deliveries()[-2].change["after"]["added"] == {"discount": 0.5}
+    assert rig.deliveries()[-1].change["after"]["discount"] == 0.5
+    assert program.terminate() == 0
+
+
+def told(rig: Rig) -> list[str]:
+    return [delivery.change["op"] for delivery in rig.deliveries()]

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
-from penstock.errors import ConfigInvalid, ConfigUnsupported
+from penstock.errors import ConfigInvalid
 
 if TYPE_CHECKING:
-    from penstock.sources.sqlite.install import Report
-    from penstock.sources.sqlite.survey import Survey
+    from penstock.sources.sqlite.installation import Report
+    from penstock.sources.sqlite.survey import Survey, TableState
+
+_COMMAND = "penstock.command"
+
+
+class WithCommand(typer.core.TyperCommand):
+    """A command that takes another one behind `--`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Set aside what stands behind `--`."""
+        cut = args.index("--") if "--" in args else len(args)
+        ctx.meta[_COMMAND] = args[cut + 1 :]
+        return super().parse_args(ctx, args[:cut])
+
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -24,6 +39,9 @@ app = typer.Typer(
 
 Database = Annotated[Path, typer.Argument(metavar="DATABASE", help="A SQLite database.")]
 Tables = Annotated[str | None, typer.Option("--tables", metavar="REGEX", help="Only tables whose whole name matches.")]
+Table = Annotated[
+    str | None, typer.Argument(metavar="[TABLE]", help="Only tables whose whole name matches this regular expression.")
+]
 PrintSql = Annotated[bool, typer.Option("--print-sql", help="Show the SQL and change nothing.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
@@ -32,16 +50,26 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 def enable(
     database: Database,
     tables: Tables = None,
+    *,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="REGEX", help="Log only columns whose whole `table.column` matches, and keys."),
+    ] = None,
+    row_ids_only: Annotated[bool, typer.Option("--row-ids-only", help="Log row ids and keys, no other columns.")] = False,
     print_sql: PrintSql = False,
     wal: Annotated[bool, typer.Option("--wal", help="Switch the database to write-ahead logging.")] = False,
 ) -> None:
     """Put tables under capture; run it again after a change of schema.
 
-    Examples: `penstock capture enable shop.db`, `penstock capture enable shop.db --tables "orders|items" --print-sql`
+    Examples: `penstock capture enable shop.db`, `penstock capture enable shop.db --tables "orders|items" --print-sql`,
+    `penstock capture enable shop.db --tables users --columns "users\\.(name|city)"`
     """
     from penstock.sources.sqlite import install
+    from penstock.sources.sqlite.shape import ROW_IDS_ONLY
 
-    report = install.enable(_existing(database), tables, wal=wal, is_trial=print_sql)
+    if row_ids_only and columns is not None:
+        raise ConfigInvalid("--row-ids-only and --columns exclude each other", "give one of them")
+    report = install.enable(_existing(database), tables, ROW_IDS_ONLY if row_ids_only else columns, wal=wal, is_trial=print_sql)
     _tell(report, print_sql, "no table to capture")
     if not report.is_wal and not print_sql:
         typer.secho(
@@ -80,29 +108,65 @@ def status(database: Database, tables: Tables = None, as_json: AsJson = False) -
         raise typer.Exit(1)
 
 
-@app.command()
-def suspend(database: Database) -> None:
-    """Not supported yet."""
-    raise _later("suspend")
+@app.command(cls=WithCommand)
+def suspend(context: typer.Context, database: Database, table: Table = None) -> None:
+    """Let a migration alter tables: capture only notes which rows are touched, until it is resumed.
+
+    With a command behind `--`, runs it and resumes, whatever becomes of it; the exit code is the command's.
+    Examples: `penstock capture suspend shop.db orders`, `penstock capture suspend shop.db -- python manage.py migrate`
+    """
+    from penstock.sources.sqlite.suspend import suspend
+
+    command: list[str] = context.meta.get(_COMMAND, [])
+    path = _existing(database)
+    _tell(suspend(path, table), False, "nothing was captured")
+    if not command:
+        return
+    try:
+        code = _run(command)
+    finally:
+        _resume(path, table)
+    raise typer.Exit(code)
 
 
 @app.command()
-def resume(database: Database) -> None:
-    """Not supported yet."""
-    raise _later("resume")
+def resume(database: Database, table: Table = None) -> None:
+    """Capture again after `suspend`, and tell what was touched meanwhile.
+
+    A table that was rebuilt is told anew as a whole. Example: `penstock capture resume shop.db`
+    """
+    _resume(_existing(database), table)
 
 
 @app.command()
-def repair(database: Database) -> None:
-    """Not supported yet."""
-    raise _later("repair")
+def repair(database: Database, table: Table = None) -> None:
+    """Make up for changes that are missing from the log: renew the triggers, and tell all rows again.
+
+    Without TABLE, of those tables that need it. Pipelines that stopped with `capture.broken` then go on with `penstock run`.
+    Run it again if it was interrupted. Example: `penstock capture repair shop.db orders`
+    """
+    from penstock.cli.scanning import scanning
+    from penstock.sources.sqlite.rescan import repair
+
+    with scanning() as progress:
+        report = repair(_existing(database), table, progress)
+    _tell(report, False, "nothing is missing")
 
 
-def _later(command: str) -> ConfigUnsupported:
-    return ConfigUnsupported(
-        f"`penstock capture {command}` is not supported yet",
-        "after a change of schema run: penstock capture enable DATABASE",
-    )
+def _resume(path: str, table: str | None) -> None:
+    from penstock.cli.scanning import scanning
+    from penstock.sources.sqlite.suspend import resume
+
+    with scanning() as progress:
+        report = resume(path, table, progress)
+    _tell(report, False, "nothing was suspended")
+
+
+def _run(command: list[str]) -> int:
+    try:
+        return subprocess.run(command, check=False).returncode
+    except OSError as error:
+        raise ConfigInvalid(f"{command[0]} cannot be run: {error.strerror}", "check the command behind --") from error
 
 
 def _existing(database: Path) -> str:
@@ -125,10 +189,14 @@ def _tell(report: Report, print_sql: bool, nothing: str) -> None:
 def _show(found: Survey) -> None:
     from penstock.cli import terminal
 
-    parts = [terminal.table(None, ["TABLE", "CAPTURE", ""], [[one.table, one.state, one.why] for one in found.tables])]
+    parts = [terminal.table(None, ["TABLE", "CAPTURE", ""], [[one.table, one.state, _remark(one)] for one in found.tables])]
     if found.readers:
         rows = [[one.pipeline, str(one.position), one.noted_at] for one in found.readers]
         parts.append(terminal.table(None, ["PIPELINE", "POSITION", "NOTED AT"], rows))
     terminal.show(*parts)
     log = f"{found.first} to {found.head}" if found.head else "empty" if found.enabled else "none"
     typer.echo(f"log: {log}; journal mode: {found.journal_mode}")
+
+
+def _remark(table: TableState) -> str:
+    return "; ".join(part for part in (table.why, f"without {', '.join(table.left_out)}" if table.left_out else "") if part)

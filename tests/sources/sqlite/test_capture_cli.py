@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from replay import connect, logged
 from typer.testing import CliRunner, Result
 
 from penstock.cli.capture import app
-from penstock.errors import ConfigInvalid, ConfigUnsupported
+from penstock.errors import ConfigInvalid
 
 
 @pytest.fixture
@@ -73,13 +74,61 @@ def test_a_database_without_wal_gets_a_hint(path: Path) -> None:
     assert "--wal" not in capture("enable", path, "--wal").output
 
 
+def test_suspend_resume_and_repair(shop: Path) -> None:
+    capture("enable", shop)
+    assert "suspended" in capture("suspend", shop, "orders").output
+    facts = json.loads(capture("status", shop, "--json").output)
+    assert {table["table"]: table["state"] for table in facts["tables"]} == {
+        "orders": "suspended",
+        "items": "captured",
+        "v": "not capturable",
+    }
+    assert "suspended" in capture("status", shop).output
+    assert "suspended" in capture("enable", shop).output
+    assert "resumed" in capture("resume", shop).output
+    assert "nothing was suspended" in capture("resume", shop).output
+    assert "nothing is missing" in capture("repair", shop).output
+    assert "repaired: all 0 rows" in capture("repair", shop, "orders").output
+
+
+def test_a_command_runs_while_capture_is_suspended_and_its_exit_code_is_ours(shop: Path) -> None:
+    capture("enable", shop)
+    migrate = (
+        "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], isolation_level=None);"
+        "db.execute('alter table orders add column note'); db.execute('alter table orders drop column note');"
+        "db.execute('insert into orders values(7)'); sys.exit(5)"
+    )
+    result = capture("suspend", shop, "--", sys.executable, "-c", migrate, shop)
+    assert result.exit_code == 5
+    assert "1 touched rows told again" in result.output
+    assert [(change.op, change.key) for change in logged(shop)] == [("refresh", '{"id":7}')]
+    with pytest.raises(ConfigInvalid, match="cannot be run"):
+        capture("suspend", shop, "--", shop.parent / "absent")
+    assert capture("status", shop).exit_code == 0
+    assert "suspended" not in capture("status", shop).output
+
+
+def test_columns_are_chosen_and_shown(shop: Path) -> None:
+    assert capture("enable", shop, "--tables", "items", "--row-ids-only").exit_code == 0
+    with closing(connect(shop)) as writer:
+        writer.execute("insert into items values('secret')")
+    [change] = logged(shop)
+    assert (change.key, change.after) == ('{"rowid":1}', "{}")
+    assert "without a" in capture("status", shop).output
+    with pytest.raises(ConfigInvalid, match="exclude each other"):
+        capture("enable", shop, "--columns", ".*", "--row-ids-only")
+    with pytest.raises(ConfigInvalid, match="not a regular expression"):
+        capture("enable", shop, "--columns", "(")
+
+
 @pytest.mark.parametrize("command", ["suspend", "resume", "repair"])
-def test_what_comes_later_says_so(shop: Path, command: str) -> None:
-    with pytest.raises(ConfigUnsupported, match="not supported yet"):
-        capture(command, shop)
+def test_a_table_that_is_not_captured_is_the_callers_mistake(shop: Path, command: str) -> None:
+    capture("enable", shop, "--tables", "orders")
+    with pytest.raises(ConfigInvalid, match="captured"):
+        capture(command, shop, "absent")
 
 
-@pytest.mark.parametrize("command", ["enable", "disable", "status"])
+@pytest.mark.parametrize("command", ["enable", "disable", "status", "suspend", "resume", "repair"])
 def test_a_missing_database_is_not_created(tmp_path: Path, command: str) -> None:
     with pytest.raises(ConfigInvalid, match="there is no database"):
         capture(command, tmp_path / "absent.db")

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from penstock.errors import CaptureBroken
 from penstock.sources.sqlite.schema import PresentTrigger, Schema
 from penstock.sources.sqlite.shape import Shape, shape_of
+from penstock.sources.sqlite.transition import generated
 
-LAYOUT = 2
+LAYOUT = 3
 
 TABLES = (
     "create table _penstock_meta(name text primary key, value)",
-    "create table _penstock_shape(number integer primary key, shape, triggers, master_row, is_live)",
+    "create table _penstock_shape(number integer primary key, lineage, role, shape, triggers, master_row, is_live, is_suspended)",
     "create table _penstock_log(seq integer primary key, shape, op, at, tx, old_row_id, new_row_id, c0, c1)",
     "create table _penstock_gone(shape, row_id, c0)",
+    "create table _penstock_touched(lineage, row_id, c0)",
+    "create table _penstock_healing(lineage integer primary key, rows_upto, whole_upto)",
     "create table _penstock_tx(number integer primary key)",
     "create table _penstock_reader(pipeline, lane, position, history, registered_at, noted_at, released_at,"
     " primary key(pipeline, lane)) without rowid",
@@ -28,15 +32,29 @@ TABLES = (
 )
 
 
+class Role(Enum):
+    """What a shape is for."""
+
+    CAPTURE = "capture"  # events with images
+    WATCH = "watch"  # while suspended: which rows are touched
+    KEY = "key"  # deletes that healing found, of which only the key is known
+
+
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A table under capture: its shape, the number that log rows carry, and its triggers as sqlite_master had them."""
+    """A table under capture: its shape, the number that log rows carry, and its triggers as sqlite_master had them.
+
+    All shapes of one table, through renames and rebuilds, are of one lineage.
+    """
 
     number: int
+    lineage: int
+    role: Role
     shape: Shape
     triggers: Mapping[str, str]
     master_row: int
     is_live: bool
+    is_suspended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +66,58 @@ class Catalogue:
 
     @property
     def live(self) -> list[Captured]:
-        """What is under capture now."""
+        """What is under capture now, suspended or not."""
         return [captured for captured in self.shapes.values() if captured.is_live]
+
+    def last(self, lineage: int) -> Captured:
+        """The shape under which the events of a table were captured last."""
+        return [one for one in self.shapes.values() if one.lineage == lineage and one.role is Role.CAPTURE][-1]
+
+    def named(self, table: str) -> Captured | None:
+        """The last shape with this name."""
+        found = [one for one in self.shapes.values() if one.shape.table == table and one.role is Role.CAPTURE]
+        return found[-1] if found else None
+
+
+class Loss(Enum):
+    """What the log may lack after a breach."""
+
+    NOTHING = 0  # whatever is untrustworthy says so
+    ORDER = 1  # rows written since then may be told wrong
+    REMOVALS = 2  # rows written since then may have removed others unseen
+    EVERYTHING = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A difference between what was captured and what is there; `loses` if changes may be missing from the log without a trace."""
+    """A difference between what was captured and what is there."""
 
     table: str
     what: str
-    loses: bool
+    loss: Loss
+
+    def loses(self, has_writes: bool | None) -> bool:
+        """Whether changes are missing that nobody can find; `has_writes` since the table was last known to be sound, if known."""
+        if self.loss is Loss.ORDER:
+            return has_writes is None
+        return self.loss is Loss.EVERYTHING or (self.loss is Loss.REMOVALS and has_writes is not False)
+
+
+@dataclass(frozen=True, slots=True)
+class Healing:
+    """Up to where untrusted rows of the log have been made up for later in the log, and up to where everything has."""
+
+    rows_upto: int = 0
+    whole_upto: int = 0
+
+    @property
+    def upto(self) -> int:
+        """Up to where untrusted rows are made up for: a rescan makes up for them too."""
+        return max(self.rows_upto, self.whole_upto)
+
+    def covers(self, position: int, op: str) -> bool:
+        """Whether a reader may go past a row that is no event."""
+        return position <= (self.whole_upto if op == "gap" else self.upto)
 
 
 def load(connection: sqlite3.Connection) -> Catalogue:
@@ -69,9 +128,25 @@ def load(connection: sqlite3.Connection) -> Catalogue:
             f"the capture was made by another version of penstock (layout {meta.get('layout')}, ours is {LAYOUT})",
             "disable capture and enable it again, or use that version",
         )
-    rows = connection.execute("select number, shape, triggers, master_row, is_live from _penstock_shape order by number")
-    shapes = (Captured(row[0], Shape.from_json(row[1]), json.loads(row[2]), row[3], bool(row[4])) for row in rows)
+    rows = connection.execute(
+        "select number, lineage, role, shape, triggers, master_row, is_live, is_suspended from _penstock_shape order by number"
+    )
+    shapes = (
+        Captured(row[0], row[1], Role(row[2]), Shape.from_json(row[3]), json.loads(row[4]), row[5], bool(row[6]), bool(row[7]))
+        for row in rows
+    )
     return Catalogue(meta["incarnation"], {captured.number: captured for captured in shapes})
+
+
+def healings(connection: sqlite3.Connection) -> dict[int, Healing]:
+    """What was healed, by lineage."""
+    rows = connection.execute("select lineage, rows_upto, whole_upto from _penstock_healing")
+    return {lineage: Healing(rows_upto, whole_upto) for lineage, rows_upto, whole_upto in rows}
+
+
+def present_name(captured: Captured, schema: Schema) -> str:
+    """The name a captured table has now: triggers follow a table that is renamed."""
+    return next((trigger.table for trigger in schema.triggers if trigger.name in captured.triggers), captured.shape.table)
 
 
 def breaches(captured: Captured, schema: Schema) -> Iterator[Breach]:
@@ -79,26 +154,42 @@ def breaches(captured: Captured, schema: Schema) -> Iterator[Breach]:
     table = captured.shape.table
     ours = [trigger for trigger in schema.triggers if trigger.name in captured.triggers]
     if len(ours) < len(captured.triggers):
-        yield Breach(table, "has lost its triggers" if table in schema.tables else "was dropped", loses=True)
-    elif ours[0].table != table:
-        yield Breach(table, f"was renamed to {ours[0].table}", loses=False)
+        yield Breach(table, "has lost its triggers" if table in schema.tables else "was dropped", Loss.EVERYTHING)
     else:
         yield from _altered(captured, schema, ours)
     if ours and (late := _late(schema, ours)):
-        yield Breach(table, f"got the trigger {late}, which fires before ours", loses=True)
+        yield Breach(table, f"got the trigger {late}, which fires before ours", Loss.ORDER)
 
 
 def _altered(captured: Captured, schema: Schema, ours: Sequence[PresentTrigger]) -> Iterator[Breach]:
-    table, now = captured.shape.table, shape_of(schema.tables[captured.shape.table])
-    is_same = now.create_sql == captured.shape.create_sql
-    if not is_same:  # every log row since then carries a negative shape, so nothing is missing unseen
-        yield Breach(table, "was altered", loses=False)
+    was, now = captured.shape, shape_of(schema.tables[ours[0].table], captured.shape.choice)
+    if now.table != was.table:
+        yield Breach(was.table, f"was renamed to {now.table}", Loss.NOTHING)
+    elif now.create_sql != was.create_sql:  # every log row since then carries a negative shape, so nothing is missing unseen
+        yield Breach(was.table, "was altered", Loss.NOTHING)
     elif {trigger.name: trigger.sql for trigger in ours} != captured.triggers:
-        yield Breach(table, "has other triggers than those of capture", loses=True)
-    if len(now.uniques) != len(captured.shape.uniques) or (is_same and now != captured.shape):
-        yield Breach(table, "has other unique indexes", loses=True)
+        yield Breach(was.table, "has other triggers than those of capture", Loss.EVERYTHING)
+    if computed := sorted((now.names - was.names) & generated(schema.tables[now.table])):
+        yield Breach(was.table, f"got the generated column {computed[0]}, which all rows have", Loss.EVERYTHING)
+    is_renamed = not was.names <= now.names  # then the columns of its indexes have other names too
+    if len(now.uniques) != len(was.uniques) or not (is_renamed or now.uniques == was.uniques):
+        yield Breach(was.table, "has other unique indexes", Loss.REMOVALS)
 
 
 def _late(schema: Schema, ours: Sequence[PresentTrigger]) -> str | None:
     oldest = min(trigger.row for trigger in ours)
     return next((trigger.name for trigger in schema.foreign(ours[0].table) if trigger.row > oldest), None)
+
+
+def strays(catalogue: Catalogue, schema: Schema, is_meant: Callable[[str], bool]) -> Iterator[str]:
+    """Names that a pipeline chose and that no captured table has any more, because the table goes by another name now."""
+    live = {captured.shape.table: captured for captured in catalogue.live}
+    heirs = {captured.lineage: captured.shape.table for captured in catalogue.live}
+    for table, lineage in dict.fromkeys((one.shape.table, one.lineage) for one in catalogue.shapes.values()):
+        heir = heirs.get(lineage)
+        if heir is None or table in live or not is_meant(table):
+            continue
+        if table in schema.tables:
+            yield f"{table} was renamed to {heir}, and the table that is called {table} now is not captured"
+        elif not is_meant(heir):
+            yield f"{table} was renamed to {heir}, which the pipeline's `tables` does not choose"

@@ -21,6 +21,11 @@ def enable_remedy(path: str) -> str:
     return f"run: penstock capture enable {path}"
 
 
+def repair_remedy(path: str, table: str) -> str:
+    """What to type where changes are missing."""
+    return f"run: penstock capture repair {path} {table}"
+
+
 @contextmanager
 def opened(path: str, mode: Literal["ro", "rw"] = "ro", patience: float = 1.0) -> Iterator[sqlite3.Connection]:
     """A connection in autocommit; errors of SQLite inside the block come out as errors of ours."""

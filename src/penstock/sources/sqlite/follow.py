@@ -18,12 +18,14 @@ BEAT = 0.04  # seconds between windows when nothing happens
 GATHER = 0.002  # seconds between windows when much happens
 
 
-def follow(path: str, is_meant: Callable[[str], bool], place: Place, choice: Choice = EVERYTHING) -> Iterator[Window]:
+def follow(
+    path: str, is_meant: Callable[[str], bool], place: Place, choice: Choice = EVERYTHING, *, heals: bool = False
+) -> Iterator[Window]:
     """Windows for ever; a file that was replaced is opened anew and must go on at the same place."""
     with waking(path) as wake:
         while True:
             opened_as = identity(path)
-            with reading(path, is_meant, choice) as log:
+            with reading(path, is_meant, choice, heals=heals) as log:
                 place = yield from _until_replaced(path, opened_as, log, place, wake)
 
 

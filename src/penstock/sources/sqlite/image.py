@@ -94,8 +94,9 @@ def imager(shape: Shape, choice: Choice = EVERYTHING) -> Imager:
     makers = {
         "insert": Makers(key(first, NEW), _nothing, image(first)),
         "update": Makers(key(second, NEW), image(first), image(second)),
-        "refresh": Makers(key(first, NEW), _nothing, image(first)),
         "delete": Makers(key(first, OLD), image(first), _nothing),
+        "refresh": Makers(key(first, NEW), _nothing, image(first)),
+        "schema": Makers(lambda row: "{}", lambda row: row[VALUES], lambda row: row[VALUES + 1]),
     }
     return Imager(shape, makers, frozenset({*shape.key, *chosen}))
 

@@ -7,14 +7,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from penstock.errors import CaptureBroken, CaptureMissing, ConfigInvalid, LogDamaged, PenstockError, SourcePruned, SourceRewound
 from penstock.sources.sqlite import catalog
-from penstock.sources.sqlite.catalog import Captured
-from penstock.sources.sqlite.database import enable_remedy, opened, transaction
+from penstock.sources.sqlite.catalog import Captured, Catalogue, Healing
+from penstock.sources.sqlite.database import enable_remedy, opened, repair_remedy, transaction
+from penstock.sources.sqlite.heal import heal
 from penstock.sources.sqlite.image import (
     AT,
     COLUMNS,
@@ -34,6 +35,8 @@ from penstock.sources.sqlite.image import (
 from penstock.sources.sqlite.place import Place
 from penstock.sources.sqlite.ranges import catch_up
 from penstock.sources.sqlite.schema import read_schema
+
+_T = TypeVar("_T")
 
 CHUNK = 250  # positions read at a time: what fits into a socket, so that the next are read while Spark takes these
 CHOOSE = "decide where to go on: penstock run FILE --from POSITION|beginning|now"
@@ -62,14 +65,19 @@ class Stretch:
 
 
 @contextmanager
-def reading(path: str, is_meant: Callable[[str], bool], choice: Choice = EVERYTHING, *, verifies: bool = True) -> Iterator[Log]:
+def reading(
+    path: str, is_meant: Callable[[str], bool], choice: Choice = EVERYTHING, *, verifies: bool = True, heals: bool = False
+) -> Iterator[Log]:
     """The log of a database, open."""
     with opened(path) as connection:
-        yield Log(path, connection, is_meant, choice, verifies=verifies)
+        yield Log(path, connection, is_meant, choice, verifies=verifies, heals=heals)
 
 
 class Log:
-    """An open log. It trusts nothing that it has not checked in the same transaction."""
+    """An open log. It trusts nothing that it has not checked in the same transaction.
+
+    One that `heals` renews capture after a change of schema that loses nothing, and goes on.
+    """
 
     def __init__(
         self,
@@ -79,19 +87,21 @@ class Log:
         choice: Choice = EVERYTHING,
         *,
         verifies: bool = True,
+        heals: bool = False,
     ) -> None:
-        self._path, self._connection, self._is_meant, self._verifies = path, connection, is_meant, verifies
+        self._path, self._connection, self._is_meant, self._verifies, self._heals = path, connection, is_meant, verifies, heals
         self._choice = choice
         self._version: int | None = None
-        self._glass = _Glass({}, ())
+        self._sound: int | None = None  # a position at which tables and triggers were as they should be
+        self._glass = _Glass(path, {}, {}, ())
 
     def extent(self) -> Extent:
         """How far the log reaches now."""
-        with transaction(self._connection):
-            return self._extent()
+        return self._healing(self._look)
 
     def place(self, position: int) -> Place | None:
         """The place behind the change at this position, if there is one."""
+        self.extent()
         with transaction(self._connection):
             extent = self._extent()
             rows = self._rows(position, position).rows
@@ -119,6 +129,23 @@ class Log:
 
     def stretch(self, after: Place, bound: int | None = None) -> Stretch:
         """The changes behind a place, up to `bound` or the head, and not over more than CHUNK positions."""
+        return self._healing(lambda: self._stretch(after, bound))
+
+    def _healing(self, deed: Callable[[], _T]) -> _T:
+        """Do it; if capture turns out to be broken, heal what can be healed and do it again."""
+        try:
+            return deed()
+        except CaptureBroken:
+            if not self._heals:
+                raise
+        heal(self._path, self._is_meant, self._sound)
+        return deed()
+
+    def _look(self) -> Extent:
+        with transaction(self._connection):
+            return self._extent()
+
+    def _stretch(self, after: Place, bound: int | None) -> Stretch:
         with transaction(self._connection):
             extent = self._extent()
             last = min(extent.head, after.position + CHUNK, extent.head if bound is None else bound)
@@ -127,7 +154,8 @@ class Log:
             known = bool(found.rows) and found.rows[0][SEQ] == after.position
             behind = _Rows(found.rows[1:] if known else found.rows, found.is_doubtful)
             self._is_dense(after.position, last, behind.rows)
-        return self._glass.stretch(behind, after, extent.head)
+            healed = {} if self._glass.is_clear(behind.rows) else catalog.healings(self._connection)
+        return self._glass.stretch(behind, after, extent.head, healed)
 
     def waiting(self, after: int) -> tuple[int, int | None]:
         """How many chosen changes lie behind a position, and when the first of them was made."""
@@ -141,24 +169,32 @@ class Log:
         if version != self._version:
             self._learn()
             self._version = version
+        self._sound = head
         return Extent(first, head, incarnation)
 
     def _learn(self) -> None:
         """Read the catalogue, and prove that tables and triggers are as they were captured."""
-        shapes = catalog.load(self._connection).shapes
-        chosen = [captured for captured in shapes.values() if self._is_meant(captured.shape.table)]
+        catalogue = catalog.load(self._connection)
+        chosen = [captured for captured in catalogue.shapes.values() if self._is_meant(captured.shape.table)]
         if self._verifies:
-            self._verify([captured for captured in chosen if captured.is_live])
-        imagers = {number: imager(captured.shape, self._choice) for number, captured in shapes.items()}
-        self._glass = _Glass(imagers, {captured.number for captured in chosen})
+            self._verify(catalogue, [captured for captured in chosen if captured.is_live])
+        imagers = {number: imager(captured.shape, self._choice) for number, captured in catalogue.shapes.items()}
+        lineages = {number: captured.lineage for number, captured in catalogue.shapes.items()}
+        self._glass = _Glass(self._path, imagers, lineages, {captured.number for captured in chosen})
 
-    def _verify(self, live: list[Captured]) -> None:
+    def _verify(self, catalogue: Catalogue, live: list[Captured]) -> None:
+        schema = read_schema(self._connection)
+        if stray := "; ".join(catalog.strays(catalogue, schema, self._is_meant)):
+            raise CaptureBroken(stray, f"{enable_remedy(self._path)}, or choose other `tables` in the pipeline file")
         if not live:
             raise CaptureMissing(f"no table that was asked for is captured in {self._path}", enable_remedy(self._path))
-        schema = read_schema(self._connection)
-        found = [f"{breach.table} {breach.what}" for captured in live for breach in catalog.breaches(captured, schema)]
+        judged = [captured for captured in live if not captured.is_suspended]
+        found = [breach for captured in judged for breach in catalog.breaches(captured, schema)]
         if found:
-            raise CaptureBroken("after capture was enabled, " + "; ".join(found), enable_remedy(self._path))
+            what = "; ".join(f"{breach.table} {breach.what}" for breach in found)
+            lost = [breach.table for breach in found if breach.loses(None)]
+            remedy = repair_remedy(self._path, lost[0]) if lost else enable_remedy(self._path)
+            raise CaptureBroken(f"after capture was enabled, {what}", remedy)
 
     def _rows(self, first: int, last: int) -> _Rows:
         """Chosen rows from `first` to `last`, and these two themselves in any case."""
@@ -207,9 +243,10 @@ class _Rows(NamedTuple):
 class _Glass:
     """How rows of the log are read: all shapes by number, and which of them are wanted."""
 
-    def __init__(self, imagers: Mapping[int, Imager], chosen: Collection[int]) -> None:
-        self.imagers, self.chosen, self.is_choosy = imagers, chosen, len(chosen) < len(imagers)
-        widest = 2 * max((len(one.shape.columns) for one in imagers.values()), default=0)
+    def __init__(self, path: str, imagers: Mapping[int, Imager], lineages: Mapping[int, int], chosen: Collection[int]) -> None:
+        self.path, self.imagers, self.lineages, self.chosen = path, imagers, lineages, chosen
+        self.is_choosy = len(chosen) < len(imagers)
+        widest = 2 * max((len(one.shape.columns) for one in imagers.values()), default=1) or 2
         columns = ", ".join([COLUMNS, *(f"c{i}" for i in range(widest))])
         numbers = ", ".join(f"{number}, {-number}" for number in sorted(chosen))
         self.condition = f"shape in ({numbers})" if self.is_choosy else "1"
@@ -226,13 +263,24 @@ class _Glass:
         is_partial = is_cut and after.overlaps(row[SEQ])
         return after.moved(row[SEQ], "" if is_partial else change_at(row, self.imagers).witness())
 
-    def stretch(self, behind: _Rows, after: Place, head: int) -> Stretch:
+    def is_clear(self, rows: list[Row]) -> bool:
+        """Whether all of these are events."""
+        return {row[SHAPE] for row in rows} <= self.imagers.keys()
+
+    def is_made_up_for(self, row: Row, healed: Mapping[int, Healing]) -> bool:
+        """Whether a row that is no event may be passed over, because the log goes on to tell what it does not."""
+        lineage = self.lineages.get(-(row[SHAPE] or 0))
+        return lineage is not None and healed.get(lineage, Healing()).covers(row[SEQ], row[OP])
+
+    def stretch(self, behind: _Rows, after: Place, head: int, healed: Mapping[int, Healing]) -> Stretch:
         """What can be delivered of the rows behind a place, up to the first that cannot be."""
         wanted = self.wanted(behind.rows)
+        if not self.is_clear(wanted):
+            wanted = [row for row in wanted if row[SHAPE] in self.imagers or not self.is_made_up_for(row, healed)]
         if after.ranges:
             wanted = catch_up(after.ranges).rest(wanted, self.imagers)
         good = len(wanted)
-        if not {row[SHAPE] for row in wanted} <= self.imagers.keys():
+        if not self.is_clear(wanted):
             good = next(i for i, row in enumerate(wanted) if row[SHAPE] not in self.imagers)
             if good == 0:
                 raise self.fault(wanted[0])
@@ -246,8 +294,9 @@ class _Glass:
         known = self.imagers.get(-(row[SHAPE] or 0))
         if not known:
             return LogDamaged(f"the log does not know the shape {row[SHAPE]} of the change {row[SEQ]}", CHOOSE)
-        table, go_on = known.shape.table, f"to go on without them: penstock run FILE --from {row[SEQ]}"
+        table = known.shape.table
+        remedy = f"{repair_remedy(self.path, table)}; or, to go on without them: penstock run FILE --from {row[SEQ]}"
         if row[OP] == "gap":
-            return CaptureBroken(f"changes of {table} are missing before position {row[SEQ]}: it {row[VALUES]}", go_on)
+            return CaptureBroken(f"changes of {table} are missing before position {row[SEQ]}: it {row[VALUES]}", remedy)
         why = "the table had been altered, or the row was changed again by an ON UPDATE action of its own change"
-        return CaptureBroken(f"the change {row[SEQ]} of {table} cannot be told exactly: {why}", go_on)
+        return CaptureBroken(f"the change {row[SEQ]} of {table} cannot be told exactly: {why}", remedy)

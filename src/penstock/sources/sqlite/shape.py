@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 MAX_COLUMNS = 990  # two images and a few columns of ours must fit into the 2000 columns of a log row
+ROW_IDS_ONLY = "(?!)"
+"""The choice of columns that chooses none: the key is always there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +18,7 @@ class Unique:
     """Columns that no two rows may share, each with the collation that decides what is the same."""
 
     columns: tuple[tuple[str, str], ...]
+    is_declared: bool = True  # in the table itself, so that SQLite refuses to drop its columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,21 @@ class Shape:
     uniques: tuple[Unique, ...]  # without the row id; WITHOUT ROWID the primary key comes first
     reals: tuple[str, ...]  # columns that may hold a floating-point number: all but text and the row id
     create_sql: str
+    choice: str | None = None  # regular expression for `table.column`; the key is always captured
+    left_out: tuple[str, ...] = ()  # by that choice
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All columns of the table."""
+        return frozenset(self.columns + self.left_out)
+
+    def outline(self) -> dict[str, Any]:
+        """What a schema event tells of a table."""
+        return {"table": self.table, "columns": self.columns, "key": self.key}
+
+    def of_key(self) -> Shape:
+        """The same table with nothing but its key."""
+        return replace(self, columns=self.key, left_out=())
 
     def to_json(self) -> str:
         """The shape as the catalogue keeps it."""
@@ -37,8 +56,8 @@ class Shape:
     def from_json(text: str) -> Shape:
         """The shape of such a text."""
         facts: dict[str, Any] = json.loads(text)
-        facts["uniques"] = tuple(Unique(_tuples(one["columns"])) for one in facts["uniques"])
-        facts |= {name: tuple(facts[name]) for name in ("columns", "key", "reals")}
+        facts["uniques"] = tuple(Unique(_tuples(one["columns"]), one["is_declared"]) for one in facts["uniques"])
+        facts |= {name: tuple(facts[name]) for name in ("columns", "key", "reals", "left_out")}
         return Shape(**facts)
 
 
@@ -60,15 +79,21 @@ class TableFacts:
     self_references: tuple[str, ...] = ()  # columns that SQLite sets when the row they point to goes
 
 
-def shape_of(facts: TableFacts) -> Shape:
-    """The shape of an ordinary table that `refusal` has nothing against."""
+def shape_of(facts: TableFacts, choice: str | None = None) -> Shape:
+    """The shape of an ordinary table that `refusal` has nothing against, with the chosen columns."""
     names = tuple(column["name"] for column in facts.columns)
     keyed = sorted((column for column in facts.columns if column["pk"]), key=lambda column: column["pk"])
     indexes = sorted(facts.unique_indexes, key=lambda index: index[0] != "pk")
-    uniques = tuple(Unique(_indexed(columns)) for _, columns in indexes)
+    uniques = tuple(Unique(_indexed(columns), origin != "c") for origin, columns in indexes)
     row_id = None if facts.without_rowid else _row_id(names)
     key = tuple(column["name"] for column in keyed)
-    return Shape(facts.table, names, key, row_id, uniques, _reals(facts), facts.create_sql)
+    kept = tuple(name for name in names if name in key or _is_chosen(facts.table, name, choice))
+    left_out = tuple(name for name in names if name not in kept)
+    return Shape(facts.table, kept, key, row_id, uniques, _reals(facts), facts.create_sql, choice, left_out)
+
+
+def _is_chosen(table: str, column: str, choice: str | None) -> bool:
+    return choice is None or re.fullmatch(choice, f"{table}.{column}") is not None
 
 
 def refusal(facts: TableFacts) -> str | None:

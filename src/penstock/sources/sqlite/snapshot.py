@@ -84,6 +84,8 @@ def _captured(path: str, connection: sqlite3.Connection, place: RangePlace) -> C
     captured = next((one for one in catalog.load(connection).live if one.shape.table == table), None)
     if captured is None:
         raise CaptureBroken(f"{table} is no longer captured in {path}, and the snapshot has not come to its end", _AGAIN)
+    if captured.is_suspended:
+        raise CaptureBroken(f"the capture of {table} is suspended in {path}", f"run: penstock capture resume {path}")
     if found := [breach.what for breach in catalog.breaches(captured, read_schema(connection))]:
         raise CaptureBroken(f"{table} {'; '.join(found)}", enable_remedy(path))
     if place.version != _version(connection) and not captured.shape.key:

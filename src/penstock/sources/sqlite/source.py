@@ -48,6 +48,7 @@ class SqliteSource:
     row_ids_only: bool = False
     start: Literal["beginning", "now", "snapshot"] = "beginning"
     retain: Retain = Retain()
+    heal: bool = True
 
     def __post_init__(self) -> None:
         selector(self.tables)
@@ -129,7 +130,7 @@ class SqliteSource:
 
     def follow(self, lane: Lane, after: Cursor) -> Iterator[Window]:
         """Changes from here on; a database that is replaced must go on at the same place."""
-        return follow(self.database, selector(self.tables), of_cursor(after), self._choice)
+        return follow(self.database, selector(self.tables), of_cursor(after), self._choice, heals=self.heal)
 
     def backlog(self, lane: Lane, after: Cursor) -> Backlog:
         """How much waits behind this cursor; also while capture is broken."""
@@ -170,7 +171,7 @@ class SqliteSource:
         renew(self.database)
 
     def _reading(self) -> AbstractContextManager[Log]:
-        return reading(self.database, selector(self.tables), self._choice)
+        return reading(self.database, selector(self.tables), self._choice, heals=self.heal)
 
     @property
     def _choice(self) -> Choice:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from penstock.sources.sqlite import catalog
+from penstock.sources.sqlite.catalog import Captured, Catalogue, Role
 from penstock.sources.sqlite.database import opened, transaction
-from penstock.sources.sqlite.install import has_catalogue
+from penstock.sources.sqlite.installation import has_catalogue
 from penstock.sources.sqlite.schema import Schema, read_schema, selector
 from penstock.sources.sqlite.shape import refusal
 
@@ -18,11 +20,12 @@ _JULIAN_1970 = 2440587.5
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """One table: captured, broken, not captured, or not capturable, and why."""
+    """One table: captured, suspended, broken, not captured, or not capturable, and why; `left_out` are columns not captured."""
 
     table: str
     state: str
     why: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,8 @@ def survey(path: str, tables: str | None = None) -> Survey:
     with opened(path) as connection, transaction(connection):
         schema, enabled = read_schema(connection), has_catalogue(connection)
         [(journal_mode,)] = connection.execute("pragma journal_mode")
-        catalogue = catalog.load(connection) if enabled else catalog.Catalogue("", {})
+        catalogue = catalog.load(connection) if enabled else Catalogue("", {})
+        touched = _touched(connection) if enabled else {}
         first, head = connection.execute("select min(seq), max(seq) from _penstock_log").fetchone() if enabled else (None, None)
         return Survey(
             database=path,
@@ -72,20 +76,33 @@ def survey(path: str, tables: str | None = None) -> Survey:
             incarnation=catalogue.incarnation or None,
             first=first,
             head=head,
-            tables=tuple(table for table in _tables(catalogue, schema) if selector(tables)(table.table)),
+            tables=tuple(table for table in _tables(catalogue, schema, touched) if selector(tables)(table.table)),
             readers=_readers(connection) if enabled else (),
         )
 
 
-def _tables(catalogue: catalog.Catalogue, schema: Schema) -> list[TableState]:
+def _tables(catalogue: Catalogue, schema: Schema, touched: Mapping[int, int]) -> list[TableState]:
     found = {name: TableState(name, "not capturable", why) for name, why in schema.others.items()}
     for name, facts in schema.tables.items():
         reason = refusal(facts)
         found[name] = TableState(name, "not capturable", reason) if reason else TableState(name, "not captured")
     for captured in catalogue.live:
-        broken = "; ".join(breach.what for breach in catalog.breaches(captured, schema))
-        found[captured.shape.table] = TableState(captured.shape.table, "broken" if broken else "captured", broken)
+        found[captured.shape.table] = _state(captured, catalogue, schema, touched)
     return [found[name] for name in sorted(found)]
+
+
+def _state(captured: Captured, catalogue: Catalogue, schema: Schema, touched: Mapping[int, int]) -> TableState:
+    table, left_out = captured.shape.table, catalogue.last(captured.lineage).shape.left_out
+    if captured.role is Role.WATCH:
+        return TableState(table, "suspended", f"{touched.get(captured.lineage, 0)} rows touched meanwhile", left_out)
+    if captured.is_suspended:
+        return TableState(table, "suspended", "resuming it was not finished: penstock capture resume", left_out)
+    broken = "; ".join(breach.what for breach in catalog.breaches(captured, schema))
+    return TableState(table, "broken" if broken else "captured", broken, left_out)
+
+
+def _touched(connection: sqlite3.Connection) -> dict[int, int]:
+    return dict(connection.execute("select lineage, count(*) from _penstock_touched group by lineage"))
 
 
 def _readers(connection: sqlite3.Connection) -> tuple[Reader, ...]:

@@ -10,12 +10,13 @@ removal that did fire the delete trigger takes its copy out again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.sources.sqlite.shape import Shape, Unique
 
 PREFIX = "_penstock_"
 GONE = PREFIX + "gone"
+TOUCHED = PREFIX + "touched"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,26 @@ def triggers(shape: Shape, number: int, master_row: int) -> list[Trigger]:
         text.trigger("update", "after update", [*text.log_gone(stayed), text.log("update", unless=text.is_overtaken())]),
         text.trigger("insert", "after insert", [*text.log_gone("1"), text.log("insert")]),
     ]
+
+
+def light_triggers(shape: Shape, number: int, lineage: int) -> list[Trigger]:
+    """Triggers that only note which rows are touched. They name no column that ALTER TABLE could drop, so they stand in no way."""
+    text = _Text(replace(shape, uniques=tuple(unique for unique in shape.uniques if unique.is_declared)), number, 0)
+    collides = " or ".join(f"({text.equal(one, 't', 'new')})" for one in text.uniques)
+    removed = text.touch(lineage, "t", f" from {text.table} t where {collides}")
+    old, new = text.touch(lineage, "old"), text.touch(lineage, "new")
+    return [
+        text.trigger("collide", "before insert", [removed]),
+        text.trigger("move", "before update", [removed]),
+        text.trigger("delete", "after delete", [old]),
+        text.trigger("update", "after update", [old, new]),
+        text.trigger("insert", "after insert", [new]),
+    ]
+
+
+def noted(shape: Shape) -> list[str]:
+    """What is copied of a row that may be removed: what is captured, and what makes rows collide."""
+    return list(dict.fromkeys([*shape.columns, *(name for unique in shape.uniques for name, _ in unique.columns)]))
 
 
 def quoted(name: str) -> str:
@@ -82,8 +103,8 @@ class _Text:
 
     def note(self, among: str) -> list[str]:
         any_of = " or ".join(f"({self.equal(one, 't', 'new')})" for one in self.uniques)
-        values = ", ".join([str(self.number), self.row_id("t"), *self.values("t")])
-        into = f"insert into {GONE}(shape, row_id, {', '.join(self.numbered(0))})"
+        values = ", ".join([str(self.number), self.row_id("t"), *(self.of("t", name) for name in noted(self.shape))])
+        into = f"insert into {GONE}({', '.join(['shape', 'row_id', *(f'c{i}' for i in range(len(noted(self.shape))))])})"
         return [self.forget("1"), f"{into} select {values} from {self.table} t where ({any_of}) and {among}"]
 
     def forget(self, which: str) -> str:
@@ -100,7 +121,7 @@ class _Text:
 
     def is_overtaken(self) -> str:
         """Whether the row was changed again before this trigger came to it, as an ON UPDATE action of a foreign key can do."""
-        now = f"({', '.join(self.values('t'))}) is ({', '.join(self.values('new'))})"
+        now = f"({', '.join(self.values('t'))}) is ({', '.join(self.values('new'))})" if self.shape.columns else "1"
         return f"({self.moves()}) and not exists(select 1 from {self.table} t where {self.is_same('t', 'new')} and {now})"
 
     def log(self, op: str, unless: str = "") -> str:
@@ -110,6 +131,12 @@ class _Text:
         columns = [f"{side}_row_id" for side in sides] + [column for image in images for column in image]
         values = [self.row_id(side) for side in sides] + [value for side in sides for value in self.values(side)]
         return f"{self.into_log(columns)} values({self.stamp(op, unless)}, {', '.join(values)})"
+
+    def touch(self, lineage: int, side: str, source: str = "") -> str:
+        """Note the key of a row."""
+        key = [f"c{i}" for i in range(len(self.shape.key))]
+        values = [str(lineage), self.row_id(side), *(self.of(side, name) for name in self.shape.key)]
+        return f"insert into {TOUCHED}({', '.join(['lineage', 'row_id', *key])}) select {', '.join(values)}{source}"
 
     def into_log(self, columns: Sequence[str]) -> str:
         return f"insert into {PREFIX}log(shape, op, at, tx, {', '.join(columns)})"
@@ -148,5 +175,5 @@ class _Text:
     def of(self, side: str, name: str) -> str:
         """A column of the table `t`, of NEW or OLD, or of the copies, whose columns have numbers."""
         if side == GONE:
-            return f"{GONE}.row_id" if name == self.shape.row_id else f"{GONE}.c{self.shape.columns.index(name)}"
+            return f"{GONE}.row_id" if name == self.shape.row_id else f"{GONE}.c{noted(self.shape).index(name)}"
         return f"{side}.{name if name == self.shape.row_id else quoted(name)}"

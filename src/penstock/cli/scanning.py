@@ -1,0 +1,29 @@
+"""Showing how far a scan of tables has come, when it takes long enough to wonder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.sources.sqlite.rescan import Progress
+
+
+@contextmanager
+def scanning() -> Iterator[Progress]:
+    """A bar per table on a terminal; nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks = {}
+
+        def show(table: str, done: int, of: int) -> None:
+            if table not in tasks:
+                tasks[table] = bars.add_task(table)
+            bars.update(tasks[table], completed=done, total=of)
+
+        yield show

@@ -1,0 +1,187 @@
+"""Healing: capture is renewed after a change of schema, and the rows that were not told exactly meanwhile are told again.
+
+The log is never edited. What it cannot tell stays in it, and further on the rows concerned follow as they are now: `refresh` where
+the row is there, `delete` where it is not. `_penstock_healing` says up to where that was done, so that readers go past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from penstock.sources.sqlite import catalog
+from penstock.sources.sqlite.catalog import Breach, Captured, Healing, Loss
+from penstock.sources.sqlite.database import opened, transaction
+from penstock.sources.sqlite.installation import Installation, begun
+from penstock.sources.sqlite.shape import Shape, TableFacts, refusal
+from penstock.sources.sqlite.transition import by_place, defaults
+from penstock.sources.sqlite.triggers import TOUCHED, quoted
+
+_PATIENCE = 1.0  # seconds to wait for writers
+
+
+def heal(path: str, is_meant: Callable[[str], bool], since: int | None) -> None:
+    """Heal what loses nothing; `since` is a position at which tables and triggers were as they should be, if known.
+
+    What cannot be healed like this stays as it is: the caller finds it broken again.
+    """
+    with opened(path, "rw", _PATIENCE) as connection, transaction(connection, "immediate"):
+        work = begun(connection)
+        for captured in work.catalogue.live:
+            if is_meant(captured.shape.table) and not captured.is_suspended:
+                _heal(work, captured, since)
+
+
+def _heal(work: Installation, captured: Captured, since: int | None) -> None:
+    found, facts = work.breaches(captured), work.facts(captured)
+    has_writes = wrote(work, captured, since)
+    if any(breach.loses(has_writes) for breach in found) or facts is None or refusal(facts):
+        return
+    names = {column["name"] for column in facts.columns}
+    if captured.shape.choice is not None and not (facts.table == captured.shape.table and captured.shape.names <= names):
+        return  # a choice goes by names, so only a person can say what it means now
+    if found:
+        renew(work, captured, found, since)
+    elif has_doubts(work, captured.lineage):
+        retell(work, captured)
+
+
+def renew(
+    work: Installation, captured: Captured, found: list[Breach], since: int | None = None, choice: str | None = None
+) -> Captured | None:
+    """Capture a table as it is now; where changes are lost, leave a gap. None if there is no such table any more."""
+    facts = work.facts(captured)
+    work.release(captured)
+    if facts is None:
+        tell_gone(work, captured)
+        return None
+    has_writes = wrote(work, captured, since)
+    lost = [breach for breach in found if breach.loses(has_writes)]
+    for breach in lost:
+        work.gap(captured, breach.what)
+    fresh = work.capture(facts, captured.shape.choice if choice is None else choice, captured.lineage)
+    if lost:
+        tell_new_shape(work, fresh)
+    else:
+        is_same_choice = fresh.shape.choice == captured.shape.choice
+        tell_new_shape(
+            work, fresh, facts if is_same_choice else None, by_place(captured.shape, fresh.shape) if is_same_choice else {}
+        )
+        retell(work, fresh, since if any(breach.loss is Loss.ORDER for breach in found) else None)
+    return fresh
+
+
+def tell_new_shape(
+    work: Installation, fresh: Captured, altered: TableFacts | None = None, renamed: Mapping[str, str] | None = None
+) -> None:
+    """A schema event, if the table looks different; with what became of the rows there are, if it was altered in place."""
+    was, more = work.catalogue.last(fresh.lineage).shape, {}
+    if altered:
+        added = fresh.shape.names - was.names - frozenset((renamed or {}).values()) - frozenset(fresh.shape.left_out)
+        more = {"renamed": renamed or {}, "added": defaults(work.connection, altered, added)}
+    if was.outline() != fresh.shape.outline():
+        work.tell(fresh, was, fresh.shape, **{name: what for name, what in more.items() if what})
+
+
+def tell_gone(work: Installation, captured: Captured) -> None:
+    """A schema event without an `after`: with the table all its rows are gone, so nothing about them is missing."""
+    work.tell(captured, work.catalogue.last(captured.lineage).shape, None)
+    work.run(f"delete from {TOUCHED} where lineage = {captured.lineage}")
+    record(work, captured.lineage, whole_upto=work.head())
+
+
+def wrote(work: Installation, captured: Captured, since: int | None) -> bool | None:
+    """Whether the log has rows of this table behind a position, if there is one to go by."""
+    if since is None:
+        return None
+    numbers = ", ".join(f"{one.number}, {-one.number}" for one in work.lineage(captured.lineage))
+    return bool(work.one(f"select exists(select 1 from _penstock_log where seq > {since} and shape in ({numbers}))"))
+
+
+def has_doubts(work: Installation, lineage: int) -> bool:
+    """Whether the log has untrusted rows of this table that nothing has made up for yet."""
+    return _has_rows(work, lineage, f"seq > {healing(work, lineage).upto} and op <> 'gap'")
+
+
+def has_gap(work: Installation, lineage: int) -> bool:
+    """Whether the log has a gap of this table that no rescan has made up for yet."""
+    return _has_rows(work, lineage, f"seq > {healing(work, lineage).whole_upto} and op = 'gap'")
+
+
+def healing(work: Installation, lineage: int) -> Healing:
+    """What was healed of a table."""
+    return catalog.healings(work.connection).get(lineage, Healing())
+
+
+def _has_rows(work: Installation, lineage: int, which: str) -> bool:
+    numbers = ", ".join(str(-one.number) for one in work.lineage(lineage))
+    return bool(work.one(f"select exists(select 1 from _penstock_log where {which} and shape in ({numbers}))"))
+
+
+def retell(work: Installation, captured: Captured, since: int | None = None) -> None:
+    """Tell the rows again that were touched: by untrusted log rows, while suspended, or by any log row behind a position."""
+    upto = work.head()
+    healed = healing(work, captured.lineage)
+    work.widen(TOUCHED, len(captured.shape.key))
+    for known in (one for one in work.lineage(captured.lineage) if len(one.shape.key) == len(captured.shape.key)):
+        doubted = f"seq > {healed.upto} and shape = {-known.number} and op <> 'gap'"
+        _touch(work, known, doubted if since is None else f"({doubted} or seq > {since} and shape = {known.number})")
+    _tell_touched(work, captured)
+    work.run(f"delete from {TOUCHED} where lineage = {captured.lineage}")
+    record(work, captured.lineage, rows_upto=upto)
+
+
+def record(work: Installation, lineage: int, rows_upto: int = 0, whole_upto: int = 0) -> None:
+    """Let readers go past what was healed."""
+    healed = healing(work, lineage)
+    values = f"{lineage}, {max(healed.rows_upto, rows_upto)}, {max(healed.whole_upto, whole_upto)}"
+    work.run(f"insert or replace into _penstock_healing values({values})")
+
+
+def _touch(work: Installation, known: Captured, which: str) -> None:
+    """Note the keys of these log rows: columns keep their places while a table is altered, whatever their names."""
+    shape, width = known.shape, len(known.shape.columns)
+    places = [shape.columns.index(name) for name in shape.key]
+    sides = [
+        ("old_row_id", places, "op in ('update', 'delete')"),
+        ("new_row_id", places, "op in ('insert', 'refresh')"),
+        ("new_row_id", [width + place for place in places], "op = 'update'"),
+    ]
+    names = ", ".join(["lineage", "row_id", *(f"c{i}" for i in range(len(places)))])
+    for row_id, columns, ops in sides:
+        values = ", ".join([str(known.lineage), row_id, *(f"c{place}" for place in columns)])
+        work.run(f"insert into {TOUCHED}({names}) select {values} from _penstock_log where {which} and {ops}")
+
+
+def _tell_touched(work: Installation, captured: Captured) -> None:
+    """Deletes first, so that what is unique may be taken again."""
+    shape, table = captured.shape, quoted(captured.shape.table)
+    keys = [f"c{i}" for i in range(len(shape.key))]
+    into = "insert into _penstock_log(shape, op, at"
+    gone = ", ".join([into, "old_row_id", *keys]) + f") select {work.key_shape(captured)}, 'delete', julianday('now'), "
+    gone += ", ".join(["k.row_id", *(f"k.{key}" for key in keys)])
+    work.run(f"{gone} from ({_keys(captured)}) k where not exists(select 1 from {table} t where {_is_row(shape)})")
+    here = ", ".join([into, "new_row_id", *(f"c{i}" for i in range(len(shape.columns)))])
+    values = ", ".join([f"t.{shape.row_id}" if shape.row_id else "null", *(f"t.{quoted(name)}" for name in shape.columns)])
+    refreshed = f") select {captured.number}, 'refresh', julianday('now'), {values} from ({_keys(captured)}) k cross join {table} t"
+    work.run(f"{here}{refreshed} where {_is_row(shape)}")
+
+
+def _keys(captured: Captured) -> str:
+    """Every touched key once; 1 and 1.0 are two, and so are rows whose key is NULL."""
+    keys = [f"c{i}" for i in range(len(captured.shape.key))]
+    is_null = " or ".join(f"{key} is null" for key in keys) or "1"
+    groups = ", ".join([*keys, *(f"typeof({key})" for key in keys), f"case when {is_null} then row_id end"])
+    columns = ", ".join(["max(row_id) as row_id", *keys])
+    return f"select {columns} from {TOUCHED} where lineage = {captured.lineage} group by {groups}"
+
+
+def _is_row(shape: Shape) -> str:
+    """Whether `t` is the row of the key `k`, exactly: the first comparison finds it by index, the others tell 'a' from 'A'."""
+    if not shape.key:
+        return f"t.{shape.row_id} = k.row_id"
+    same = "t.{0} is k.{1} and t.{0} is k.{1} collate binary and typeof(t.{0}) = typeof(k.{1})"
+    matches = [same.format(quoted(name), f"c{i}") for i, name in enumerate(shape.key)]
+    if shape.row_id:
+        full = " and ".join(f"k.c{i} is not null" for i in range(len(shape.key)))
+        matches.append(f"({full} or t.{shape.row_id} = k.row_id)")
+    return " and ".join(matches)

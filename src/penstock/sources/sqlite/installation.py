@@ -1,0 +1,153 @@
+"""What is done to a database to capture it, statement by statement, inside one transaction of the caller."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.errors import CaptureRefused
+from penstock.sources.sqlite import catalog
+from penstock.sources.sqlite.catalog import Breach, Captured, Catalogue, Role
+from penstock.sources.sqlite.schema import Schema, read_schema
+from penstock.sources.sqlite.shape import Shape, TableFacts, refusal, shape_of
+from penstock.sources.sqlite.triggers import GONE, PREFIX, Trigger, light_triggers, literal, noted, quoted, triggers
+
+
+@dataclass(slots=True)
+class Report:
+    """What was done, or would be: per table, and as SQL."""
+
+    tables: dict[str, str] = field(default_factory=dict)
+    statements: list[str] = field(default_factory=list)
+    is_wal: bool = True
+
+    def run(self, connection: sqlite3.Connection, sql: str) -> None:
+        """Do it, and put it on the report."""
+        connection.execute(sql)
+        self.statements.append(sql)
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """The deeds, on what was there when the transaction began."""
+
+    connection: sqlite3.Connection
+    report: Report
+    catalogue: Catalogue
+    schema: Schema
+
+    def run(self, sql: str) -> None:
+        """Do it, and put it on the report."""
+        self.report.run(self.connection, sql)
+
+    def one(self, sql: str) -> Any:
+        """The one value that a query gives."""
+        [(value,)] = self.connection.execute(sql)
+        return value
+
+    def capture(self, facts: TableFacts, choice: str | None, lineage: int | None = None, *, is_suspended: bool = False) -> Captured:
+        """A new shape with its triggers. They are created last of all, so that they fire first."""
+        shape, number = shape_of(facts, choice), self._next()
+        self.widen(GONE, len(noted(shape)))
+        self.widen("_penstock_log", 2 * len(shape.columns))
+        made = self._make(triggers(shape, number, facts.master_row), number)
+        return self._keep(Captured(number, lineage or number, Role.CAPTURE, shape, made, facts.master_row, True, is_suspended))
+
+    def watch(self, facts: TableFacts, choice: str | None, lineage: int) -> Captured:
+        """Triggers that only note which rows are touched."""
+        shape, number = shape_of(facts, choice).of_key(), self._next()
+        self.widen("_penstock_touched", len(shape.key))
+        made = self._make(light_triggers(shape, number, lineage), number)
+        return self._keep(Captured(number, lineage, Role.WATCH, shape, made, facts.master_row, True, True))
+
+    def key_shape(self, captured: Captured) -> int:
+        """The number under which a row is told of which only the key is known."""
+        shape = captured.shape.of_key()
+        known = (
+            one for one in catalog.load(self.connection).shapes.values() if (one.lineage, one.shape) == (captured.lineage, shape)
+        )
+        if found := next(known, None):
+            return found.number
+        return self._keep(Captured(self._next(), captured.lineage, Role.KEY, shape, {}, captured.master_row, False)).number
+
+    def _next(self) -> int:
+        return int(self.one("select coalesce(max(number), 0) + 1 from _penstock_shape"))
+
+    def _make(self, wanted: list[Trigger], number: int) -> dict[str, str]:
+        for trigger in wanted:
+            self.run(trigger.sql)
+        made = "select name, sql from sqlite_master where type = 'trigger' and name glob ?"
+        return dict(self.connection.execute(made, (f"{PREFIX}{number}_*",)))
+
+    def _keep(self, captured: Captured) -> Captured:
+        texts = [captured.role.value, captured.shape.to_json(), json.dumps(captured.triggers)]
+        flags = f"{captured.master_row}, {captured.is_live:d}, {captured.is_suspended:d}"
+        values = f"{captured.number}, {captured.lineage}, {', '.join(map(literal, texts))}, {flags}"
+        self.run(f"insert into _penstock_shape values({values})")
+        return captured
+
+    def widen(self, table: str, columns: int) -> None:
+        """Give a table of ours as many numbered columns."""
+        [(has,)] = self.connection.execute("select count(*) from pragma_table_info(?) where name glob 'c[0-9]*'", (table,))
+        for i in range(has, columns):
+            self.run(f"alter table {table} add column c{i}")
+
+    def gap(self, captured: Captured, why: str) -> None:
+        """A mark in the log at which pipelines stop: changes of this table are missing before it."""
+        self._log(f"{-captured.number}, 'gap'", literal(why), "null")
+
+    def tell(self, captured: Captured, was: Shape | None, now: Shape | None, **more: object) -> None:
+        """A schema event: how the table was and how it is; it is no more, if there is no `now`."""
+        before, after = (json.dumps(shape.outline() | facts) if shape else None for shape, facts in ((was, {}), (now, more)))
+        self._log(f"{captured.number}, 'schema'", *("null" if text is None else literal(text) for text in (before, after)))
+
+    def _log(self, stamp: str, *values: str) -> None:
+        self.run(f"insert into _penstock_log(shape, op, at, c0, c1) values({stamp}, julianday('now'), {', '.join(values)})")
+
+    def head(self) -> int:
+        """The last position of the log."""
+        return int(self.one("select coalesce(max(seq), 0) from _penstock_log"))
+
+    def lineage(self, lineage: int) -> list[Captured]:
+        """All shapes of a table whose rows are in the log."""
+        return [one for one in self.catalogue.shapes.values() if one.lineage == lineage and one.role is not Role.WATCH]
+
+    def breaches(self, captured: Captured) -> list[Breach]:
+        """Everything that has changed with a table."""
+        return list(catalog.breaches(captured, self.schema))
+
+    def name(self, captured: Captured) -> str:
+        """The name a captured table has now."""
+        return catalog.present_name(captured, self.schema)
+
+    def facts(self, captured: Captured) -> TableFacts | None:
+        """The table as it is now, if it is there."""
+        return self.schema.tables.get(self.name(captured))
+
+    def release(self, captured: Captured) -> None:
+        """Take the triggers of a shape away."""
+        present = {trigger.name for trigger in self.schema.triggers}
+        for name in captured.triggers:
+            if name in present:
+                self.run(f"drop trigger {quoted(name)}")
+        self.run(f"delete from _penstock_gone where shape = {captured.number}")
+        self.run(f"update _penstock_shape set is_live = 0, is_suspended = 0 where number = {captured.number}")
+
+
+def begun(connection: sqlite3.Connection, report: Report | None = None) -> Installation:
+    """Look at a database with capture, inside a transaction that was begun."""
+    return Installation(connection, report or Report(), catalog.load(connection), read_schema(connection))
+
+
+def has_catalogue(connection: sqlite3.Connection) -> bool:
+    """Whether this database has tables of ours."""
+    return connection.execute("select 1 from sqlite_master where name = '_penstock_meta'").fetchone() is not None
+
+
+def refuse(tables: dict[str, TableFacts]) -> None:
+    """Raise CaptureRefused if one of these cannot be captured exactly."""
+    refused = [f"{table}: {reason}" for table, facts in tables.items() if (reason := refusal(facts))]
+    if refused:
+        raise CaptureRefused("these tables cannot be captured exactly: " + "; ".join(refused), "leave them out with --tables REGEX")

@@ -1,0 +1,101 @@
+"""Suspending capture for a migration, and resuming it behind one.
+
+While suspended, light triggers note which rows are touched and stand in no way of ALTER TABLE. Pipelines go on with other tables;
+the changes of these follow when capture is resumed.
+"""
+
+from __future__ import annotations
+
+from penstock.errors import ConfigInvalid
+from penstock.sources.sqlite.catalog import Captured, Role
+from penstock.sources.sqlite.database import opened, transaction
+from penstock.sources.sqlite.heal import has_gap, retell, tell_gone, tell_new_shape
+from penstock.sources.sqlite.installation import Installation, Report, begun, refuse
+from penstock.sources.sqlite.rescan import Progress, Rescan, begin, scan, schema_version, silent
+from penstock.sources.sqlite.schema import selector
+from penstock.sources.sqlite.shape import Shape
+from penstock.sources.sqlite.transition import is_clear
+from penstock.sources.sqlite.triggers import TOUCHED
+
+_PATIENCE = 10.0  # seconds to wait for writers
+
+
+def suspend(path: str, tables: str | None = None) -> Report:
+    """Put light triggers in the place of those of capture."""
+    with opened(path, "rw", _PATIENCE) as connection, transaction(connection, "immediate"):
+        work = begun(connection)
+        for captured in _meant(work, tables):
+            work.report.tables[work.name(captured)] = _suspend(work, captured)
+        return work.report
+
+
+def resume(path: str, tables: str | None = None, progress: Progress = silent) -> Report:
+    """Capture again, and tell what was touched meanwhile; all rows, where nobody can know that."""
+    with opened(path, "rw", _PATIENCE) as connection:
+        report = Report()
+        with transaction(connection, "immediate"):
+            rescans, version = _resume_all(begun(connection, report), tables), schema_version(connection)
+        for rescan in rescans:
+            told = scan(connection, rescan, version, progress)
+            report.tables[rescan.captured.shape.table] = f"resumed: all {told} rows told again"
+        return report
+
+
+def _meant(work: Installation, tables: str | None) -> list[Captured]:
+    is_meant = selector(tables)
+    found = [one for one in work.catalogue.live if is_meant(one.shape.table) or is_meant(work.name(one))]
+    if not found:
+        raise ConfigInvalid("no such table is captured", "see: penstock capture status DATABASE")
+    return found
+
+
+def _suspend(work: Installation, captured: Captured) -> str:
+    if captured.is_suspended:
+        return "suspended already"
+    facts, lost = work.facts(captured), [breach.what for breach in work.breaches(captured) if breach.loses(None)]
+    work.release(captured)
+    if facts is None:
+        tell_gone(work, captured)
+        return "was dropped"
+    for what in lost:
+        work.gap(captured, what)
+    work.watch(facts, captured.shape.choice, captured.lineage)
+    return "suspended"
+
+
+def _resume_all(work: Installation, tables: str | None) -> list[Rescan]:
+    suspended = [one for one in _meant(work, tables) if one.is_suspended]
+    rescans = [_resume(work, captured) for captured in suspended]
+    return [rescan for rescan in rescans if rescan]
+
+
+def _resume(work: Installation, captured: Captured) -> Rescan | None:
+    table, facts = work.name(captured), work.facts(captured)
+    if facts is None:
+        work.release(captured)
+        tell_gone(work, captured)
+        work.report.tables[table] = "was dropped"
+        return None
+    refuse({table: facts})
+    work.release(captured)
+    fresh = work.capture(facts, captured.shape.choice, captured.lineage, is_suspended=True)
+    if not (_knows_all(work, captured, fresh.shape) and is_clear(work.catalogue.last(captured.lineage).shape, fresh.shape, facts)):
+        tell_new_shape(work, fresh)
+        return begin(work, fresh)
+    tell_new_shape(work, fresh, facts)
+    touched = work.one(f"select count(*) from {TOUCHED} where lineage = {captured.lineage}")
+    retell(work, fresh)
+    work.run(f"update _penstock_shape set is_suspended = 0 where number = {fresh.number}")
+    work.report.tables[table] = f"resumed: {touched} touched rows told again" if touched else "resumed"
+    return None
+
+
+def _knows_all(work: Installation, captured: Captured, now: Shape) -> bool:
+    """Whether every row that was touched while suspended was noted."""
+    present, was = {trigger.name for trigger in work.schema.triggers}, work.catalogue.last(captured.lineage).shape
+    if captured.role is not Role.WATCH or not captured.triggers.keys() <= present or has_gap(work, captured.lineage):
+        return False
+    # REPLACE removes rows unseen through an index that the light triggers do not watch
+    has_writes = work.one(f"select exists(select 1 from {TOUCHED} where lineage = {captured.lineage})")
+    is_watched = was.uniques == now.uniques and all(unique.is_declared for unique in now.uniques)
+    return len(was.key) == len(now.key) and (is_watched or not has_writes)
