@@ -117,8 +117,11 @@ def _has_rows(work: Installation, lineage: int, which: str) -> bool:
     return bool(work.one(f"select exists(select 1 from _penstock_log where {which} and shape in ({numbers}))"))
 
 
-def retell(work: Installation, captured: Captured, since: int | None = None) -> None:
-    """Tell the rows again that were touched: by untrusted log rows, while suspended, or by any log row behind a position."""
+def retell(work: Installation, captured: Captured, since: int | None = None) -> int:
+    """Tell the rows again that were touched: by untrusted log rows, while suspended, or by any log row behind a position.
+
+    Answers how many there were.
+    """
     upto = work.head()
     healed = healing(work, captured.lineage)
     work.widen(TOUCHED, len(captured.shape.key))
@@ -128,6 +131,7 @@ def retell(work: Installation, captured: Captured, since: int | None = None) -> 
     _tell_touched(work, captured)
     work.run(f"delete from {TOUCHED} where lineage = {captured.lineage}")
     record(work, captured.lineage, rows_upto=upto)
+    return work.head() - upto
 
 
 def record(work: Installation, lineage: int, rows_upto: int = 0, whole_upto: int = 0) -> None:

@@ -102,7 +102,7 @@ def _state(captured: Captured, catalogue: Catalogue, schema: Schema, touched: Ma
 
 
 def _touched(connection: sqlite3.Connection) -> dict[int, int]:
-    return dict(connection.execute("select lineage, count(*) from _penstock_touched group by lineage"))
+    return dict(connection.execute("select lineage, count(*) from (select distinct * from _penstock_touched) group by lineage"))
 
 
 def _readers(connection: sqlite3.Connection) -> tuple[Reader, ...]:

@@ -83,8 +83,7 @@ def _resume(work: Installation, captured: Captured) -> Rescan | None:
         tell_new_shape(work, fresh)
         return begin(work, fresh)
     tell_new_shape(work, fresh, facts)
-    touched = work.one(f"select count(*) from {TOUCHED} where lineage = {captured.lineage}")
-    retell(work, fresh)
+    touched = retell(work, fresh)
     work.run(f"update _penstock_shape set is_suspended = 0 where number = {fresh.number}")
     work.report.tables[table] = f"resumed: {touched} touched rows told again" if touched else "resumed"
     return None
