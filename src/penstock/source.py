@@ -108,8 +108,11 @@ class Source(Protocol):
     def ranges(self, cursor: Cursor) -> Mapping[Lane, Cursor]:
         """The ranges of rows that must be delivered before the stream can go on from this cursor; none for most."""
 
-    def rows(self, cursor: Cursor) -> Iterator[Window]:
-        """The rows of a range, as `refresh`; only the last window is whole."""
+    def rows(self, cursor: Cursor, *, again: bool) -> Iterator[Window]:
+        """The rows of a range, as `refresh`; only the last window is whole.
+
+        Again: an earlier attempt may have delivered some, so what has gone meanwhile comes as `delete`.
+        """
 
     def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
         """The cursor from which the stream goes on, now that its ranges were delivered and ended with these."""

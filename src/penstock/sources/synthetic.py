@@ -65,7 +65,7 @@ class SyntheticSource:
         """It has no rows."""
         return {}
 
-    def rows(self, cursor: Cursor) -> Iterator[Window]:
+    def rows(self, cursor: Cursor, *, again: bool) -> Iterator[Window]:
         """No rows."""
         return iter(())
 

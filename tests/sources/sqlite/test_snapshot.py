@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from replay import connect, exact, followed, positions, present, replayed, source_of
+from replay import values as values_of
 from test_capture_histories import SCHEMAS, statement
 
 from penstock.change import Change, from_batch
@@ -41,15 +43,24 @@ class Reading:
         self.source, self.start = source, source.begin(LANE, "snapshot")
         self.left = dict(source.ranges(self.start))
         self.ends: dict[str, Cursor] = {}
+        self.begun: set[str] = set()
         self.told: list[Change] = []
 
     def read(self, chance: int) -> None:
         lane = list(self.left)[chance % len(self.left)]
         cursor = self.left.pop(lane)
-        for window in self.source.rows(cursor):
+        for window in self.source.rows(cursor, again=lane in self.begun):
             self.told += from_batch(window.changes)
             if window.upto:
                 self.ends[lane] = window.upto
+
+    def begin(self, chance: int) -> None:
+        """Read a range and die in the middle."""
+        lane = list(self.left)[chance % len(self.left)]
+        for window in self.source.rows(self.left[lane], again=lane in self.begun):
+            rows = list(from_batch(window.changes))
+            self.told += rows[: chance % (len(rows) + 1)]
+        self.begun.add(lane)
 
     def finish(self) -> list[Change]:
         while self.left:
@@ -67,7 +78,7 @@ def write(connection: sqlite3.Connection, sql: str) -> None:
 
 
 @pytest.mark.parametrize("schema", KEYED.values(), ids=KEYED)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     before=st.lists(statement, max_size=8),
     steps=st.lists(st.one_of(statement, st.integers(0, 9)), max_size=14),
@@ -97,6 +108,43 @@ def test_rows_and_stream_together_make_the_table(schema: str, before: list[str],
                 assert sorted(map(exact, rows.get(table, {}).values()), key=repr) == present(connection, table), table
 
 
+@pytest.mark.parametrize("schema", KEYED.values(), ids=KEYED)
+@settings(max_examples=25, deadline=None)
+@given(steps=st.lists(st.one_of(statement, statement, st.integers(0, 9), st.floats(0, 9)), max_size=16))
+@example([2.0, "delete from t where a is 2", 0])
+@example([3.0, "update t set a = a + 5 where a is 2", 0])
+def test_what_an_interrupted_reading_told_is_put_right_by_the_next_one(schema: str, steps: list[str | int | float]) -> None:
+    with tempfile.TemporaryDirectory() as folder, ranges_of(2):
+        path = Path(folder, "shop.db")
+        with closing(connect(path, synchronous="off")) as connection:
+            connection.executescript(schema)
+            connection.execute("insert into t(a, b, c) values (1, 1, 1), (2, 2, 2), (3, 3, 3), (4, 4, 4)")
+            tables = enable(str(path)).tables
+            reading = Reading(source_of(path))
+            for step in steps:
+                if isinstance(step, str):
+                    write(connection, step)
+                elif reading.left:
+                    reading.begin(int(step)) if isinstance(step, float) else reading.read(step)
+            write(connection, "commit")
+            rows = upserted(reading.finish())
+            for table in tables:
+                assert sorted(map(exact, rows.get(table, {}).values()), key=repr) == present(connection, table), table
+
+
+def upserted(changes: list[Change]) -> dict[str, dict[str, dict[str, object]]]:
+    """The tables of a receiver that applies everything as it comes."""
+    tables: dict[str, dict[str, dict[str, object]]] = {}
+    for change in changes:
+        table, key = tables.setdefault(change.table, {}), json.loads(change.key)
+        if change.before is not None:
+            old = json.loads(change.before)
+            table.pop(json.dumps({name: old.get(name, change.old_row_id) for name in key}), None)
+        if change.after is not None:
+            table[json.dumps(key)] = values_of(change.after)
+    return tables
+
+
 values = st.one_of(
     st.integers(-(2**63), 2**63 - 1),
     st.floats(allow_nan=False),
@@ -106,7 +154,7 @@ values = st.one_of(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(values, values, st.sampled_from(["BINARY", "NOCASE", "RTRIM"]))
 def test_values_are_ordered_as_sqlite_orders_them(left: object, right: object, collation: str) -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
@@ -142,7 +190,8 @@ def test_a_range_that_is_read_again_gives_the_same_bytes_while_nothing_was_writt
     writer.execute("insert into orders values(1, 'new', 1)")
     source = source_of(path)
     [cursor, *_] = source.ranges(source.begin(LANE, "snapshot")).values()
-    assert [window.changes for window in source.rows(cursor)] == [window.changes for window in source.rows(cursor)]
+    readings = [[window.changes for window in source.rows(cursor, again=again)] for again in (False, True)]
+    assert readings[0] == readings[1]
 
 
 def test_text_that_is_not_utf8_is_told_and_the_rest_of_its_range_too(writer: sqlite3.Connection, path: Path) -> None:

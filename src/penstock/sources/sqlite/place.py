@@ -34,8 +34,8 @@ class Place:
         """The ranges to read."""
         if not self.is_pending:
             return []
-        made = enumerate(self.ranges)
-        return [RangePlace(self.incarnation, number, one, self.planned_at, self.version) for number, one in made]
+        plan = (self.position, self.planned_at, self.version)
+        return [RangePlace(self.incarnation, number, one, *plan) for number, one in enumerate(self.ranges)]
 
     def joined(self, read: list[RangePlace]) -> Place:
         """The place from which the stream goes on when these were read."""
@@ -94,7 +94,7 @@ def _with_ranges(facts: dict[str, Any], ranges: tuple[Range, ...]) -> Place:
 
 def _range_place(facts: dict[str, Any]) -> RangePlace:
     one = Range(facts["table"], facts["low"], facts["high"], facts["head"])
-    return RangePlace(facts["incarnation"], facts["range"], one, facts["at"], facts["version"])
+    return RangePlace(facts["incarnation"], facts["range"], one, facts["since"], facts["at"], facts["version"])
 
 
 def _invalid(cursor: Cursor) -> CursorInvalid:

@@ -91,11 +91,16 @@ def merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RangePlace:
-    """A range as a lane of its own; `planned_at` is the time that all rows of a snapshot carry, `version` the schema's then."""
+    """A range as a lane of its own.
+
+    When the snapshot was planned, the log stood at `since`, the time was `planned_at`, which all its rows carry, and the schema had
+    this `version`.
+    """
 
     incarnation: str
     number: int
     range: Range
+    since: int
     planned_at: int
     version: int
 
@@ -112,8 +117,9 @@ class RangePlace:
         """The cursor that says this."""
         one = self.range
         facts = {"table": one.table, "low": one.low, "high": one.high, "head": one.head}
-        meta = {"incarnation": self.incarnation, "range": self.number, "at": self.planned_at, "version": self.version}
-        return Cursor(json.dumps({**meta, **facts}, separators=(",", ":")))
+        plan = {"since": self.since, "at": self.planned_at, "version": self.version}
+        facts = {"incarnation": self.incarnation, "range": self.number, **facts, **plan}
+        return Cursor(json.dumps(facts, separators=(",", ":")))
 
 
 class CatchUp:
@@ -139,7 +145,7 @@ class CatchUp:
         if len(news) == len(sides):
             yield row
         elif news:  # the row has moved from one range to another, and one of them was read before, the other behind the move
-            yield _one_side(row, news[0], len(known.shape.columns))
+            yield one_side(row, news[0], len(known.shape.columns))
 
     def _head(self, row: Row, side: int, shape: Shape) -> int:
         """The head of the range that this side of a change belongs to."""
@@ -148,8 +154,8 @@ class CatchUp:
             return ranges[0].head or 0
         if shape.table not in self._edges:
             self._edges[shape.table] = [measure.of(one.low) for one in ranges[1:]]
-        value = row[side] if measure.column is None else row[_column(row, side, shape, measure.column)]
-        return ranges[bisect_right(self._edges[shape.table], measure.of(value))].head or 0
+        value = measure.of(side_value(row, side, shape, measure))
+        return ranges[bisect_right(self._edges[shape.table], value)].head or 0
 
 
 @lru_cache(maxsize=8)
@@ -158,14 +164,16 @@ def catch_up(ranges: tuple[Range, ...]) -> CatchUp:
     return CatchUp(ranges)
 
 
-def _column(row: Row, side: int, shape: Shape, name: str) -> int:
-    """Where a column of the old or of the new row stands: an update has both, the old one first."""
+def side_value(row: Row, side: int, shape: Shape, measure: Ruler) -> object:
+    """What the ruler looks at, in the old or in the new row: an update has both, the old one first."""
+    if measure.column is None:
+        return row[side]
     is_second = side == NEW and row[OP] == "update"
-    return VALUES + shape.columns.index(name) + is_second * len(shape.columns)
+    return row[VALUES + shape.columns.index(measure.column) + is_second * len(shape.columns)]
 
 
-def _one_side(row: Row, side: int, width: int) -> Row:
-    """An update as the delete of the old row, or as the insert of the new one."""
+def one_side(row: Row, side: int, width: int) -> Row:
+    """An update, or a delete, as the delete of the old row, or as the insert of the new one."""
     op, first = ("delete", VALUES) if side == OLD else ("insert", VALUES + width)
     head = list(row[:VALUES])
     head[OP], head[OLD], head[NEW] = op, row[OLD] if side == OLD else None, row[NEW] if side == NEW else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
 
 import pyarrow as pa
 
@@ -15,12 +15,13 @@ from penstock.source import Window
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Captured
 from penstock.sources.sqlite.database import enable_remedy, opened, transaction
-from penstock.sources.sqlite.image import EVERYTHING, Choice, Imager, Row, imager, text_or_bytes, to_changes
+from penstock.sources.sqlite.image import EVERYTHING, Choice, Row, text_or_bytes, to_changes
 from penstock.sources.sqlite.place import Place
 from penstock.sources.sqlite.ranges import ORDINALS, Edge, Range, RangePlace, Ruler, cut, ruler
 from penstock.sources.sqlite.schema import read_schema
 from penstock.sources.sqlite.shape import Shape
 from penstock.sources.sqlite.triggers import quoted
+from penstock.sources.sqlite.vanished import Vanished
 
 ROWS = 25_000
 """In a range: read whole and kept in memory, so that no transaction stays open while the far side takes its time."""
@@ -64,19 +65,22 @@ def _column(shape: Shape, measure: Ruler) -> str:
     return f"{quoted(measure.column)} collate {measure.collation}" if measure.column else str(shape.row_id)
 
 
-def read(path: str, place: RangePlace, choice: Choice = EVERYTHING) -> Iterator[Window]:
-    """The rows of a range as changes of op `refresh`; the last window says at which head they were read."""
+def read(path: str, place: RangePlace, choice: Choice = EVERYTHING, *, again: bool = False) -> Iterator[Window]:
+    """The rows of a range as changes of op `refresh`; the last window says at which head they were read.
+
+    Again: an earlier reading may have told some of them, so what has gone meanwhile is told as deleted.
+    """
     with opened(path) as connection:
         with transaction(connection):
             captured = _captured(path, connection, place)
-            reader = {captured.number: imager(captured.shape, choice)}
             [(head,)] = connection.execute("select coalesce(max(seq), 0) from _penstock_log")
-            read_at, rows = place.read_at(head), _Rows(connection, captured, place.read_at(head))
+            read_at = place.read_at(head)
+            vanished, rows = Vanished(connection, read_at, choice, again=again), _Rows(connection, captured, read_at)
             found = rows.fetched()
             if found is None:
-                yield from _windows(rows.streamed(), reader, read_at)
+                yield from _windows(rows.streamed(), vanished, read_at)
                 return
-        yield from _windows(iter(found), reader, read_at, rows.is_doubtful)
+        yield from _windows(iter(found), vanished, read_at, rows.is_doubtful)
 
 
 def _captured(path: str, connection: sqlite3.Connection, place: RangePlace) -> Captured:
@@ -140,10 +144,10 @@ def _condition(shape: Shape, one: Range) -> tuple[str, list[Edge]]:
     return " and ".join(sql for sql, _ in parts), [edge for _, edge in parts]
 
 
-def _windows(rows: Iterator[Row], imagers: Mapping[int, Imager], place: RangePlace, is_doubtful: bool = True) -> Iterator[Window]:
-    ordinal = place.number * ORDINALS
-    while piece := list(islice(rows, PIECE)):
-        yield Window(_numbered(to_changes(piece, imagers, is_doubtful=is_doubtful), ordinal), None, idle=False)
+def _windows(rows: Iterator[Row], vanished: Vanished, place: RangePlace, is_doubtful: bool = True) -> Iterator[Window]:
+    ordinal, told = place.number * ORDINALS, chain(map(vanished.found, rows), vanished.rows())
+    while piece := list(islice(told, PIECE)):
+        yield Window(_numbered(to_changes(piece, vanished.imagers, is_doubtful=is_doubtful), ordinal), None, idle=False)
         ordinal += len(piece)
     yield Window(NO_CHANGES, place.to_cursor(), idle=True)
 

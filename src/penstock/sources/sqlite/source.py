@@ -96,11 +96,11 @@ class SqliteSource:
         """The ranges of rows that go before the log from this cursor on."""
         return {Lane(f"snapshot:{place.number}"): place.to_cursor() for place in of_cursor(cursor).pending()}
 
-    def rows(self, cursor: Cursor) -> Iterator[Window]:
+    def rows(self, cursor: Cursor, *, again: bool) -> Iterator[Window]:
         """The rows of a range, as they are now."""
         place = any_place(cursor)
         assert isinstance(place, RangePlace)
-        return read(self.database, place, self._choice)
+        return read(self.database, place, self._choice, again=again)
 
     def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
         """The cursor behind the ranges that ended so: the log from where it stood before them."""
