@@ -20,6 +20,14 @@ def parse(text: object) -> timedelta:
     return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
 
 
+def roughly(seconds: float) -> str:
+    """A time span in its largest unit: 3 d, 5 h, 2 min, 10 s."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 class _Spelled:
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         from pydantic_core import core_schema  # only the parser of files needs it; workers start faster without

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -11,9 +12,10 @@ from typing import Literal
 from penstock.change import Lane
 from penstock.coordinator import Standing
 from penstock.cursor import Cursor
+from penstock.duration import roughly
 from penstock.errors import PenstockError
 from penstock.pipeline import Pipeline
-from penstock.source import Backlog
+from penstock.source import Backlog, Reader
 
 State = Literal["leading", "standby", "stopped", "halted"]
 
@@ -57,6 +59,7 @@ def summarise(pipeline: Pipeline, standing: Standing, waiting: Mapping[Lane, Bac
     """The status that follows from what is known; lanes are added up, and the one that is furthest behind tells the lag."""
     error, lanes = (waiting.facts(), {}) if isinstance(waiting, PenstockError) else (None, waiting)
     oldest_at = min((lane.oldest_at for lane in lanes.values() if lane.changes and lane.oldest_at), default=None)
+    own = pipeline.source.lanes()
     lag = max(0.0, (now - oldest_at).total_seconds()) if oldest_at else 0.0
     return Status(
         name=pipeline.name,
@@ -64,7 +67,7 @@ def summarise(pipeline: Pipeline, standing: Standing, waiting: Mapping[Lane, Bac
         state=_state(standing),
         epoch=standing.epoch,
         holder=standing.holder if standing.is_held else None,
-        position=min((mark.position for mark in standing.watermarks.values()), default=None),
+        position=min((mark.position for lane, mark in standing.watermarks.items() if lane in own), default=None),
         head=max((lane.head for lane in lanes.values()), default=None),
         backlog=sum(lane.changes for lane in lanes.values()) if lanes else None,
         lag_seconds=round(lag, 3) if lanes else None,
@@ -74,6 +77,33 @@ def summarise(pipeline: Pipeline, standing: Standing, waiting: Mapping[Lane, Bac
         dead=standing.dead,
         error=standing.error or error,
     )
+
+
+def remarks(pipeline: Pipeline) -> list[str]:
+    """What else a person should know: how far a snapshot has come, and who holds the log back. Nothing, where nobody can say."""
+    with suppress(PenstockError):
+        standing = pipeline.state.standing(pipeline.name)
+        return [*_snapshot(pipeline, standing), *_holders(pipeline.name, pipeline.source.readers())]
+    return []
+
+
+def _snapshot(pipeline: Pipeline, standing: Standing) -> Iterator[str]:
+    planned = [
+        pipeline.source.ranges(standing.watermarks[lane].cursor) for lane in pipeline.source.lanes() if lane in standing.watermarks
+    ]
+    ranges = {lane: cursor for some in planned for lane, cursor in some.items()}
+    if ranges:
+        read = sum(lane in standing.watermarks and standing.watermarks[lane].cursor != cursor for lane, cursor in ranges.items())
+        yield f"{pipeline.name}: snapshot: {read} of {len(ranges)} ranges"
+
+
+def _holders(name: str, readers: Sequence[Reader]) -> Iterator[str]:
+    for one in readers:
+        if one.is_gone and one.kept and one.pipeline != name:
+            yield (
+                f"{one.pipeline} holds the log back: at position {one.position}, noted {roughly(one.silent)} ago, "
+                f"{one.kept} changes kept for it; if it is not to come back: penstock forget"
+            )
 
 
 def _state(standing: Standing) -> State:

@@ -18,11 +18,13 @@ COMMANDS = {
     "capture": "penstock.cli.capture:app",
     "run": "penstock.cli.run:run",
     "status": "penstock.cli.status:status",
+    "rewind": "penstock.cli.rewind:rewind",
+    "forget": "penstock.cli.forget:forget",
 }
 """Each is a function, or a Typer app with commands of its own; imported when it is asked for, or for --help."""
 
 LATER = (
-    *("doctor", "rewind", "forget", "dead"),
+    *("doctor", "dead"),
     *("outbox", "reap", "pump", "feed", "agent", "schema", "chaos", "verify", "trace", "console"),
 )
 

@@ -38,7 +38,7 @@ def status(
         _watch(pipelines, as_json)
         return
     seen = [observe(pipeline) for pipeline in pipelines]
-    _print(seen, as_json)
+    _print(seen, pipelines, as_json)
     if any(one.error for one in seen):
         raise typer.Exit(1)
 
@@ -56,32 +56,35 @@ def _watch(pipelines: Sequence[Pipeline], as_json: bool) -> None:
         with Live(console=console, auto_refresh=False) if is_live else nullcontext() as live:
             while True:
                 seen = [observe(pipeline) for pipeline in pipelines]
-                live.update(_report(seen), refresh=True) if live else _print(seen, as_json)
+                live.update(_report(seen, pipelines), refresh=True) if live else _print(seen, pipelines, as_json)
                 time.sleep(_PERIOD)
     except KeyboardInterrupt:
         return
 
 
-def _print(seen: Sequence[Status], as_json: bool) -> None:
+def _print(seen: Sequence[Status], pipelines: Sequence[Pipeline], as_json: bool) -> None:
     if as_json:
         for one in seen:
             typer.echo(one.to_json())
     else:
         from penstock.cli import terminal
 
-        terminal.show(_report(seen))
+        terminal.show(_report(seen, pipelines))
 
 
-def _report(seen: Sequence[Status]) -> Group:
-    """A line for each pipeline, and below them the errors, which need more room."""
+def _report(seen: Sequence[Status], pipelines: Sequence[Pipeline]) -> Group:
+    """A line for each pipeline, and below them remarks and errors, which need more room."""
     from rich.console import Group
+    from rich.text import Text
 
     from penstock.cli import terminal
+    from penstock.status import remarks
 
     columns = ("pipeline", "state", "epoch", "position", "head", "backlog", "lag", "rate", "delivered", "dead")
     errors = [(one.name, one.error) for one in seen if one.error]
     told = [terminal.told(f"{name}: {error['code']}", error["message"], error.get("remedy", "")) for name, error in errors]
-    return Group(terminal.table(None, columns, [_row(one) for one in seen]), *told)
+    said = dict.fromkeys(remark for pipeline in pipelines for remark in remarks(pipeline))
+    return Group(terminal.table(None, columns, [_row(one) for one in seen]), *map(Text, said), *told)
 
 
 def _row(one: Status) -> list[str]:

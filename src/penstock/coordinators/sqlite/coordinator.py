@@ -77,6 +77,11 @@ class SqliteCoordinator:
             store.write(_TAKE_OVER, term.pipeline, gone, term.pipeline, lane)
             store.write(_DROP, term.pipeline, gone)
 
+    def drop(self, term: Term, lane: Lane) -> None:
+        """Remove a lane's watermark. Raises TermLost."""
+        sql = f"delete from watermarks where pipeline = ? and lane = ? and {CURRENT}"
+        self._write_under(term, sql, term.pipeline, lane, term.pipeline, term.epoch)
+
     def halt(self, term: Term, error: Mapping[str, str]) -> None:
         """Record the error this pipeline stopped with."""
         sql = f"update terms set error = ? where pipeline = ? and {CURRENT}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 
 from penstock.change import Lane
+from penstock.source import Reader
 from penstock.sources.sqlite.database import opened, transaction
-from penstock.sources.sqlite.retain import Registration
+from penstock.sources.sqlite.retain import Registration, kept_for
 
 _DAY = 86400.0
 _PATIENCE = 5.0  # seconds to wait for writers
@@ -43,6 +45,24 @@ def lowest(connection: sqlite3.Connection) -> int:
     """The position that the log is kept from."""
     [(position,)] = connection.execute("select min(position) from _penstock_reader where released_at is null")
     return int(position)
+
+
+def shown(one: Registration, everybody: Iterable[Registration], head: int) -> Reader:
+    """A registration as the world outside sees it."""
+    return Reader(one.pipeline, one.position, one.silent, kept_for(one, everybody, head), one.is_gone, one.is_released)
+
+
+def everybody(path: str) -> list[Reader]:
+    """All who are registered."""
+    with opened(path) as connection, transaction(connection):
+        return seen(connection)
+
+
+def seen(connection: sqlite3.Connection) -> list[Reader]:
+    """All who are registered, in the transaction that is open."""
+    known = load(connection)
+    [(head,)] = connection.execute("select coalesce(max(seq), 0) from _penstock_log")
+    return [shown(one, known, head) for one in known]
 
 
 def registered(path: str, pipeline: str, lane: Lane) -> int | None:

@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 
 from penstock import failpoint
 from penstock.change import Lane
+from penstock.duration import roughly
 from penstock.errors import SourcePruned, SourceUnavailable
-from penstock.source import Reader, Settlement
+from penstock.source import Settlement
 from penstock.sources.sqlite import readers
 from penstock.sources.sqlite.database import opened, transaction
 from penstock.sources.sqlite.log import Extent, Log
 from penstock.sources.sqlite.place import Place
-from penstock.sources.sqlite.retain import Registration, Retain, is_overdue, kept_for, prunable_below
+from penstock.sources.sqlite.retain import Registration, Retain, is_overdue, prunable_below
 
 BATCH = 500  # rows deleted in one transaction: half a millisecond
 BOUND = 50_000  # changes beyond which it is done although somebody writes
@@ -75,7 +76,7 @@ def settle(path: str, pipeline: str, lane: Lane, upto: Place, retain: Retain) ->
         ledger = _ledger(connection, mine, extent, doomed, [now, *living])
         done = _write(connection, now, ledger) if is_due(ledger, _still_seconds(path)) else Settlement()
         held = [one for one in overdue if one not in doomed]
-        return replace(done, overdue=[_reader(one, [now, *living], extent.head) for one in held])
+        return replace(done, overdue=[readers.shown(one, [now, *living], extent.head) for one in held])
     return Settlement()
 
 
@@ -87,26 +88,14 @@ def register(path: str, pipeline: str, lane: Lane, upto: Place, retain: Retain) 
         _confirmed(path, connection, upto, None)
 
 
-def known_readers(path: str) -> list[Reader]:
-    """All who are registered, as the world outside sees them."""
-    with opened(path) as connection, transaction(connection):
-        known = readers.load(connection)
-        [(head,)] = connection.execute("select coalesce(max(seq), 0) from _penstock_log")
-    return [_reader(one, known, head) for one in known]
-
-
-def _reader(one: Registration, everybody: Sequence[Registration], head: int) -> Reader:
-    return Reader(one.pipeline, one.position, one.silent, kept_for(one, everybody, head), one.is_gone, one.is_released)
-
-
 def _confirmed(path: str, connection: sqlite3.Connection, upto: Place, mine: Registration | None) -> Extent:
     try:
         return Log(path, connection, lambda table: True, verifies=False).confirm(upto)
     except SourcePruned as error:
         if mine is None or not mine.is_released:
             raise
-        days = f"{mine.silent / 86400:.1f} days"
-        raise SourcePruned(f"{error.message}; {mine.pipeline} was released after {days} of silence", error.remedy) from error
+        why = f"{mine.pipeline} was released, because it had been silent for too long; it was last noted {roughly(mine.silent)} ago"
+        raise SourcePruned(f"{error.message}: {why}", error.remedy) from error
 
 
 def _ledger(
@@ -146,7 +135,7 @@ def _write(connection: sqlite3.Connection, now: Registration, ledger: Ledger) ->
             gone += connection.execute("delete from _penstock_log where seq < ?", (below,)).rowcount
         left = ledger.prunable - gone
         if left <= 0 or time.monotonic() > end or (left <= BOUND and _version(connection) != version):
-            return Settlement(gone, [_reader(one, [now], ledger.upto) for one in released])
+            return Settlement(gone, [readers.shown(one, [now], ledger.upto) for one in released])
         time.sleep(_PAUSE)
 
 

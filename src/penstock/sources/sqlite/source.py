@@ -24,7 +24,7 @@ from penstock.sources.sqlite.place import Place, any_place, of_cursor
 from penstock.sources.sqlite.ranges import RangePlace
 from penstock.sources.sqlite.retain import Retain
 from penstock.sources.sqlite.schema import matcher, selector
-from penstock.sources.sqlite.settle import known_readers, register, settle
+from penstock.sources.sqlite.settle import register, settle
 from penstock.sources.sqlite.snapshot import plan, read
 
 LANE = Lane("log")
@@ -156,7 +156,7 @@ class SqliteSource:
 
     def readers(self) -> Sequence[Reader]:
         """Every pipeline that is registered in the database."""
-        return known_readers(self.database)
+        return readers.everybody(self.database)
 
     def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> Settlement:
         """Note the position and prune, when that disturbs nobody."""

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from penstock.sources.sqlite import catalog
+from penstock import source
+from penstock.sources.sqlite import catalog, readers
 from penstock.sources.sqlite.catalog import Captured, Catalogue, Role
 from penstock.sources.sqlite.database import opened, transaction
 from penstock.sources.sqlite.installation import has_catalogue
@@ -30,12 +31,17 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A pipeline that is registered; the log is kept from the lowest position of them all."""
+    """A pipeline that is registered; the log is kept from the lowest position of them all, save those that were released.
+
+    `kept`: changes that are kept for it alone. `state`: at work, gone, or released.
+    """
 
     pipeline: str
     lane: str
     position: int
     noted_at: str
+    kept: int
+    state: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +112,12 @@ def _touched(connection: sqlite3.Connection) -> dict[int, int]:
 
 
 def _readers(connection: sqlite3.Connection) -> tuple[Reader, ...]:
-    rows = connection.execute("select pipeline, lane, position, noted_at from _penstock_reader order by position, pipeline")
-    return tuple(Reader(pipeline, lane, position, _instant(at)) for pipeline, lane, position, at in rows)
+    known = zip(readers.load(connection), readers.seen(connection), strict=True)
+    return tuple(Reader(*one.name, one.position, _instant(one.noted_at), seen.kept, _state(seen)) for one, seen in known)
+
+
+def _state(seen: source.Reader) -> str:
+    return "released" if seen.is_released else "gone" if seen.is_gone else "at work"
 
 
 def _instant(julian: float) -> str:

@@ -1,0 +1,72 @@
+"""`penstock forget`: release a pipeline from its source and its state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.errors import ConfigInvalid, TermHeld
+
+if TYPE_CHECKING:
+    from penstock.pipeline import Pipeline
+
+
+def forget(
+    what: Annotated[str, typer.Argument(metavar="FILE|NAME", help="A pipeline file; with --database, the name of a pipeline.")],
+    database: Annotated[
+        Path | None, typer.Option("--database", metavar="DATABASE", help="Where the pipeline is registered, if its file is lost.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
+) -> None:
+    """Forget a pipeline: its watermark, and its registration in the source, which then keeps nothing for it any more.
+
+    Only while nobody runs it. The same file starts as a new pipeline afterwards, where `source.start` says.
+
+    Examples: `penstock forget orders.yaml`, `penstock forget --database shop.db orders`
+    """
+    from penstock.config import load
+
+    if database is None:
+        _forget(load(what), yes)
+    else:
+        _strike_off(database, what, yes)
+
+
+def _forget(pipeline: Pipeline, yes: bool) -> None:
+    from penstock import decision
+
+    standing, registered = pipeline.state.standing(pipeline.name), decision.registration(pipeline)
+    if standing.is_held:
+        raise TermHeld(f"{standing.holder} leads {pipeline.name}")
+    if not standing.watermarks and registered is None:
+        raise ConfigInvalid(f"nothing is known of {pipeline.name}", "it has not run yet, or was forgotten already")
+    for lane, mark in standing.watermarks.items():
+        typer.echo(f"{pipeline.name} has delivered up to position {mark.position} (lane {lane}); its watermark will be removed.")
+    if registered is not None:
+        typer.echo(f"Its source will no longer keep anything for it: noted position {registered}.")
+    if yes or typer.confirm(f"Forget {pipeline.name}?", abort=True):
+        decision.forget(pipeline)
+    typer.echo(f"{pipeline.name} is forgotten.")
+
+
+def _strike_off(database: Path, name: str, yes: bool) -> None:
+    from penstock.duration import roughly
+    from penstock.sources.sqlite import readers
+    from penstock.sources.sqlite.retain import GONE
+
+    if not database.is_file():
+        raise ConfigInvalid(f"there is no database {database}", "check the path")
+    known = {one.pipeline: one for one in readers.everybody(str(database))}
+    if not (one := known.get(name)):
+        raise ConfigInvalid(f"no pipeline {name} is registered in {database}", f"registered are: {', '.join(known) or 'none'}")
+    if not one.is_gone and not one.is_released:
+        waits = f"stop it, and wait until it has been silent for {roughly(GONE)}; or forget it by its file"
+        raise TermHeld(f"{name} gave a sign of life {one.silent:.0f} s ago", waits)
+    typer.echo(
+        f"{name} stands at position {one.position}, last noted {roughly(one.silent)} ago; {one.kept} changes are kept for it."
+    )
+    if yes or typer.confirm(f"Forget {name}?", abort=True):
+        readers.forget(str(database), name)
+    typer.echo(f"{name} is forgotten. If its state file still exists and it is run again, it stops with source.pruned.")
