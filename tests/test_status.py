@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from penstock.cursor import Cursor, Watermark
 from penstock.errors import SourceUnavailable
 from penstock.pipeline import Pipeline
 from penstock.source import Backlog
+from penstock.sources.sqlite.source import SqliteSource
 from penstock.status import observe, summarise
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -25,9 +27,17 @@ KEYS = (
 MAIN, OTHER = Lane("main"), Lane("other")
 
 
+class TwoLanes(SqliteSource):
+    """A log that comes in two lanes."""
+
+    def lanes(self) -> tuple[Lane, ...]:
+        return MAIN, OTHER
+
+
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
-    return parse({"name": "orders", "source": {"type": "sqlite", "database": "shop.db"}, "sink": {"type": "discard"}}, tmp_path)
+    made = parse({"name": "orders", "source": {"type": "sqlite", "database": "shop.db"}, "sink": {"type": "discard"}}, tmp_path)
+    return replace(made, source=TwoLanes(database=str(tmp_path / "shop.db")))
 
 
 def mark(position: int) -> Watermark:
@@ -107,6 +117,11 @@ def test_lanes_are_added_up_and_the_slowest_tells_the_lag(pipeline: Pipeline) ->
     standing = Standing(watermarks={MAIN: mark(7), OTHER: mark(3)})
     found = summarise(pipeline, standing, {MAIN: waiting(9, 2, 1), OTHER: waiting(8, 5, 4)}, NOW)
     assert (found.position, found.head, found.backlog, found.lag_seconds) == (3, 9, 7, 4.0)
+
+
+def test_lanes_of_a_snapshot_do_not_count_into_the_position(pipeline: Pipeline) -> None:
+    standing = Standing(watermarks={MAIN: mark(7), Lane("snapshot:0"): mark(0)})
+    assert summarise(pipeline, standing, {MAIN: waiting(9, 2, 1)}, NOW).position == 7
 
 
 def test_a_source_that_cannot_be_read_is_an_error_and_nothing_is_invented(pipeline: Pipeline) -> None:

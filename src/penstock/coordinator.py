@@ -102,8 +102,8 @@ class Coordinator(Protocol):
         Lanes that it takes over from are dropped in the same step; what they have delivered stays counted.
         """
 
-    def drop(self, term: Term, lane: Lane) -> None:
-        """Remove a lane's watermark: it was joined to another, or its pipeline is forgotten. Raises TermLost."""
+    def forget(self, term: Term) -> None:
+        """Remove all watermarks of a pipeline, and what they counted; its epochs go on growing. Raises TermLost."""
 
     def halt(self, term: Term, error: Mapping[str, str]) -> None:
         """Record the error this pipeline stopped with, under its term. A new term clears it."""

@@ -57,7 +57,7 @@ def plan(pipeline: Pipeline, to: str, now: datetime) -> list[Move]:
         raise TermHeld(f"{standing.holder} leads {pipeline.name}")
     if not standing.watermarks:
         raise ConfigInvalid(f"{pipeline.name} has no watermark yet", "it starts where `source.start` says when it is first run")
-    if set(standing.watermarks) - set(lanes):
+    if any(pipeline.source.ranges(mark.cursor) for lane, mark in standing.watermarks.items() if lane in lanes):
         raise ConfigInvalid(f"{pipeline.name} is in the middle of a snapshot", "let it come to its end, or: penstock forget FILE")
     return [_move(pipeline, lane, standing.watermarks[lane], place) for lane in lanes]
 
@@ -97,11 +97,9 @@ def registration(pipeline: Pipeline) -> int | None:
 
 def forget(pipeline: Pipeline) -> None:
     """Remove a pipeline's watermarks and its registration: it will start anew. Its epochs go on. Raises TermHeld."""
-    standing = pipeline.state.standing(pipeline.name)
-    if standing.epoch:
+    if pipeline.state.standing(pipeline.name).epoch:
         with _leading(pipeline) as term:
-            for lane in standing.watermarks:
-                pipeline.state.drop(term, lane)
+            pipeline.state.forget(term)
     with suppress(CaptureMissing):  # then nothing is registered there either
         pipeline.source.forget(pipeline.name)
 

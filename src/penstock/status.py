@@ -88,12 +88,10 @@ def remarks(pipeline: Pipeline) -> list[str]:
 
 
 def _snapshot(pipeline: Pipeline, standing: Standing) -> Iterator[str]:
-    planned = [
-        pipeline.source.ranges(standing.watermarks[lane].cursor) for lane in pipeline.source.lanes() if lane in standing.watermarks
-    ]
-    ranges = {lane: cursor for some in planned for lane, cursor in some.items()}
+    source, marks = pipeline.source, standing.watermarks
+    ranges = {name: begin for lane in source.lanes() if lane in marks for name, begin in source.ranges(marks[lane].cursor).items()}
     if ranges:
-        read = sum(lane in standing.watermarks and standing.watermarks[lane].cursor != cursor for lane, cursor in ranges.items())
+        read = sum(name in marks and marks[name].position > source.position(begin) for name, begin in ranges.items())
         yield f"{pipeline.name}: snapshot: {read} of {len(ranges)} ranges"
 
 
@@ -102,7 +100,7 @@ def _holders(name: str, readers: Sequence[Reader]) -> Iterator[str]:
         if one.is_gone and one.kept and one.pipeline != name:
             yield (
                 f"{one.pipeline} holds the log back: at position {one.position}, noted {roughly(one.silent)} ago, "
-                f"{one.kept} changes kept for it; if it is not to come back: penstock forget"
+                f"{one.kept} changes kept for it; if it is not to come back: penstock forget --database DATABASE {one.pipeline}"
             )
 
 

@@ -231,6 +231,29 @@ def test_status_shows_who_holds_the_log_back_and_capture_status_too(
     assert [words[3:] for words in lines if words[:2] in (["absent", "2"], ["orders", "8"])] == [["gone", "6"], ["at", "work", "2"]]
 
 
+def test_status_shows_how_far_a_snapshot_has_come_and_it_cannot_be_rewound(pipeline: Pipeline, file: Path, capsys: Said) -> None:
+    with closing(pipeline.state.candidate("orders", "me")) as candidate:
+        term = candidate.campaign()
+        assert term
+        begin = pipeline.source.begin(LANE, "snapshot")
+        pipeline.state.place(term, LANE, Watermark(begin, 10))
+        [(lane, first)] = pipeline.source.ranges(begin).items()
+        pipeline.state.place(term, lane, Watermark(first, pipeline.source.position(first)))
+        candidate.resign()
+        main(["status", str(file)])
+        assert "orders: snapshot: 0 of 1 ranges" in capsys.readouterr().out
+        assert main(["rewind", str(file), "--to", "2", "--yes"]) == 2
+        assert "in the middle of a snapshot" in capsys.readouterr().err
+        term = candidate.campaign()
+        assert term
+        *_, last = pipeline.source.rows(first)
+        assert last.upto
+        pipeline.state.place(term, lane, Watermark(last.upto, pipeline.source.position(last.upto)))
+    main(["status", str(file)])
+    said = capsys.readouterr().out
+    assert "orders: snapshot: 1 of 1 ranges" in said
+
+
 def test_a_released_pipeline_is_halted_with_the_reason_and_goes_on_where_a_person_says(
     pipeline: Pipeline, shop: sqlite3.Connection
 ) -> None:

@@ -161,6 +161,21 @@ def test_a_watermark_is_placed_also_backwards_but_only_under_the_current_term(co
     assert coordinator.standing("p").watermarks == {LANE: Watermark(Cursor("c4"), 4, None)}
 
 
+def test_a_forgotten_pipeline_has_no_watermarks_and_a_later_epoch(coordinator: Any, leader: Any, rival: Any) -> None:
+    old = placed(coordinator, leader.campaign(), 9)
+    coordinator.place(old, Lane("other"), mark(3))
+    leader.resign()
+    with pytest.raises(TermLost):
+        coordinator.forget(old)
+    assert len(coordinator.standing("p").watermarks) == 2
+    term = elected(rival)
+    coordinator.forget(term)
+    coordinator.forget(term)
+    found = coordinator.standing("p")
+    assert (found.watermarks, found.delivered, found.epoch) == ({}, 0, term.epoch)
+    assert coordinator.watermark("p", LANE) is None
+
+
 def test_a_claim_begins_at_the_watermark_and_moves_it_forward_only(coordinator: Any, leader: Any) -> None:
     term = placed(coordinator, leader.campaign(), 3)
     with coordinator.claim(term, LANE, 0) as claim:

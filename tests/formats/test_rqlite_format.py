@@ -78,6 +78,47 @@ def test_each_change_is_a_group_of_its_own():
     ]
 
 
+def payload(*changes):
+    form = RqliteFormat("orders")
+    return json.loads(form.body(text for text in form.texts(to_batch(changes), None) if text is not None))["payload"]
+
+
+def test_neighbours_of_one_transaction_are_one_group_with_its_number_as_index():
+    numbers = {10: None, 11: 11, 12: 11, 13: None, 14: 14, 15: 15, 16: 15, 17: 15}
+    changes = [
+        Change(p, Op.INSERT, "t", "{}", None, f'{{"p":{p},"t":"a],{{["}}', AT + 1000 * p, transaction=n) for p, n in numbers.items()
+    ]
+    found = [(group["index"], [event["after"]["p"] for event in group["events"]]) for group in payload(*changes)]
+    assert found == [(10, [10]), (11, [11, 12]), (13, [13]), (14, [14]), (15, [15, 16, 17])]
+    assert payload(*changes)[1]["commit_timestamp"] == (AT + 11_000) // 1000  # of its first event
+
+
+def test_a_transaction_that_comes_in_two_requests_has_the_same_index_in_both():
+    form = RqliteFormat("orders")
+    texts = form.texts(to_batch(Change(p, Op.INSERT, "t", "{}", None, "{}", AT, transaction=5) for p in (5, 6, 7)), None)
+    first, second = (json.loads(form.body(some))["payload"] for some in (texts[:2], texts[2:]))
+    assert [(group["index"], len(group["events"])) for group in first + second] == [(5, 2), (5, 1)]
+
+
+def test_a_change_of_schema_is_left_out():
+    form = RqliteFormat("orders")
+    assert form.texts(to_batch([Change(1, Op.SCHEMA, "t", "", None, "{}", AT)]), None) == [None]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 4)), max_size=8), st.integers(1, 5))
+def test_however_it_is_cut_every_event_comes_once_in_order_and_indexes_never_go_back(transactions, size):
+    changes, position = [], 0
+    for is_numbered, rows in transactions:
+        number = position + 1 if is_numbered else None
+        for _ in range(rows):
+            position += 1
+            changes.append(Change(position, Op.DELETE, "t", "{}", f"[{position}]", None, AT, transaction=number))
+    groups = [group for first in range(0, position, size) for group in payload(*changes[first : first + size])]
+    assert [event["before"] for group in groups for event in group["events"]] == [[p + 1] for p in range(position)]
+    indexes = [group["index"] for group in groups]
+    assert indexes == sorted(indexes)
+
+
 @pytest.mark.parametrize(
     ("image", "sent"),
     [

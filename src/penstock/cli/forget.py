@@ -69,4 +69,6 @@ def _strike_off(database: Path, name: str, yes: bool) -> None:
     )
     if yes or typer.confirm(f"Forget {name}?", abort=True):
         readers.forget(str(database), name)
-    typer.echo(f"{name} is forgotten. If its state file still exists and it is run again, it stops with source.pruned.")
+    typer.echo(
+        f"{name} is forgotten. If it is run again with its old state, it goes on if its changes are still there, or else stops."
+    )

@@ -77,10 +77,12 @@ class SqliteCoordinator:
             store.write(_TAKE_OVER, term.pipeline, gone, term.pipeline, lane)
             store.write(_DROP, term.pipeline, gone)
 
-    def drop(self, term: Term, lane: Lane) -> None:
-        """Remove a lane's watermark. Raises TermLost."""
-        sql = f"delete from watermarks where pipeline = ? and lane = ? and {CURRENT}"
-        self._write_under(term, sql, term.pipeline, lane, term.pipeline, term.epoch)
+    def forget(self, term: Term) -> None:
+        """Remove all watermarks of a pipeline. Raises TermLost."""
+        clear = f"update terms set error = null where pipeline = ? and {CURRENT}"
+        with self._open() as store, store.atomic():
+            self._write_under(term, store, clear, term.pipeline, term.pipeline, term.epoch)
+            store.write("delete from watermarks where pipeline = ?", term.pipeline)
 
     def halt(self, term: Term, error: Mapping[str, str]) -> None:
         """Record the error this pipeline stopped with."""
