@@ -120,12 +120,9 @@ names = st.lists(st.sampled_from(["a", "b", "c", "id", "a.b"]), unique=True, min
 
 @given(columns=names, keys=st.integers(0, 2), expression=st.sampled_from([None, "t.a", "t..", ".*", "a", r"t\.(b|c)"]))
 def test_the_key_is_always_shown_and_the_order_of_columns_kept(columns: list[str], keys: int, expression: str | None) -> None:
-    shape = Shape.from_json(json.dumps({**SHAPE, "columns": columns, "key": columns[:keys]}))
+    shape = Shape("t", tuple(columns), tuple(columns[:keys]), "rowid", uniques=(), reals=(), create_sql="")
     shown = Choice(expression).of(shape)
     assert set(columns[:keys]) <= set(shown)
     assert shown == [name for name in columns if name in shown]
     if expression is None:
         assert shown == columns
-
-
-SHAPE: dict[str, Any] = {"table": "t", "create_sql": "", "row_id": "rowid", "uniques": [], "reals": []}

@@ -113,10 +113,10 @@ def _touched(connection: sqlite3.Connection) -> dict[int, int]:
 
 def _readers(connection: sqlite3.Connection) -> tuple[Reader, ...]:
     known = zip(readers.load(connection), readers.seen(connection), strict=True)
-    return tuple(Reader(*one.name, one.position, _instant(one.noted_at), seen.kept, _state(seen)) for one, seen in known)
+    return tuple(Reader(*one.name, one.position, _instant(one.noted_at), seen.kept, _life(seen)) for one, seen in known)
 
 
-def _state(seen: source.Reader) -> str:
+def _life(seen: source.Reader) -> str:
     return "released" if seen.is_released else "gone" if seen.is_gone else "at work"
 
 
