@@ -246,7 +246,7 @@ def test_status_shows_how_far_a_snapshot_has_come_and_it_cannot_be_rewound(pipel
         assert "in the middle of a snapshot" in capsys.readouterr().err
         term = candidate.campaign()
         assert term
-        *_, last = pipeline.source.rows(first)
+        *_, last = pipeline.source.rows(first, again=False)
         assert last.upto
         pipeline.state.place(term, lane, Watermark(last.upto, pipeline.source.position(last.upto)))
     main(["status", str(file)])

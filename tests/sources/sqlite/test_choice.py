@@ -85,7 +85,7 @@ def test_following_and_the_rows_that_are_there_already_are_chosen_too(written: P
     rows = [
         change
         for cursor in source.ranges(source.begin(LANE, "snapshot")).values()
-        for window in source.rows(cursor)
+        for window in source.rows(cursor, again=False)
         for change in from_batch(window.changes)
     ]
     assert images(rows) == [({"id": 8}, None, {"id": 8, "status": "new"})]
