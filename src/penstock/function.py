@@ -18,10 +18,8 @@ from penstock.errors import TransformInvalid
 Row = tuple[Any, ...]
 """A change as its fields."""
 
-ROOM = 1 << 20
+ROOM = 1000
 """The ordinals of changes that have one already are so far apart, once a function may make several of each."""
-
-REMEDY = "correct the function and run the pipeline again: it goes on at this change"
 
 _witnessed = itemgetter(*map(CHANGES.get_field_index, ("op", "table", "at")))
 
@@ -62,6 +60,8 @@ class Function:
     def _made(self, change: Change) -> list[Row]:
         result = change if change.op == Op.SCHEMA else self._called(change)
         several = [] if result is None else result if isinstance(result, list) else [result]
+        if change.ordinal is not None and len(several) >= ROOM:
+            raise self._failure(change, f"returned {len(several)} changes, and of such a row there may be {ROOM - 1}")
         for one in several:
             if one is not change and (wrong := complaint(one, change)):
                 raise self._failure(change, wrong)
@@ -74,7 +74,9 @@ class Function:
             raise self._failure(change, f"raised {type(error).__name__}: {error}{self._place(error)}") from error
 
     def _failure(self, change: Change, what: str) -> TransformInvalid:
-        return TransformInvalid(f"transform.function {self.name} {what} on {described(change)}", REMEDY)
+        return TransformInvalid(
+            f"transform.function {self.name} {what} on {described(change)}", f"correct the function; {way_on(change)}"
+        )
 
     def _place(self, error: BaseException) -> str:
         """The innermost line of the function's own module that is on the way to the error, or else its first line there."""
@@ -88,6 +90,12 @@ def described(change: Change) -> str:
     """A change as an error names it."""
     place = change.position if change.ordinal is None else f"{change.position}.{change.ordinal}"
     return f"change {place} of {change.table}, key {change.key}"
+
+
+def way_on(change: Change) -> str:
+    """How to go on once a person has looked at a change that no transform could be made of."""
+    again = "then run the pipeline again, which goes on at this change"
+    return again if change.ordinal is not None else f"{again}, or go on behind it: penstock run FILE --from {change.position}"
 
 
 def numbered(several: Sequence[Change], ordinal: int | None) -> list[Row]:

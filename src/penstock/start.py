@@ -9,7 +9,7 @@ from penstock.cursor import Watermark
 from penstock.errors import SourceRewound, StateLost
 from penstock.pipeline import Pipeline
 
-UNKNOWN = {"state.lost", "source.rewound", "source.pruned", "capture.broken", "capture.damaged"}
+UNKNOWN = {"state.lost", "source.rewound", "source.pruned", "capture.broken", "capture.damaged", "transform.invalid"}
 """Errors after which only a person knows where to go on."""
 
 

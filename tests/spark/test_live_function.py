@@ -6,6 +6,9 @@ import pytest
 from filesink import positions, written
 from test_live import TOTAL, Live
 
+from penstock.errors import TransformInvalid
+from penstock.sources.synthetic import SyntheticSource
+
 
 @pytest.fixture
 def live(spark, tmp_path, monkeypatch):
@@ -49,6 +52,46 @@ def test_what_came_before_a_failing_change_is_delivered_and_then_the_pipeline_ha
     assert positions(live.out) == [at for at in range(1, 1500) for _ in range(times)]
     assert live.query.wait(lambda: live.watermark().position == 1499, 10)
     assert live.watermark().delivered == 1499
+
+
+@pytest.mark.parametrize(
+    ("transform", "key", "said", "form"),
+    [
+        (
+            {"where": "10 / (position - 1500) is not null"},
+            "where: 10 / (position - 1500) is not null",
+            "[DIVIDE_BY_ZERO]",
+            "try_divide",
+        ),
+        (
+            {"where": "position % 2 = 0", "select": {"id": "after:id", "n": "cast(if(position = 1500, 'abc', '1') as int)"}},
+            "select.n: cast(if(position = 1500, 'abc', '1') as int)",
+            "[CAST_INVALID_INPUT] The value 'abc' of the type",
+            "try_cast",
+        ),
+    ],
+)
+def test_the_change_that_an_expression_raised_on_is_named_when_all_before_it_is_delivered(live, transform, key, said, form):
+    live.start(**transform)
+    assert live.query.wait(live.query.was_stopped_inside, 60)
+    error = live.state.standing("live").error
+    assert error["code"] == "transform.invalid"
+    assert error["message"].startswith(f'transform.{key} raised on change 1500 of synthetic, key {{"id":500}}: {said}')
+    assert form in error["remedy"]
+    assert "--from 1500" in error["remedy"]
+    assert live.query.wait(lambda: live.watermark().position == 1499, 10)
+    assert list(dict.fromkeys(positions(live.out))) == [at for at in range(1, 1500) if "select" not in transform or at % 2 == 0]
+
+
+def test_an_expression_that_needs_more_than_one_change_is_refused(live):
+    with pytest.raises(TransformInvalid, match="ROW_NUMBER"):
+        live.start(select={"n": "row_number() over (order by position)"})
+
+
+def test_an_expression_that_raises_on_any_change_halts_also_while_there_is_none(live):
+    live.start(SyntheticSource(total=0), where="1 / 0 = 1")
+    with pytest.raises(TransformInvalid, match=r"transform\.where: 1 / 0 = 1 raised on any change: \[DIVIDE_BY_ZERO\]"):
+        live.query.wait(lambda: False, 60)
 
 
 def test_a_module_that_workers_do_not_have_halts(live):

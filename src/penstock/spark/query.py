@@ -7,14 +7,16 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
 from penstock.coordinator import Term
-from penstock.errors import EngineFailed, EngineLost, PenstockError, from_text
+from penstock.errors import EngineFailed, EngineLost, PenstockError, TransformInvalid, from_text
 from penstock.pipeline import Pipeline
 from penstock.spark.archive import cache
+from penstock.spark.culprit import barred
 from penstock.spark.errand import Errand
 from penstock.spark.transform import apply
 
@@ -37,7 +39,7 @@ class Query:
     def start(self) -> None:
         """Begin. Raises TransformInvalid where Spark does not understand the transform."""
         from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
+        from pyspark.errors import AnalysisException, PySparkException
 
         try:
             _make_active(self._spark)
@@ -47,6 +49,10 @@ class Query:
             )
             writing = writing.option("checkpointLocation", str(self._checkpoint)).queryName(self._pipeline.name)
             self._query = writing.trigger(processingTime="0 seconds").start()
+        except AnalysisException as error:
+            raise TransformInvalid(
+                f"transform: {str(error).splitlines()[0]}", "use expressions that need one change alone"
+            ) from error
         except (Py4JError, PySparkException, OSError) as error:
             raise self._lost(DYING_SECONDS) or _failure(str(error)) from error
 
@@ -60,7 +66,26 @@ class Query:
             ended = self._query.exception()
         except (Py4JError, OSError) as error:
             return self._lost(DYING_SECONDS) or _failure(str(error))
-        return self._lost() or _failure(str(ended) if ended else "the query ended by itself")
+        text = str(ended) if ended else "the query ended by itself"
+        try:
+            return None if self._goes_on(text) else self._lost() or _failure(text)
+        except PenstockError as error:
+            return error
+
+    def _goes_on(self, text: str) -> bool:
+        """Where an expression raised on a change: go on up to that change, where the reader will halt and name it."""
+        from py4j.protocol import Py4JError
+
+        if self._errand.is_stopped():
+            return False
+        try:
+            pipeline = barred(self._spark, self._pipeline, text)
+        except Py4JError:
+            return False  # the engine is lost, or its failure has another reason
+        if pipeline:
+            self._errand = replace(self._errand, pipeline=pipeline)
+            self.start()
+        return pipeline is not None
 
     def was_stopped_inside(self) -> bool:
         """Whether a worker met an error that no retry can mend, recorded it, and asked everyone to end."""

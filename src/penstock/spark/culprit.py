@@ -1,0 +1,164 @@
+"""The change that an expression raised on: looked for on the driver, once a query has failed with an error of SQL."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
+
+import pyarrow as pa
+
+from penstock.change import Change, Lane, Op, from_batch, to_batch
+from penstock.cursor import Cursor
+from penstock.errors import TransformInvalid
+from penstock.function import described, way_on
+from penstock.pipeline import Pipeline, Transform
+from penstock.source import Source, Window
+from penstock.spark.rows import rows
+from penstock.spark.transform import apply
+
+ROWS = 10_000
+"""Tried in one go."""
+
+_RAISED = re.compile(r"SQLSTATE: (2[12]|39|P0)")
+"""The states of an expression that cannot take a value; workers that fail have others."""
+
+_FORMS = {
+    "INVALID_VARIANT_CAST": "try_variant_get(after, '$.field', 'type') for after:field::type",
+    "CAST": "try_cast(x as type) for cast(x as type) and x::type",
+    "DIVIDE_BY_ZERO": "try_divide(a, b) for a / b",
+    "REMAINDER_BY_ZERO": "try_mod(a, b) for a % b",
+    "ARITHMETIC_OVERFLOW": "try_add(a, b), try_subtract(a, b) or try_multiply(a, b)",
+    "INVALID_ARRAY_INDEX": "get(array, index) for array[index]",
+    "MALFORMED_RECORD_IN_PARSING": "try_parse_json(x) for parse_json(x)",
+    "CANNOT_PARSE": "try_to_timestamp(x) for to_timestamp(x)",
+}
+_ANY = Change(0, Op.INSERT, "", "{}", "{}", "{}")
+
+
+class Culprit(NamedTuple):
+    """A change that a transform raises on, and the error that says so; no change if it raises on any of them."""
+
+    change: Change | None
+    error: TransformInvalid
+
+
+@dataclass(frozen=True)
+class Barred:
+    """A source that gives everything before a change and raises there: what came before is delivered, then the pipeline halts."""
+
+    source: Source
+    place: tuple[int, int]
+    error: TransformInvalid
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked for before a pickled one has a source
+            raise AttributeError(name)
+        return getattr(self.source, name)
+
+    def follow(self, lane: Lane, after: Cursor) -> Iterator[Window]:
+        """Changes up to the one that bars the way."""
+        return self._cut(self.source.follow(lane, after))
+
+    def rows(self, cursor: Cursor) -> Iterator[Window]:
+        """Rows of a range, up to the one that bars the way."""
+        return self._cut(self.source.rows(cursor))
+
+    def _cut(self, windows: Iterator[Window]) -> Iterator[Window]:
+        for window in windows:
+            places = [change.place for change in from_batch(window.changes)]
+            if self.place in places:
+                yield Window(window.changes.slice(0, places.index(self.place)), None, idle=False)
+                raise self.error
+            yield window
+
+
+def barred(spark: Any, pipeline: Pipeline, text: str) -> Pipeline | None:
+    """The pipeline with a bar before the change that this failure of its query is about, if it is about one.
+
+    Raises TransformInvalid if the transform raises on any change.
+    """
+    culprit = find(Trial(spark, pipeline.transform), pipeline) if _RAISED.search(text) else None
+    if culprit is None:
+        return None
+    if culprit.change is None:
+        raise culprit.error
+    return replace(pipeline, source=cast(Source, Barred(pipeline.source, culprit.change.place, culprit.error)))
+
+
+def find(trial: Trial, pipeline: Pipeline) -> Culprit | None:
+    """The first of the changes behind the watermark that the transform raises on."""
+    for waiting in _waiting(pipeline):
+        if trial.failure(waiting):
+            return trial.culprit(waiting)
+    return trial.culprit(to_batch([_ANY])) if trial.failure(to_batch([_ANY])) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The transform, on changes that stand still."""
+
+    spark: Any
+    transform: Transform
+
+    def failure(self, changes: pa.RecordBatch, transform: Transform | None = None) -> str | None:
+        """What it raises on these, if anything."""
+        from pyspark.errors import PySparkException
+
+        given = self.spark.createDataFrame(pa.Table.from_batches([rows(changes)]))
+        try:
+            apply(given, transform or self.transform).collect()
+        except PySparkException as error:
+            return str(error).partition(" SQLSTATE")[0].partition("\n")[0]
+        return None
+
+    def culprit(self, changes: pa.RecordBatch) -> Culprit:
+        """The first of these that it raises on; there is one."""
+        index = bisect_left(range(1, changes.num_rows), True, key=lambda count: bool(self.failure(changes.slice(0, count))))
+        row = changes.slice(index, 1)
+        [change] = from_batch(row)
+        is_any = change == _ANY
+        where = "on any change" if is_any else f"on {described(change)}"
+        for key, expression, part in _parts(self.transform):
+            if failure := self.failure(row, part):
+                error = TransformInvalid(f"transform.{key}: {expression} raised {where}: {failure}", remedy(failure, change))
+                return Culprit(None if is_any else change, error)
+        raise AssertionError("the parts of a transform raise where the whole does")
+
+
+def _parts(transform: Transform) -> Iterator[tuple[str, str, Transform]]:
+    if transform.where is not None:
+        yield "where", transform.where, Transform(where=transform.where)
+    for name, expression in (transform.select or {}).items():
+        yield f"select.{name}", expression, Transform(select={name: expression})
+
+
+def remedy(failure: str, change: Change) -> str:
+    """What to do about an expression that raised this."""
+    form = next((form for name, form in _FORMS.items() if f"[{name}" in failure), "such as try_cast and try_variant_get")
+    return f"use a form that gives NULL: {form}; {way_on(change)}"
+
+
+def _waiting(pipeline: Pipeline) -> Iterator[pa.RecordBatch]:
+    """What lies behind the watermarks now, in large pieces."""
+    for lane in pipeline.source.lanes():
+        if watermark := pipeline.state.watermark(pipeline.name, lane):
+            ranges = pipeline.source.ranges(watermark.cursor)
+            for cursor in ranges.values():
+                yield from _gathered(pipeline.source.rows(cursor))
+            if not ranges:
+                yield from _gathered(pipeline.source.follow(lane, watermark.cursor))
+
+
+def _gathered(windows: Iterator[Window]) -> Iterator[pa.RecordBatch]:
+    held: list[pa.RecordBatch] = []
+    for window in windows:
+        held.append(window.changes)
+        is_last = window.idle and window.upto is not None
+        if is_last or sum(map(len, held)) >= ROWS:
+            yield pa.concat_batches(held)
+            held = []
+        if is_last:
+            return
