@@ -6,7 +6,8 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from itertools import compress
+from operator import is_not
 from typing import Any, NamedTuple
 
 import orjson
@@ -21,7 +22,9 @@ Row = tuple[Any, ...]
 ROOM = 1000
 """The ordinals of changes that have one already are so far apart, once a function may make several of each."""
 
-_witnessed = itemgetter(*map(CHANGES.get_field_index, ("op", "table", "at")))
+NAMES = tuple(CHANGES.names)
+WITNESSED = {"op", "table", "at"}
+"""What a source knows a change by, beside what may not be altered."""
 
 
 class Outcome(NamedTuple):
@@ -46,26 +49,32 @@ class Function:
     def apply(self, run: pa.RecordBatch) -> Outcome:
         """Call it with every change of a run; what tells of schemas passes by."""
         rows: list[Row] = []
-        last, is_rewritten = None, False
+        altered: set[str] = set()
+        last, error = None, None
         for change in from_batch(run):
             try:
-                made = self._made(change)
-            except TransformInvalid as error:
-                return Outcome(of_values(rows), last, is_rewritten, error)
-            rows += made
-            is_rewritten = is_rewritten or any(_witnessed(row) != _witnessed(values(change)) for row in made)
+                rows += self._made(change, altered)
+            except TransformInvalid as found:
+                error = found
+                break
             last = change
-        return Outcome(of_values(rows), last, is_rewritten, None)
+        return Outcome(of_values(rows), last, not altered.isdisjoint(WITNESSED), error)
 
-    def _made(self, change: Change) -> list[Row]:
+    def _made(self, change: Change, altered: set[str]) -> Sequence[Row]:
+        """What it makes of a change, and which fields it has altered."""
         result = change if change.op == Op.SCHEMA else self._called(change)
         several = [] if result is None else result if isinstance(result, list) else [result]
         if change.ordinal is not None and len(several) >= ROOM:
             raise self._failure(change, f"returned {len(several)} changes, and of such a row there may be {ROOM - 1}")
+        given = values(change)
         for one in several:
-            if one is not change and (wrong := complaint(one, change)):
-                raise self._failure(change, wrong)
-        return numbered(several, change.ordinal)
+            if not isinstance(one, Change):
+                raise self._failure(change, f"returned {_kind(one)} instead of a Change, None or a list of Changes")
+            for name in compress(NAMES, map(is_not, values(one), given)):
+                if wrong := complaint(name, getattr(one, name), getattr(change, name)):
+                    raise self._failure(change, f"returned a change with {name} {wrong}")
+                altered.add(name)
+        return numbered([values(one) for one in several], change.ordinal)
 
     def _called(self, change: Change) -> Any:
         try:
@@ -98,26 +107,17 @@ def way_on(change: Change) -> str:
     return again if change.ordinal is not None else f"{again}, or go on behind it: penstock run FILE --from {change.position}"
 
 
-def numbered(several: Sequence[Change], ordinal: int | None) -> list[Row]:
+def numbered(several: Sequence[Row], ordinal: int | None) -> Sequence[Row]:
     """What was made of one change, each with an ordinal where that is needed to tell them apart: 1 to n."""
     if len(several) == 1:
-        return [_with_ordinal(several[0], None if ordinal is None else ordinal * ROOM)]
-    return [_with_ordinal(one, (ordinal or 0) * ROOM + number) for number, one in enumerate(several, 1)]
+        return several if ordinal is None else [(*several[0][:-1], ordinal * ROOM)]
+    return [(*one[:-1], (ordinal or 0) * ROOM + number) for number, one in enumerate(several, 1)]
 
 
-def _with_ordinal(change: Change, ordinal: int | None) -> Row:
-    return (*values(change)[:-1], ordinal)
-
-
-def complaint(made: Any, change: Change) -> str | None:
-    """What is wrong with something that was made of a change."""
-    if not isinstance(made, Change):
-        return f"returned {_kind(made)} instead of a Change, None or a list of Changes"
-    for name, mine, theirs in zip(CHANGES.names, values(made), values(change), strict=True):
-        is_same = mine is theirs or (type(mine) is type(theirs) and mine == theirs)
-        if not is_same and not _RULES[name].allows(mine):
-            return f"returned a change with {name} {_shown(mine)}: {_RULES[name].text}"
-    return None
+def complaint(name: str, value: Any, original: Any) -> str | None:
+    """What is wrong with a field that is not the original one."""
+    is_same = type(value) is type(original) and value == original
+    return None if is_same or _RULES[name].allows(value) else f"{_shown(value)}: {_RULES[name].text}"
 
 
 class _Rule(NamedTuple):

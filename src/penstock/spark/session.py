@@ -67,12 +67,15 @@ def open_session(
     gateway = jvm.start(settings, archive)
 
     from pyspark import SparkContext, accumulators
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
     SparkContext._ensure_initialized(gateway=gateway)
     heard = signal.getsignal(signal.SIGINT)
     for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
         server.handle_error = lambda *_: None  # it prints a traceback when the JVM goes first
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True  # they print what is raised, with Java's stack
     spark = SparkSession.builder.config(map=settings).getOrCreate()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, heard)  # Spark has put one of its own there
