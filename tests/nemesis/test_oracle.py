@@ -1,6 +1,7 @@
 """Every oracle is silent about an honest record and speaks up about a planted breach."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -163,3 +164,31 @@ def test_a_late_request_of_a_deposed_leader_is_no_delivery_to_a_receiver_that_re
     assert oracle.chain(seen, epochs=oracle.everything)
     assert oracle.resolved(seen, [Mark(1.5, 5)], epochs=oracle.everything)
     assert oracle.resolved(seen, [Mark(1.5, 5)]) == []
+
+
+def several(*places, at=1.0):
+    """One request with what a function made: ordinals where they are not 0."""
+    changes = []
+    for position, ordinal in places:
+        made = MADE[position] | ({"ordinal": ordinal} if ordinal else {})
+        changes.append({"position": position, "previous": (position if ordinal > 1 else position - 1) or None, **made})
+    body = json.dumps({"pipeline": "p", "changes": changes}, separators=(",", ":")).encode()
+    headers = {"penstock-epoch": "1", "idempotency-key": f"p-{places[0]}-{places[-1]}"}
+    return Request(at=at, connection=1, path="/", headers=headers, body=body, is_taken=True)
+
+
+SPREAD = {(1, 0): MADE[1], (2, 1): MADE[2], (2, 2): MADE[2], 3: MADE[3]}
+
+
+def test_what_a_function_made_of_one_change_is_told_apart():
+    seen = deliveries([several((1, 0), (2, 1), at=1.0), several((2, 1), (2, 2), at=2.0), several((2, 2), (3, 0), at=3.0)])
+    assert oracle.completeness(seen, SPREAD) + oracle.order(seen) + oracle.chain(seen) + oracle.repeats(seen) == []
+
+
+def test_breaches_among_what_a_function_made_are_seen():
+    missing = deliveries([several((1, 0), (2, 2), (3, 0))])
+    assert "change 2.1 was never delivered" in oracle.completeness(missing, SPREAD)[0]
+    assert "2.1 came first after change 2.2" in oracle.order(deliveries([several((2, 2)), several((2, 1), at=2.0)]))[0]
+    altered = [several((2, 1)), several((2, 1), at=2.0)]
+    altered[1] = replace(altered[1], body=altered[1].body.replace(b'"n":0', b'"n":5'))
+    assert "change 2.1 came as" in oracle.repeats(deliveries(altered))[0]

@@ -62,9 +62,9 @@ class Barred:
         """Changes up to the one that bars the way."""
         return self._cut(self.source.follow(lane, after))
 
-    def rows(self, cursor: Cursor) -> Iterator[Window]:
+    def rows(self, cursor: Cursor, *, again: bool) -> Iterator[Window]:
         """Rows of a range, up to the one that bars the way."""
-        return self._cut(self.source.rows(cursor))
+        return self._cut(self.source.rows(cursor, again=again))
 
     def _cut(self, windows: Iterator[Window]) -> Iterator[Window]:
         for window in windows:
@@ -147,7 +147,7 @@ def _waiting(pipeline: Pipeline) -> Iterator[pa.RecordBatch]:
         if watermark := pipeline.state.watermark(pipeline.name, lane):
             ranges = pipeline.source.ranges(watermark.cursor)
             for cursor in ranges.values():
-                yield from _gathered(pipeline.source.rows(cursor))
+                yield from _gathered(pipeline.source.rows(cursor, again=True))
             if not ranges:
                 yield from _gathered(pipeline.source.follow(lane, watermark.cursor))
 

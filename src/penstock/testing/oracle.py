@@ -21,6 +21,9 @@ from penstock.testing.receiver import Request
 
 _DECODER = json.JSONDecoder()
 
+Place = tuple[int, int]
+"""Position and ordinal."""
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
@@ -37,6 +40,16 @@ class Delivery:
     def position(self) -> int:
         """Where the change stands in its lane."""
         return int(self.change["position"])
+
+    @property
+    def place(self) -> Place:
+        """The position, and the ordinal that tells apart what a function has made of one change; 0 where there is none."""
+        return self.position, int(self.change.get("ordinal", 0))
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return named(self.place)
 
     @property
     def previous(self) -> int | None:
@@ -80,10 +93,10 @@ def everything(seen: Sequence[Delivery]) -> Sequence[Delivery]:
 
 def firsts(seen: Iterable[Delivery]) -> Iterator[Delivery]:
     """The first delivery of each change."""
-    known: set[int] = set()
+    known: set[Place] = set()
     for delivery in seen:
-        if delivery.position not in known:
-            known.add(delivery.position)
+        if delivery.place not in known:
+            known.add(delivery.place)
             yield delivery
 
 
@@ -100,31 +113,32 @@ def by_row(seen: Iterable[Delivery]) -> dict[str, list[Delivery]]:
 
 
 def _chained(part: Sequence[Delivery]) -> Iterator[Delivery]:
-    positions = sorted({delivery.position for delivery in part})
-    previous = dict(zip(positions, [None, *positions], strict=False))
-    return (replace(delivery, change={**delivery.change, "previous": previous[delivery.position]}) for delivery in part)
+    places = sorted({delivery.place for delivery in part})
+    previous = dict(zip(places, [None, *(position for position, _ in places)], strict=False))
+    return (replace(delivery, change={**delivery.change, "previous": previous[delivery.place]}) for delivery in part)
 
 
 def order(seen: Sequence[Delivery], epochs: Epochs = current) -> list[str]:
     """Per key, first deliveries come in commit order."""
-    found, last = [], dict[str, int]()
+    found, last = [], dict[str, Place]()
     for delivery in firsts(epochs(seen)):
         for key in sorted(delivery.rows()):
-            if last.get(key, 0) > delivery.position:
-                found.append(f"{key}: change {delivery.position} came first after change {last[key]} had come")
-            last[key] = max(last.get(key, 0), delivery.position)
+            if last.get(key, (0, 0)) > delivery.place:
+                found.append(f"{key}: change {delivery.name} came first after change {named(last[key])} had come")
+            last[key] = max(last.get(key, (0, 0)), delivery.place)
     return found
 
 
-def completeness(seen: Sequence[Delivery], log: Mapping[int, Mapping[str, Any]], epochs: Epochs = current) -> list[str]:
-    """Every change of the log was delivered, as it was made, and nothing else was."""
-    came = {delivery.position: delivery for delivery in epochs(seen)}
-    found = [f"change {position} was never delivered: {fact}" for position, fact in log.items() if position not in came]
-    for position, delivery in came.items():
-        if position not in log:
-            found.append(f"change {position} was delivered and never made: {delivery.text}")
-        elif wrong := {name: value for name, value in log[position].items() if delivery.change.get(name) != value}:
-            found.append(f"change {position} was made with {wrong} and delivered as {delivery.text}")
+def completeness(seen: Sequence[Delivery], log: Mapping[Any, Mapping[str, Any]], epochs: Epochs = current) -> list[str]:
+    """Every change of the log was delivered, as it was made, and nothing else was; the log has them by position or by place."""
+    came = {delivery.place: delivery for delivery in epochs(seen)}
+    made = {(key, 0) if isinstance(key, int) else key: fact for key, fact in log.items()}
+    found = [f"change {named(place)} was never delivered: {fact}" for place, fact in made.items() if place not in came]
+    for place, delivery in came.items():
+        if place not in made:
+            found.append(f"change {delivery.name} was delivered and never made: {delivery.text}")
+        elif wrong := {name: value for name, value in made[place].items() if delivery.change.get(name) != value}:
+            found.append(f"change {delivery.name} was made with {wrong} and delivered as {delivery.text}")
     return found
 
 
@@ -139,7 +153,7 @@ def chain(seen: Sequence[Delivery], start: int | None = None, epochs: Epochs = c
     found, before = [], start
     for delivery in firsts(epochs(seen)):
         if delivery.previous != before:
-            found.append(f"change {delivery.position} names {delivery.previous} as the one before it; that was {before}")
+            found.append(f"change {delivery.name} names {delivery.previous} as the one before it; that was {before}")
         before = delivery.position
     return found
 
@@ -164,18 +178,23 @@ def resolved(seen: Sequence[Delivery], marks: Sequence[Mark], epochs: Epochs = c
 def replay(taken: Iterable[Delivery]) -> dict[str, dict[str, Mapping[str, Any]]]:
     """The tables that follow from these deliveries: row by key."""
     copies: dict[str, dict[str, Mapping[str, Any]]] = {}
-    highest: dict[str, int] = {}
+    highest: dict[str, Place] = {}
     for delivery in taken:
         rows, change = delivery.rows(), delivery.change
-        if delivery.position <= max(highest.get(row, 0) for row in rows):
+        if delivery.place <= max(highest.get(row, (0, 0)) for row in rows):
             continue
-        highest |= dict.fromkeys(rows, delivery.position)
+        highest |= dict.fromkeys(rows, delivery.place)
         copy = copies.setdefault(change["table"], {})
         for row in rows:
             copy.pop(row, None)
         if "after" in change:
             copy[f"{change['table']} {canonical(change['key'])}"] = change["after"]
     return copies
+
+
+def named(place: Place) -> str:
+    """A place as people read it."""
+    return f"{place[0]}.{place[1]}" if place[1] else f"{place[0]}"
 
 
 def canonical(value: Any) -> str:
@@ -195,36 +214,32 @@ def _unpacked(number: int, request: Request) -> Iterator[Delivery]:
 
 
 def _unequal(taken: Sequence[Delivery]) -> list[str]:
-    first = {delivery.position: delivery.text for delivery in firsts(taken)}
+    first = {delivery.place: delivery.text for delivery in firsts(taken)}
     return [
-        f"change {one.position} came as {first[one.position]} and again as {one.text}"
-        for one in taken
-        if one.text != first[one.position]
+        f"change {one.name} came as {first[one.place]} and again as {one.text}" for one in taken if one.text != first[one.place]
     ]
 
 
 def _not_contiguous(taken: Sequence[Delivery]) -> list[str]:
     """A change comes behind its predecessor; only a request may go back, and only to what has come already."""
-    found, known = [], {delivery.position for delivery in taken[:1]}
+    found, known = [], {delivery.place for delivery in taken[:1]}
     for before, delivery in pairwise(taken):
-        goes_back = delivery.request != before.request and delivery.position in known
+        goes_back = delivery.request != before.request and delivery.place in known
         if delivery.previous != before.position and not goes_back:
-            found.append(
-                f"change {delivery.position} came right behind change {before.position}, and not behind {delivery.previous}"
-            )
-        known.add(delivery.position)
+            found.append(f"change {delivery.name} came right behind change {before.name}, and not behind {delivery.previous}")
+        known.add(delivery.place)
     return found
 
 
 def _going_back(taken: Sequence[Delivery]) -> list[str]:
     """A run starts just above the watermark, which never goes back; a parcel that is tried again is no new run."""
-    found, highest = [], 0
+    found, highest = [], (0, 0)
     for before, delivery in pairwise(taken):
-        if delivery.position > before.position or delivery.parcel == before.parcel:
+        if delivery.place > before.place or delivery.parcel == before.parcel:
             continue
-        if delivery.position < highest:
-            found.append(f"a run of repeats starts at {delivery.position}; an earlier one had started at {highest}")
-        highest = max(highest, delivery.position)
+        if delivery.place < highest:
+            found.append(f"a run of repeats starts at {delivery.name}; an earlier one had started at {named(highest)}")
+        highest = max(highest, delivery.place)
     return found
 
 
@@ -234,5 +249,5 @@ def _below_marks(taken: Sequence[Delivery], marks: Sequence[Mark], how: str) -> 
     for delivery in taken:
         before = bisect_left(times, delivery.at)
         if before and delivery.position <= heights[before - 1]:
-            found.append(f"change {delivery.position} came {how} when the watermark already stood at {heights[before - 1]}")
+            found.append(f"change {delivery.name} came {how} when the watermark already stood at {heights[before - 1]}")
     return found
