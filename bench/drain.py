@@ -15,23 +15,37 @@ CHANGES, ROWS = 1_000_000, 100_000
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        database = shop(folder, "{type: discard}", ROWS)
-        for turn in range(CHANGES // ROWS):
-            database.execute("update orders set quantity = quantity + 1, status = ?", (f"turn {turn}",))
-        database.close()
-        with penstock_run(folder) as tree:
-            samples = _follow(folder, tree)
-    first, last = samples[0], samples[-1]
-    rate = (last[1] - first[1]) / (last[0] - first[0])
+        fill(folder)
+        samples = drained(folder)
     memory = [sample[2] for sample in samples]
     half = len(memory) // 2
     figures = [
-        at_least("drain of 1 000 000 changes", rate, "changes/s", 60_000),
+        at_least("drain of 1 000 000 changes", rate(samples), "changes/s", 60_000),
         Figure("memory of all processes, most", max(memory), "MB"),
         at_most("memory, second half / first half", max(memory[half:]) / max(memory[:half]), "x", 1.25),
     ]
     keep("drain", figures, samples)
     return figures
+
+
+def fill(folder: Path) -> None:
+    """A shop with a million logged changes, and a pipeline that discards them."""
+    database = shop(folder, "{type: discard}", ROWS)
+    for turn in range(CHANGES // ROWS):
+        database.execute("update orders set quantity = quantity + 1, status = ?", (f"turn {turn}",))
+    database.close()
+
+
+def drained(folder: Path) -> list[tuple[float, int, float]]:
+    """Run the pipeline of a folder until all is delivered: time, position and memory again and again."""
+    with penstock_run(folder) as tree:
+        return _follow(folder, tree)
+
+
+def rate(samples: list[tuple[float, int, float]]) -> float:
+    """Changes per second between the first sample and the last."""
+    (began, first, _), (ended, last, _) = samples[0], samples[-1]
+    return (last - first) / (ended - began)
 
 
 def _follow(folder: Path, tree: Tree) -> list[tuple[float, int, float]]:

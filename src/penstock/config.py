@@ -30,7 +30,7 @@ LATER_KINDS = {
     "sink": ("kafka", "feed", "table", "consumer", "stdout"),
 }
 LATER_STATES = ("postgresql", "rqlite", "kafka")
-LATER_VALUES: Mapping[Key, tuple[str, ...]] = {("mode",): ("batch",), ("source", "start"): ("snapshot",)}
+LATER_VALUES: Mapping[Key, tuple[str, ...]] = {("source", "start"): ("snapshot",)}
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")

@@ -144,6 +144,13 @@ class Stopped(Event):
     position: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed(Event):
+    """A batch has come to its end: what there was when it began is delivered, by this process or by another."""
+
+    position: int | None
+
+
 Observer = Callable[[Event], None]
 
 _KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__subclasses__()}

@@ -1,4 +1,4 @@
-"""Run pipelines: stand, lead, settle; stop on errors and on request."""
+"""Run pipelines: stand, lead, settle; stop on errors, on request, and at the end of a batch."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import secrets
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from threading import Event as Flag
 from threading import Thread
 
 from penstock.coordinator import Term
 from penstock.errors import Directive, EngineFailed, EngineLost, PenstockError, SourceUnavailable, StateUnavailable, from_text
 from penstock.event import (
+    Completed,
     Event,
     Halted,
     LaneClaimed,
@@ -27,6 +29,7 @@ from penstock.event import (
     Stopped,
     TermGone,
 )
+from penstock.goal import Batch
 from penstock.importing import function_of
 from penstock.leadership import Leadership
 from penstock.pipeline import Pipeline
@@ -47,8 +50,9 @@ _RESTARTS = Retry(tries="forever")
 
 
 def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None, tell: Observer | None = None) -> None:
-    """Carry these pipelines until `stop` is set; raises what the first of them halted with, once all have ended.
+    """Carry these pipelines until `stop` is set, or up to what is there now where their mode is batch.
 
+    Raises what the first of them halted with, once all have ended.
     `start` says where to go on for a pipeline that cannot know it by itself: beginning, now, or a position.
     """
     for pipeline in pipelines:
@@ -60,7 +64,9 @@ def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None
         for each in runs:
             each.hear(event)
 
-    engine = Engine(pipelines, hear)
+    if not (runs := [each for each in runs if not each.has_nothing_to_do()]):
+        return
+    engine = Engine([each.pipeline for each in runs], hear)
     try:
         threads = [Thread(target=each.run, args=(engine,), name=f"pipeline {each.pipeline.name}", daemon=True) for each in runs]
         for thread in threads:
@@ -94,6 +100,7 @@ class PipelineRun:
         self._claims: set[str] = set()
         self._warned_of: set[str] = set()
         self._is_placed = False
+        self._batch = Batch(pipeline) if pipeline.mode == "batch" else None
         self._leadership = Leadership(pipeline.state, pipeline.name, holder_name())
 
     def hear(self, event: Event) -> None:
@@ -103,15 +110,27 @@ class PipelineRun:
         elif isinstance(event, LaneReleased) and event.pipeline == self.pipeline.name:
             self._claims.discard(event.lane)
 
+    def has_nothing_to_do(self) -> bool:
+        """Whether this is a batch of nothing, told without Spark; a pipeline that was halted is to try again."""
+        with suppress(PenstockError):  # whatever it is, `run` meets it again
+            if self._is_done() and not self.pipeline.state.standing(self.pipeline.name).error:
+                self._tell(Completed(pipeline=self.pipeline.name, position=self._position()))
+                return True
+        return False
+
     def run(self, engine: Engine) -> None:
-        """Stand, lead, and stand again, until asked to stop or halted."""
+        """Stand, lead, and stand again, until asked to stop, done, or halted."""
         try:
             last_error = self.pipeline.state.standing(self.pipeline.name).error
             self._leadership.start()
             while term := self._await_term(engine):
                 self._tell(Led(pipeline=self.pipeline.name, epoch=term.epoch, holder=term.holder))
                 self._lead(engine, term, last_error)
+                if self._is_done():
+                    break
                 last_error = None
+            if self._is_done():
+                self._tell(Completed(pipeline=self.pipeline.name, position=self._position()))
         except PenstockError as error:
             self._halted(error)
         except Exception as error:  # the entry of a thread: nothing may end it unheard
@@ -125,11 +144,13 @@ class PipelineRun:
         self._tell(Halted(pipeline=self.pipeline.name, **error.facts()))
 
     def _await_term(self, engine: Engine) -> Term | None:
-        """The next term; None when asked to stop. Whoever has to wait, waits warm."""
+        """The next term; None when asked to stop, or when a batch is done. Whoever has to wait, waits warm."""
         told = False
         while not self._stop.is_set():
             if term := self._leadership.await_term(LOOK_SECONDS):
                 return term
+            if self._is_done_by_another():
+                return None
             if lost := engine.lost():
                 raise lost
             if not told:
@@ -143,7 +164,7 @@ class PipelineRun:
         """Carry the pipeline for the length of a term, starting anew after errors that may pass."""
         self._is_placed, failures = False, 0
         try:
-            while not self._stop.is_set() and not self._leadership.is_lost():
+            while not self._stop.is_set() and not self._leadership.is_lost() and not (self._is_placed and self._is_done()):
                 failures = self._carry(engine, term, last_error, failures)
         except PenstockError as error:
             if error.directive is Directive.HALT:
@@ -154,7 +175,7 @@ class PipelineRun:
                 TermGone(pipeline=self.pipeline.name, epoch=term.epoch, reason="another process leads, or the store was away")
             )
             self._leadership.let_go()
-        else:
+        elif not self._is_done():
             self._tell(Stopped(pipeline=self.pipeline.name, position=self._position()))
 
     def _carry(self, engine: Engine, term: Term, last_error: Mapping[str, str] | None, failures: int) -> int:
@@ -175,17 +196,20 @@ class PipelineRun:
         if not self._is_placed:
             place(self.pipeline, term, self._start, last_error)
             self._is_placed = True
-        query = engine.query(self.pipeline, term)
+        query = engine.query(self.pipeline, term, self._batch.goal() if self._batch else None)
         try:
             query.start()
             self._watch(query)
+            has_ended = query.has_ended()
         finally:
             self._end(query)
+        if has_ended:
+            self._finish()
 
     def _watch(self, query: Query) -> None:
-        """Until asked to stop, or the term is lost; raises what the query fails with."""
+        """Until asked to stop, the term is lost, or a batch has ended; raises what the query fails with."""
         settle_at = time.monotonic() + SETTLE_SECONDS
-        while not self._stop.wait(LOOK_SECONDS) and not self._leadership.is_lost():
+        while not query.has_ended() and not self._stop.wait(LOOK_SECONDS) and not self._leadership.is_lost():
             if failure := query.failure():
                 raise failure
             if query.was_stopped_inside():
@@ -193,9 +217,26 @@ class PipelineRun:
             if time.monotonic() >= settle_at:
                 self._settle()
                 settle_at = time.monotonic() + SETTLE_SECONDS
+        if query.has_ended() and query.was_stopped_inside():
+            raise self._recorded_error()
 
-    def _settle(self) -> None:
-        """Tell the source what it may forget."""
+    def _finish(self) -> None:
+        """After a batch: see that all of it was recorded, and let the source forget it now, since nobody will later."""
+        if not self._is_done():
+            raise EngineFailed("Spark ended the batch before everything was delivered")
+        while self._settle() and not self._stop.is_set() and not self._leadership.is_lost():
+            continue
+
+    def _is_done(self) -> bool:
+        return self._batch is not None and self._batch.is_done()
+
+    def _is_done_by_another(self) -> bool:
+        """Whether whoever leads has delivered what this batch was to deliver."""
+        return self._batch is not None and self.pipeline.state.standing(self.pipeline.name).is_held and self._batch.is_done()
+
+    def _settle(self) -> int:
+        """Tell the source what it may forget; how much it has forgotten."""
+        forgotten = 0
         for lane in self.pipeline.source.lanes():
             try:
                 watermark = self.pipeline.state.watermark(self.pipeline.name, lane)
@@ -205,6 +246,8 @@ class PipelineRun:
             if watermark and done.pruned:
                 self._tell(Settled(pipeline=self.pipeline.name, position=watermark.position, pruned=done.pruned))
             self._tell_of_others(done)
+            forgotten += done.pruned
+        return forgotten
 
     def _tell_of_others(self, done: Settlement) -> None:
         """Say which readers are gone for too long, each once, and which were released."""
@@ -234,5 +277,5 @@ class PipelineRun:
         return from_text(f"[{facts['code']}] {facts['message']} | {facts['remedy']}") or PenstockError(facts["message"])
 
     def _position(self) -> int | None:
-        marks = [self.pipeline.state.watermark(self.pipeline.name, lane) for lane in self.pipeline.source.lanes()]
-        return max((mark.position for mark in marks if mark), default=None)
+        marks = self.pipeline.state.standing(self.pipeline.name).watermarks.values()
+        return max((mark.position for mark in marks), default=None)

@@ -6,7 +6,7 @@ import time
 from penstock.change import Change, from_batch
 from penstock.errors import CaptureBroken, DeliveryExhausted
 from penstock.settings import settings
-from penstock.source import Window
+from penstock.source import Span, Window
 from penstock.sources.synthetic import SyntheticSource
 
 
@@ -64,6 +64,22 @@ class GapSource(SyntheticSource):
         if position < self.gap - 1:
             yield Window(self._batch(position + 1, self.gap - 1), None, idle=False)
         raise CaptureBroken(f"nothing is known of position {self.gap}")
+
+    def read(self, span):
+        yield from super().read(Span(span.lane, span.after, self.begin(span.lane, str(self.gap - 1))))
+        raise CaptureBroken(f"nothing is known of position {self.gap}")
+
+
+@settings
+class SlowSource(SyntheticSource):
+    """Takes its time for every hundred."""
+
+    pause: float = 0.0
+
+    def read(self, span):
+        for part in self.split(span, 30):
+            time.sleep(self.pause)
+            yield from super().read(part)
 
 
 def written(path) -> list[list[str]]:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.errors import ConfigInvalid, ConfigUnsupported, EngineLost
+from penstock.errors import ConfigInvalid, EngineLost
 from penstock.event import Event
 
 _LEVELS = ("debug", "info", "warning", "error")
@@ -44,24 +45,25 @@ def run(
         ),
     ] = None,
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="Deliver what is there, then end (not supported yet).")
+        bool, typer.Option("--available-now", help="Deliver what is there when it starts, then end: `mode: batch` for all files.")
     ] = False,
     log_format: Annotated[LogFormat, typer.Option("--log-format", help="Lines for people or for programs.")] = LogFormat.TEXT,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what happens behind the scenes.")] = False,
 ) -> None:
     """Carry pipelines until Ctrl-C or SIGTERM; what was delivered by then is recorded.
 
-    A second process on the same pipeline stands by and takes over within two seconds.
+    A second process on the same pipeline stands by and takes over within two seconds. With `mode: batch` in a file, or
+    --available-now, a pipeline ends with exit code 0 once everything is delivered that was there at the start, whoever did it.
 
-    Example: `penstock run orders.yaml`
+    Examples: `penstock run orders.yaml`, `penstock run orders.yaml --available-now`
     """
-    if available_now:
-        raise ConfigUnsupported("--available-now is not supported yet", "leave it out: the pipeline then runs until stopped")
     from penstock.config import load
 
     pipelines = [load(path) for path in files]
     if len({pipeline.name for pipeline in pipelines}) < len(pipelines):
         raise ConfigInvalid("two of the files have the same pipeline name", "give each pipeline its own name")
+    if available_now:
+        pipelines = [replace(pipeline, mode="batch") for pipeline in pipelines]
     began, stop = time.monotonic(), Flag()
     with stopping_on_signals(stop):
         try:

@@ -90,4 +90,5 @@ def _report(seen: Sequence[Status], pipelines: Sequence[Pipeline]) -> Group:
 def _row(one: Status) -> list[str]:
     lag = None if one.lag_seconds is None else f"{one.lag_seconds:.1f} s"
     numbers = (one.epoch, one.position, one.head, one.backlog, lag, f"{one.rate:.0f}/s", one.delivered, one.dead)
-    return [one.name, one.state, *("-" if number is None else str(number) for number in numbers)]
+    state = one.state if one.mode == "live" else f"{one.state} ({one.mode})"
+    return [one.name, state, *("-" if number is None else str(number) for number in numbers)]

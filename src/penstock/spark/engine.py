@@ -12,6 +12,7 @@ from typing import Any
 from penstock.coordinator import Term
 from penstock.errors import ConfigInvalid, EngineLost
 from penstock.event import Observer
+from penstock.goal import Goal
 from penstock.pipeline import Pipeline, SparkSettings
 from penstock.spark.errand import Events
 from penstock.spark.query import Query, engine_lost
@@ -40,9 +41,9 @@ class Engine:
         self._training.daemon = True
         self._training.start()
 
-    def query(self, pipeline: Pipeline, term: Term) -> Query:
-        """A query for this pipeline, not started yet."""
-        return Query(self._spark, pipeline, term, self._folder)
+    def query(self, pipeline: Pipeline, term: Term, goal: Goal | None = None) -> Query:
+        """A query for this pipeline, not started yet; with a goal it ends there."""
+        return Query(self._spark, pipeline, term, self._folder, goal)
 
     def warm(self, is_enough: Callable[[], bool]) -> None:
         """Make the next query start in about a second; leaves off as soon as that is enough."""

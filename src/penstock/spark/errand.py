@@ -18,18 +18,23 @@ from pathlib import Path
 from penstock.coordinator import Term
 from penstock.errors import Directive, EngineFailed, PenstockError
 from penstock.event import AttemptFailed, Event, from_line, to_line
+from penstock.goal import Goal
 from penstock.pipeline import Pipeline
 
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """One pipeline under one term, with a folder for signals; `query` tells apart the queries that one term has."""
+    """One pipeline under one term, with a folder for signals; `query` tells apart the queries that one term has.
+
+    With a goal it is a batch, and ends there.
+    """
 
     pipeline: Pipeline
     term: Term
     folder: str
     query: str
     epoch_seconds: float
+    goal: Goal | None = None
 
     def encode(self) -> str:
         """The errand as one line, for a Spark option."""

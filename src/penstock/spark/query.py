@@ -14,10 +14,12 @@ from typing import Any
 
 from penstock.coordinator import Term
 from penstock.errors import EngineFailed, EngineLost, PenstockError, TransformInvalid, from_text
+from penstock.goal import Goal
 from penstock.pipeline import Pipeline
 from penstock.spark.archive import cache
 from penstock.spark.culprit import barred
 from penstock.spark.errand import Errand
+from penstock.spark.session import roomy
 from penstock.spark.transform import apply
 
 DYING_SECONDS = 2.0
@@ -30,10 +32,10 @@ EPOCH_SECONDS = 300.0
 class Query:
     """A pipeline at work under a term. Its progress is in the coordinator, never in Spark."""
 
-    def __init__(self, spark: Any, pipeline: Pipeline, term: Term, folder: str) -> None:
+    def __init__(self, spark: Any, pipeline: Pipeline, term: Term, folder: str, goal: Goal | None = None) -> None:
         self._spark, self._pipeline = spark, pipeline
         self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{pipeline.name}.{term.epoch}.", dir=folder))
-        self._errand = Errand(pipeline, term, folder, self._checkpoint.name, EPOCH_SECONDS)
+        self._errand = Errand(pipeline, term, folder, self._checkpoint.name, EPOCH_SECONDS, goal)
         self._query: Any = None
 
     def start(self) -> None:
@@ -41,20 +43,26 @@ class Query:
         from py4j.protocol import Py4JError
         from pyspark.errors import AnalysisException, PySparkException
 
+        from penstock.spark.registration import make_active
+
         try:
-            _make_active(self._spark)
-            changes = self._spark.readStream.format("penstock").option("errand", self._errand.encode()).load()
+            spark = self._spark if self._errand.goal is None else roomy(self._spark)
+            make_active(spark)
+            changes = spark.readStream.format("penstock").option("errand", self._errand.encode()).load()
             writing = (
                 apply(changes, self._pipeline.transform).writeStream.format("penstock").option("errand", self._errand.encode())
             )
             writing = writing.option("checkpointLocation", str(self._checkpoint)).queryName(self._pipeline.name)
-            self._query = writing.trigger(processingTime="0 seconds").start()
+            self._query = writing.trigger(**self._trigger()).start()
         except AnalysisException as error:
             raise TransformInvalid(
                 f"transform: {str(error).splitlines()[0]}", "use expressions that need one change alone"
             ) from error
         except (Py4JError, PySparkException, OSError) as error:
             raise self._lost(DYING_SECONDS) or _failure(str(error)) from error
+
+    def _trigger(self) -> dict[str, Any]:
+        return {"processingTime": "0 seconds"} if self._errand.goal is None else {"availableNow": True}
 
     def failure(self) -> PenstockError | None:
         """What ended the query, if something has."""
@@ -66,6 +74,8 @@ class Query:
             ended = self._query.exception()
         except (Py4JError, OSError) as error:
             return self._lost(DYING_SECONDS) or _failure(str(error))
+        if ended is None and self._errand.goal is not None:
+            return self._lost()
         text = str(ended) if ended else "the query ended by itself"
         try:
             return None if self._goes_on(text) else self._lost() or _failure(text)
@@ -86,6 +96,16 @@ class Query:
             self._errand = replace(self._errand, pipeline=pipeline)
             self.start()
         return pipeline is not None
+
+    def has_ended(self) -> bool:
+        """Whether a batch has come to its end; what it delivered, only the watermark can tell."""
+        from py4j.protocol import Py4JError
+
+        try:
+            is_over = self._errand.goal is not None and self._query is not None and not self._query.isActive
+            return is_over and self._query.exception() is None
+        except (Py4JError, OSError):
+            return False  # `failure` knows more
 
     def was_stopped_inside(self) -> bool:
         """Whether a worker met an error that no retry can mend, recorded it, and asked everyone to end."""
@@ -141,8 +161,3 @@ def _failure(text: str) -> PenstockError:
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
     causes = [line for line in lines if line.startswith("Caused by:") or re.match(r"\w+(Error|Exception)\b", line)]
     return EngineFailed("; ".join(dict.fromkeys([lines[0], *causes[-1:]])), f"see {cache() / 'spark.log'}")
-
-
-def _make_active(spark: Any) -> None:
-    """Spark looks data sources up in the session that is active in the calling thread, and threads are born without one."""
-    type(spark)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)

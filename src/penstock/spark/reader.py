@@ -1,4 +1,4 @@
-"""The reading half of a live epoch: follow a lane, give its changes to Spark, push them through with marks."""
+"""The reading half of a task: follow a lane, or read it up to a goal, and give its changes to Spark, with marks."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from penstock.change import NO_CHANGES, Lane, from_batch
-from penstock.cursor import Watermark
+from penstock.cursor import Cursor, Watermark
 from penstock.errors import Directive, PenstockError, StateLost
 from penstock.failpoint import reach
-from penstock.source import Window
+from penstock.source import Span, Window
 from penstock.spark.errand import Errand
 from penstock.spark.rows import FLUSH_BYTES, NOTHING, Mark, rows
 
@@ -20,22 +20,22 @@ PACE_SECONDS = 0.05
 SILENCE_SECONDS = 0.2
 
 
-def follow(errand: Errand, lane: Lane) -> Iterator[pa.RecordBatch]:
-    """Rows of an epoch."""
+def read(errand: Errand, lane: Lane) -> Iterator[pa.RecordBatch]:
+    """Rows of an epoch, or of a batch."""
     task = TaskContext.get().taskAttemptId()
     with errand.reporting(task):
-        yield from _follow(errand, lane, task)
+        yield from _read(errand, lane, task)
 
 
-def _follow(errand: Errand, lane: Lane, task: int) -> Iterator[pa.RecordBatch]:
-    """Rows from the watermark on, until the epoch is over, the writer fails, or somebody asks to stop."""
+def _read(errand: Errand, lane: Lane, task: int) -> Iterator[pa.RecordBatch]:
+    """Rows from the watermark on, until the epoch is over or the goal reached, the writer fails, or somebody asks to stop."""
     if errand.is_stopped():
         yield NOTHING  # a stream without a single batch is an error to its writer
         return
     reading = Reading(errand, lane, task)
     yield from reading.rows_of(Window(NO_CHANGES, reading.mark.cursor, idle=True))
     try:
-        yield from reading.follow()
+        yield from reading.follow() if errand.goal is None else reading.drain(errand.goal[lane])
     except PenstockError as error:
         if error.directive is Directive.HALT:  # a person may skip what raised it, and must not skip what came before
             yield from reading.until_delivered()
@@ -43,7 +43,7 @@ def _follow(errand: Errand, lane: Lane, task: int) -> Iterator[pa.RecordBatch]:
 
 
 class Reading:
-    """One attempt at following one lane; `mark` is the last one given."""
+    """One attempt at reading one lane; `mark` is the last one given."""
 
     def __init__(self, errand: Errand, lane: Lane, task: int) -> None:
         self._errand, self._lane, self._task, self._source = errand, lane, task, errand.pipeline.source
@@ -63,6 +63,25 @@ class Reading:
             reach("reader.yielded")
             if window.upto and time.monotonic() > self._ends_at:
                 return
+
+    def drain(self, upto: Cursor) -> Iterator[pa.RecordBatch]:
+        """Everything up to there as rows, with a mark now and then, and one at the end."""
+        for changes in self._source.read(Span(self._lane, self.mark.cursor, upto)):
+            reach("reader.read")
+            if self._is_over():
+                return
+            passed = self._passed(changes)
+            yield from self.rows_of(Window(changes, passed, idle=passed is not None))  # nothing else may be left to push it
+            reach("reader.yielded")
+        if self._source.position(upto) > self.mark.position:
+            yield from self.rows_of(Window(NO_CHANGES, upto, idle=False))
+
+    def _passed(self, changes: pa.RecordBatch) -> Cursor | None:
+        """Now and then the cursor behind these, so that the watermark moves though a condition may drop them all."""
+        if time.monotonic() - self._marked_at < SILENCE_SECONDS:
+            return None
+        [last] = from_batch(changes.slice(changes.num_rows - 1))
+        return self._source.behind(last, self.mark.cursor) if last.ordinal is None else None
 
     def rows_of(self, window: Window) -> Iterator[pa.RecordBatch]:
         """A window as rows, with a mark where it ends on a commit, and where nothing waits behind it what pushes it through."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.errors import EngineSlots
-from penstock.spark import jvm
+from penstock.spark import jvm, register
 from penstock.spark.rows import FLUSH_BYTES
 
 TRIES = 4
@@ -37,6 +37,12 @@ _SETTINGS = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
 }
+
+_ROOMY = {
+    "spark.sql.execution.pandas.udf.buffer.size": "65536",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "262144",
+}
+"""For batches, where no change waits for another one to come."""
 
 
 def master_for(slots: int, asked: str | None) -> str:
@@ -82,7 +88,15 @@ def open_session(
     if spark.sparkContext.defaultParallelism < slots:
         raise EngineSlots(f"the pipelines need {slots} task slots, and {master} offers {spark.sparkContext.defaultParallelism}")
 
-    from penstock.spark.source import PenstockSource
-
-    spark.dataSource.register(PenstockSource)
+    register(spark)
     return spark
+
+
+def roomy(spark: Any) -> Any:
+    """A session beside this one with larger buffers, where a person has not chosen their size."""
+    beside = spark.newSession()
+    for key, value in _ROOMY.items():
+        if spark.conf.get(key) == _SETTINGS[key]:
+            beside.conf.set(key, value)
+    register(beside)
+    return beside

@@ -1,4 +1,4 @@
-"""The pipeline as Spark sees it: one data source that reads an errand's source and writes to its sink."""
+"""Penstock as Spark sees it: one data source, for our own queries and for those of other people."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from penstock.change import Lane
+from penstock.cursor import Cursor
+from penstock.goal import covers
 from penstock.spark.errand import Errand
 
 if TYPE_CHECKING:
@@ -34,9 +37,10 @@ class PenstockSource(DataSource):
 
         return DDL
 
-    def streamReader(self, schema: Any) -> LiveReader:
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
         """The reading side."""
-        return LiveReader(self.options["errand"])
+        errand = self.options["errand"]
+        return LiveReader(errand) if Errand.decode(errand).goal is None else BatchReader(errand)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> LiveWriter:
         """The delivering side."""
@@ -44,7 +48,7 @@ class PenstockSource(DataSource):
 
 
 class LanePartition(InputPartition):
-    """One lane, for one epoch."""
+    """One lane, for one epoch or batch."""
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
@@ -70,10 +74,44 @@ class LiveReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Follow a lane for the length of an epoch."""
-        from penstock.spark.reader import follow
+        return _read(self.errand, partition)
 
-        assert isinstance(partition, LanePartition)
-        return follow(Errand.decode(self.errand), partition.lane)
+
+class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One batch from the watermark to the goal; a task that Spark repeats begins at the watermark, not at the offset."""
+
+    def __init__(self, errand: str) -> None:
+        self.errand = errand
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The goal was set before the query began."""
+
+    def initialOffset(self) -> dict[str, str]:
+        """Where every lane stands."""
+        pipeline = Errand.decode(self.errand).pipeline
+        marks = {lane: pipeline.state.watermark(pipeline.name, lane) for lane in pipeline.source.lanes()}
+        return {lane: mark.cursor for lane, mark in marks.items() if mark}
+
+    def latestOffset(self, start: dict[str, str], limit: Any) -> dict[str, str]:
+        """The goal of every lane that has not reached it."""
+        errand = Errand.decode(self.errand)
+        source, goal = errand.pipeline.source, errand.goal or {}
+        return {lane: at if covers(source, Cursor(at), goal[Lane(lane)]) else goal[Lane(lane)] for lane, at in start.items()}
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
+        """One task for each lane that has something to read: a sink takes a lane in order."""
+        return [LanePartition(Lane(lane)) for lane in end if start[lane] != end[lane]]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read a lane up to the goal."""
+        return _read(self.errand, partition)
+
+
+def _read(errand: str, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    from penstock.spark.reader import read
+
+    assert isinstance(partition, LanePartition)
+    return read(Errand.decode(errand), partition.lane)
 
 
 class LiveWriter(DataSourceStreamArrowWriter):

@@ -1,0 +1,71 @@
+"""Where a batch ends: at the heads that were seen when it began, whoever delivers up to there."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from penstock.change import Lane
+from penstock.cursor import Cursor, Watermark
+from penstock.errors import SourceUnavailable, StateUnavailable
+from penstock.pipeline import Pipeline
+from penstock.source import Source, Span
+
+Goal = Mapping[Lane, Cursor]
+"""The head of every lane."""
+
+
+class Batch:
+    """A pipeline that is to be carried up to where its source ended at the first look."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline, self._source = pipeline, pipeline.source
+        self._goal: Goal | None = None
+
+    def is_done(self) -> bool:
+        """Whether all of it is delivered, by whomever; raises if the source no longer continues where that ended."""
+        try:
+            self._goal, reached = self._goal or heads(self._source), self._watermarks()
+            if not is_reached(self._source, self._goal, reached):
+                return False
+            confirm(self._source, reached)
+        except (SourceUnavailable, StateUnavailable):
+            return False  # the next look is soon enough
+        return True
+
+    def goal(self) -> Goal:
+        """Where the query is to end that begins at the watermark; in the source's present life, should it have begun a new one."""
+        reached = self._watermarks()
+        confirm(self._source, reached)
+        if self._goal is None or is_stale(self._source, self._goal, reached):
+            self._goal = heads(self._source)
+        return self._goal
+
+    def _watermarks(self) -> Mapping[Lane, Watermark]:
+        return self._pipeline.state.standing(self._pipeline.name).watermarks
+
+
+def heads(source: Source) -> Goal:
+    """Where the source ends now."""
+    return {lane: source.head(lane) for lane in source.lanes()}
+
+
+def is_reached(source: Source, goal: Goal, watermarks: Mapping[Lane, Watermark]) -> bool:
+    """Whether every lane has been delivered up to there."""
+    return all(lane in watermarks and covers(source, watermarks[lane].cursor, head) for lane, head in goal.items())
+
+
+def is_stale(source: Source, goal: Goal, watermarks: Mapping[Lane, Watermark]) -> bool:
+    """Whether a goal lies in a life of the source that is over."""
+    return any(source.incarnation(goal[lane]) != source.incarnation(watermarks[lane].cursor) for lane in goal.keys() & watermarks)
+
+
+def covers(source: Source, reached: Cursor, wanted: Cursor) -> bool:
+    """Whether who has come so far has passed that place; places of different lives cannot be compared."""
+    return source.incarnation(reached) == source.incarnation(wanted) and source.position(reached) >= source.position(wanted)
+
+
+def confirm(source: Source, watermarks: Mapping[Lane, Watermark]) -> None:
+    """Raise what is wrong if the source no longer continues at these; reading nothing there proves it."""
+    for lane, mark in watermarks.items():
+        deque(source.read(Span(lane, mark.cursor, mark.cursor)), maxlen=0)
