@@ -48,7 +48,7 @@ def test_every_command_helps_with_an_example(words: tuple[str, ...], capsys: pyt
 def test_every_command_is_documented_with_its_options(words: tuple[str, ...]) -> None:
     (line,) = (line for line in COMMANDS.splitlines() if line.startswith(f"| `penstock {' '.join(words)} "))
     options = {name for parameter in ALL[words].params for name in parameter.opts if name.startswith("--")}
-    assert options - {"--help", "--available-now"} <= set(re.findall(r"--[a-z-]+", line))
+    assert options - {"--help"} <= set(re.findall(r"--[a-z-]+", line))
 
 
 def test_every_command_of_a_later_version_is_documented_as_such() -> None:

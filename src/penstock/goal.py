@@ -21,11 +21,15 @@ class Batch:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline, self._source = pipeline, pipeline.source
         self._goal: Goal | None = None
+        self._is_early = False
 
     def is_done(self) -> bool:
         """Whether all of it is delivered, by whomever; raises if the source no longer continues where that ended."""
         try:
-            self._goal, reached = self._goal or heads(self._source), self._watermarks()
+            reached = self._watermarks()
+            if self._goal is None:
+                self._goal = heads(self._source)
+                self._is_early = not has_begun(self._source, reached)  # rows may come first, and the goal lies behind them
             if not is_reached(self._source, self._goal, reached):
                 return False
             confirm(self._source, reached)
@@ -34,15 +38,16 @@ class Batch:
         return True
 
     def goal(self) -> Goal:
-        """Where the query is to end that begins at the watermark; in the source's present life, should it have begun a new one."""
-        reached = self._watermarks()
+        """Where the query is to end that begins at the watermark."""
+        head, reached = heads(self._source), self._watermarks()
         confirm(self._source, reached)
-        if self._goal is None or is_stale(self._source, self._goal, reached):
-            self._goal = heads(self._source)
+        if self._goal is None or self._is_early or is_stale(self._source, self._goal, reached):
+            self._goal, self._is_early = head, False
         return self._goal
 
     def _watermarks(self) -> Mapping[Lane, Watermark]:
-        return self._pipeline.state.standing(self._pipeline.name).watermarks
+        found = self._pipeline.state.standing(self._pipeline.name).watermarks
+        return {lane: found[lane] for lane in self._source.lanes() if lane in found}
 
 
 def heads(source: Source) -> Goal:
@@ -50,9 +55,14 @@ def heads(source: Source) -> Goal:
     return {lane: source.head(lane) for lane in source.lanes()}
 
 
+def has_begun(source: Source, watermarks: Mapping[Lane, Watermark]) -> bool:
+    """Whether every lane is carried from its log, so that no rows that were there already are still to come."""
+    return all(lane in watermarks and not source.ranges(watermarks[lane].cursor) for lane in source.lanes())
+
+
 def is_reached(source: Source, goal: Goal, watermarks: Mapping[Lane, Watermark]) -> bool:
     """Whether every lane has been delivered up to there."""
-    return all(lane in watermarks and covers(source, watermarks[lane].cursor, head) for lane, head in goal.items())
+    return has_begun(source, watermarks) and all(covers(source, watermarks[lane].cursor, head) for lane, head in goal.items())
 
 
 def is_stale(source: Source, goal: Goal, watermarks: Mapping[Lane, Watermark]) -> bool:
