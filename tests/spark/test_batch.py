@@ -106,6 +106,16 @@ def test_what_came_before_a_gap_is_delivered_before_the_gap_halts(batch):
     assert positions(batch.out) == list(range(1, 2001))
 
 
+def test_a_change_that_the_transform_raises_on_halts_the_batch_once_everything_before_it_is_delivered(batch):
+    query = batch.start(where="position < 2001 or raise_error('no')")
+    assert query.wait(query.was_stopped_inside, 60)
+    error = batch.state.standing("batch").error
+    assert error["code"] == "transform.invalid"
+    assert "2001" in error["message"]
+    assert batch.position == 2000
+    assert positions(batch.out)[-1] == 2000
+
+
 def test_a_batch_whose_term_was_taken_changes_nothing(batch):
     query = batch.start(SlowSource(rate=1e6, total=TOTAL, pause=0.25))
     assert query.wait(lambda: batch.position > 0, 60)

@@ -15,7 +15,7 @@ from penstock.cursor import Cursor
 from penstock.errors import TransformInvalid
 from penstock.function import described, way_on
 from penstock.pipeline import Pipeline, Transform
-from penstock.source import Source, Window
+from penstock.source import Source, Span, Window
 from penstock.spark.rows import rows
 from penstock.spark.transform import apply
 
@@ -61,6 +61,11 @@ class Barred:
     def follow(self, lane: Lane, after: Cursor) -> Iterator[Window]:
         """Changes up to the one that bars the way."""
         return self._cut(self.source.follow(lane, after))
+
+    def read(self, span: Span) -> Iterator[pa.RecordBatch]:
+        """The changes of a span, up to the one that bars the way."""
+        windows = (Window(changes, None, idle=False) for changes in self.source.read(span))
+        return (window.changes for window in self._cut(windows))
 
     def rows(self, cursor: Cursor, *, again: bool) -> Iterator[Window]:
         """Rows of a range, up to the one that bars the way."""

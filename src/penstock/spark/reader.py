@@ -78,7 +78,7 @@ class Reading:
 
     def _passed(self, changes: pa.RecordBatch) -> Cursor | None:
         """Now and then the cursor behind these, so that the watermark moves though a condition may drop them all."""
-        if time.monotonic() - self._marked_at < SILENCE_SECONDS:
+        if not changes.num_rows or time.monotonic() - self._marked_at < SILENCE_SECONDS:
             return None
         [last] = from_batch(changes.slice(changes.num_rows - 1))
         return self._source.behind(last, self.mark.cursor) if last.ordinal is None else None
@@ -86,7 +86,7 @@ class Reading:
     def rows_of(self, window: Window) -> Iterator[pa.RecordBatch]:
         """A window as rows, with a mark where it ends on a commit, and where nothing waits behind it what pushes it through."""
         if window.upto is None:
-            self._unmarked = window.changes
+            self._unmarked = window.changes if window.changes.num_rows else self._unmarked
             yield rows(window.changes)
             return
         self.mark, self._unmarked = Mark(self._lane, self._source.position(window.upto), window.upto), NO_CHANGES
