@@ -6,6 +6,7 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 
@@ -228,6 +229,37 @@ def test_settling_is_idempotent_and_keeps_what_is_needed(rig: Rig) -> None:
     assert read(source, whole(source, slow)) == changes[1:]
     rig.rest()
     assert source.settle("fast", lane, fast).pruned == 0
+
+
+def test_a_reader_is_registered_at_once_also_backwards_until_it_is_forgotten(rig: Rig) -> None:
+    source, lane = rig.source, rig.source.lanes()[0]
+    rig.commit(4)
+    changes = read(source, whole(source))
+    start = beginning(source)
+    late, early = (source.behind(changes[number], start) for number in (3, 1))
+    source.register("p", lane, late)
+    source.register("p", lane, early)
+    assert source.registered("p", lane) == source.position(early)
+    rig.rest()
+    source.settle("other", lane, source.head(lane))
+    assert read(source, whole(source, early)) == changes[2:]
+    assert [(one.pipeline, one.is_gone, one.is_released) for one in source.readers() if one.pipeline == "p"] == [
+        ("p", False, False)
+    ]
+    assert source.forget("p")
+    assert not source.forget("p")
+    assert source.registered("p", lane) is None
+
+
+def test_one_can_begin_before_the_first_change_of_a_time(rig: Rig) -> None:
+    source, lane = rig.source, rig.source.lanes()[0]
+    rig.commit(2)
+    before = datetime.now(UTC) - timedelta(days=1)
+    assert len(read(source, whole(source, source.since(lane, before)))) == 2
+    assert read(source, whole(source, source.since(lane, datetime.now(UTC) + timedelta(days=1)))) == []
+    first, second = read(source, whole(source))
+    assert second in read(source, whole(source, source.since(lane, datetime.fromtimestamp(second.at / 1e6, UTC))))
+    assert first.at <= second.at
 
 
 def test_what_everybody_has_delivered_goes(rig: Rig) -> None:
