@@ -2,10 +2,15 @@
 
 import json
 import random
+import signal
+import subprocess
+import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from living_table import History
 
 from penstock.change import Change, Op, to_batch
 from penstock.errors import DeliveryExhausted
@@ -30,33 +35,6 @@ def rows(*keys, start=1):
 
 def taken(receiver):
     return {position for request in receiver.requests if request.is_taken for position in request.positions()}
-
-
-class History:
-    """A table that lives: rows come, change, change their keys, and go; with the log of it."""
-
-    def __init__(self, chance, length, keys=12):
-        self.table, self.changes = {}, []
-        for position in range(1, length + 1):
-            self._step(chance, position, chance.randrange(keys), chance.randrange(keys))
-
-    def _step(self, chance, position, key, other):
-        before = self.table.pop(key, None)
-        if before is None:
-            self.table[key] = {"id": key, "n": position}
-            self._log(position, Op.INSERT, key, None, self.table[key])
-        elif chance.random() < 0.2:
-            self._log(position, Op.DELETE, key, before, None)
-        else:
-            new = other if other not in self.table and chance.random() < 0.4 else key
-            self.table[new] = {"id": new, "n": position}
-            self._log(position, Op.UPDATE, new, before, self.table[new])
-
-    def _log(self, position, op, key, *images):
-        self.changes.append(Change(position, op, "t", json.dumps({"id": key}), *(image and json.dumps(image) for image in images)))
-
-    def log(self):
-        return {one.position: {"op": one.op, "key": json.loads(one.key)} for one in self.changes}
 
 
 def breaches(receiver, history):
@@ -89,6 +67,23 @@ def test_each_row_stays_in_order_and_nothing_is_lost_at_any_rate_of_failures_and
     assert breaches(receiver, history) == [], (seed, receiver.dials)
     bodies = {(request.headers["idempotency-key"], request.body) for request in receiver.requests}
     assert len(bodies) == len({key for key, _ in bodies}), "a key names one content"
+
+
+def test_each_row_stays_in_order_and_nothing_is_lost_however_often_the_process_is_killed(receiver, tmp_path):
+    seed = random.randrange(1 << 32)
+    receiver.turn(seed=seed, fail_rate=0.1, lose_rate=0.1, slow=0.002)
+    history, watermark = History(random.Random(seed), 1000), tmp_path / "watermark"
+    watermark.write_text("0")
+    for kill_after in (40, 90, 60, None):
+        before = len(receiver.requests)
+        command = [sys.executable, str(Path(__file__).parent / "living_table.py"), receiver.url, str(seed), str(watermark)]
+        with subprocess.Popen(command) as process:
+            if kill_after:
+                receiver.wait_for(lambda most=before + kill_after: len(receiver.requests) >= most, within=60)
+                process.send_signal(signal.SIGKILL)
+            assert process.wait(60) == (-signal.SIGKILL if kill_after else 0)
+    assert breaches(receiver, history) == [], seed
+    assert len(oracle.deliveries(receiver.requests)) > 1000, "kills cost repeats"
 
 
 def recorded(delivery, watermark):
@@ -246,6 +241,25 @@ def test_format_rqlite_is_sent_side_by_side_too(receiver, deliver):
     came = [position for request in receiver.requests for position in request.positions()]
     assert sorted(came) == list(range(1, 51))
     assert sorted(came, key=lambda p: p % 5) == sorted(came, key=lambda p: (p % 5, p))
+
+
+@pytest.mark.parametrize("parallel", [1, 4])
+def test_what_a_format_leaves_out_is_passed_over_and_makes_no_request(receiver, deliver, parallel):
+    delivery = deliver(receiver.url, parallel=parallel, format="rqlite")
+    altered = [Change(position, Op.SCHEMA, "t", "{}") for position in (1, 2, 4)]
+    delivery.offer(to_batch(altered[:2]), wait=1)
+    assert delivery.drain(0)
+    assert delivery.delivered() == altered[1]
+    assert not receiver.requests
+    receiver.turn(hang_rate=1)
+    delivery.offer(to_batch([change(3, "a"), altered[2]]), wait=1)
+    receiver.wait_for(lambda: receiver.requests, within=10)
+    assert delivery.delivered() == altered[1]
+    receiver.turn(hang_rate=0)
+    receiver.hang_up()
+    assert delivery.drain(10)
+    assert delivery.delivered() == altered[2]
+    assert {tuple(request.positions()) for request in receiver.requests} == {(3,)}
 
 
 def test_changes_of_one_position_stay_in_the_order_of_their_ordinals(deliver):
