@@ -2,7 +2,7 @@
 
 from itertools import repeat
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.change import Change, Op, to_batch
@@ -99,11 +99,13 @@ def follow(model, history):
     assert sorted(model.gone) == [n for n, rows in enumerate(model.rows) if rows is not None], "each goes once"
 
 
+@settings(deadline=None)
 @given(steps)
 def test_each_row_in_order_each_change_once_and_durable_without_a_gap(history):
     follow(Model(REACH), history)
 
 
+@settings(deadline=None)
 @given(steps)
 def test_one_request_at_a_time_sends_all_in_the_order_taken(history):
     model = Model(None)
