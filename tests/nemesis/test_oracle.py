@@ -192,3 +192,16 @@ def test_breaches_among_what_a_function_made_are_seen():
     altered = [several((2, 1)), several((2, 1), at=2.0)]
     altered[1] = replace(altered[1], body=altered[1].body.replace(b'"n":0', b'"n":5'))
     assert "change 2.1 came as" in oracle.repeats(deliveries(altered))[0]
+
+
+def test_by_row_every_row_is_judged_as_a_lane_of_its_own():
+    seen = record([2], [1], [4], [3], [5], [3, 5])
+    assert oracle.chain(seen)
+    parts = oracle.by_row(seen)
+    assert {row: [one.position for one in part] for row, part in parts.items()} == {
+        't {"id": 1}': [1, 3, 5, 3, 5],
+        't {"id": 2}': [2, 4],
+        't {"id": 9}': [5, 5],
+    }
+    assert [said for part in parts.values() for said in oracle.chain(part) + oracle.repeats(part)] == []
+    assert oracle.chain(oracle.by_row(record([3], [1]))['t {"id": 1}'])
