@@ -179,6 +179,26 @@ def test_what_is_gone_cannot_be_registered(writer: sqlite3.Connection, path: Pat
         source_of(path).register("orders", LANE, early)
 
 
+def test_what_is_pruned_while_it_is_registered_is_refused_and_leaves_no_note(
+    writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(writer, 10)
+    settled(path, "orders", 2)
+    real = settle._confirmed
+
+    def pruned_behind(*arguments: object) -> object:
+        seen = real(*arguments)  # type: ignore[arg-type]
+        monkeypatch.setattr(settle, "_confirmed", real)
+        settled(path, "orders", 9)
+        return seen
+
+    early = at(path, 4)
+    monkeypatch.setattr(settle, "_confirmed", pruned_behind)
+    with pytest.raises(SourcePruned, match="just been pruned"):
+        source_of(path).register("late", LANE, early)
+    assert list(states(path)) == ["orders"]
+
+
 def test_forgetting_frees_the_log(writer: sqlite3.Connection, path: Path) -> None:
     fill(writer, 10)
     settled(path, "slow", 3)

@@ -33,7 +33,7 @@ _PAUSE = 0.002  # seconds left to writers between two transactions
 _PATIENCE = 0.05  # seconds to wait for a writer; then it is done another time
 _REGISTER_PATIENCE = 5.0  # the same where it cannot be done another time
 
-_RECENT = "select seq from _penstock_log where at >= julianday('now') - ? / 86400.0 order by seq limit 1"
+_RECENT = "select seq from _penstock_log where seq < ? and at >= julianday('now') - ? / 86400.0 order by seq limit 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,12 @@ def settle(path: str, pipeline: str, lane: Lane, upto: Place, retain: Retain) ->
 def register(path: str, pipeline: str, lane: Lane, upto: Place, retain: Retain) -> None:
     """Note at once where a pipeline stands. Raises SourcePruned, SourceUnavailable."""
     with opened(path, "rw", _REGISTER_PATIENCE) as connection:
+        seen = _confirmed(path, connection, upto, None)
         with transaction(connection, "immediate"):
+            [(first,)] = connection.execute("select coalesce(min(seq), 1) from _penstock_log")
+            if first > max(seen.first, upto.position):
+                raise SourcePruned(f"the changes behind {upto.position} have just been pruned from the log of {path}")
             readers.note(connection, pipeline, lane, upto.position, retain.history.total_seconds())
-        _confirmed(path, connection, upto, None)
 
 
 def _confirmed(path: str, connection: sqlite3.Connection, upto: Place, mine: Registration | None) -> Extent:
@@ -105,21 +108,22 @@ def _ledger(
     doomed: Sequence[Registration],
     living: Sequence[Registration],
 ) -> Ledger:
-    recent = _recent(connection, max(one.history for one in living))
+    needed = [one.position for one in living]
+    recent = _recent(connection, min(needed), max(one.history for one in living))
     return Ledger(
         noted=mine.position if mine and not mine.is_released else None,
         upto=living[0].position,
         first=extent.first,
-        lowest=prunable_below([one.position for one in living], extent.first, recent, BATCH),
+        lowest=prunable_below(needed, extent.first, recent, BATCH),
         silent=mine.silent if mine else 0.0,
         is_stained=connection.execute("select 1 from _penstock_tx").fetchone() is not None,
         doomed=doomed,
     )
 
 
-def _recent(connection: sqlite3.Connection, history: float) -> int | None:
-    """The first change that is younger than so many seconds."""
-    found = connection.execute(_RECENT, (history,)).fetchone() if history else None
+def _recent(connection: sqlite3.Connection, below: int, history: float) -> int | None:
+    """The first change that could go but is younger than so many seconds."""
+    found = connection.execute(_RECENT, (below, history)).fetchone() if history else None
     return found[0] if found else None
 
 
@@ -132,9 +136,10 @@ def _write(connection: sqlite3.Connection, now: Registration, ledger: Ledger) ->
             readers.note(connection, now.pipeline, Lane(now.lane), now.position, now.history)
             connection.execute("delete from _penstock_tx")  # nobody commits one but a writer that forgot to take it back
             below = min(ledger.lowest, readers.lowest(connection), ledger.first + gone + BATCH)
-            gone += connection.execute("delete from _penstock_log where seq < ?", (below,)).rowcount
+            went = connection.execute("delete from _penstock_log where seq < ?", (below,)).rowcount
+        gone += went
         left = ledger.prunable - gone
-        if left <= 0 or time.monotonic() > end or (left <= BOUND and _version(connection) != version):
+        if not went or left <= 0 or time.monotonic() > end or (left <= BOUND and _version(connection) != version):
             return Settlement(gone, [readers.shown(one, [now], ledger.upto) for one in released])
         time.sleep(_PAUSE)
 
