@@ -222,6 +222,21 @@ def test_vacuum_may_renumber_a_table_without_key_so_its_snapshot_begins_anew(wri
             reading.finish()
 
 
+def test_a_column_that_is_added_in_the_middle_is_in_what_is_read_later(writer: sqlite3.Connection, path: Path) -> None:
+    writer.executemany("insert into orders values(?, 'new', 1)", [(1,), (2,)])
+    with ranges_of(1):
+        reading = Reading(source_of(path, "orders"))
+        reading.read(0)
+        writer.execute("alter table orders add column note default 'none'")
+        writer.execute("update orders set note = 'x' where id = 1")
+        told = reading.finish()
+    assert [(change.op, change.after) for change in told if change.op in ("refresh", "update")][:2] == [
+        ("refresh", '{"id":1,"status":"new","total":1}'),
+        ("refresh", '{"id":2,"status":"new","total":1,"note":"none"}'),
+    ]
+    assert upserted([change for change in told if change.op != "schema"])["orders"]['{"id": 1}']["note"] == "x"
+
+
 def test_once_the_stream_is_past_all_heads_its_cursor_is_a_plain_one(writer: sqlite3.Connection, path: Path) -> None:
     writer.executemany("insert into orders values(?, 'new', 1)", [(1,), (2,), (3,)])
     with ranges_of(1):

@@ -100,6 +100,8 @@ class SqliteSource:
         """The rows of a range, as they are now."""
         place = any_place(cursor)
         assert isinstance(place, RangePlace)
+        with self._reading() as log:
+            log.extent()  # heals, where that is allowed
         return read(self.database, place, self._choice, again=again)
 
     def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
