@@ -16,6 +16,7 @@ from deadline import until
 from penstock.coordinator import Standing
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.errors import StateUnavailable
+from penstock.sources.sqlite.place import of_cursor
 from penstock.sources.sqlite.source import LANE
 from penstock.testing import oracle
 from penstock.testing.receiver import ReceiverProcess
@@ -37,9 +38,12 @@ class Rig:
         self._standing = Standing()
         self.write(**sink)
 
-    def write(self, transform: dict[str, str] | None = None, tables: str | None = None, **sink: Any) -> None:
+    def write(
+        self, transform: dict[str, str] | None = None, tables: str | None = None, start: str | None = None, **sink: Any
+    ) -> None:
         """Write the pipeline file."""
-        source = {"type": "sqlite", "database": "shop.db"} | ({"tables": tables} if tables else {})
+        given = {"tables": tables, "start": start}
+        source = {"type": "sqlite", "database": "shop.db"} | {name: value for name, value in given.items() if value}
         webhook = {"type": "webhook", "url": self.receiver.url, "timeout": "1s", "batch": {"size": 20}, "retry": QUICK} | sink
         content = {"name": self.name, "source": source, "sink": webhook, "state": "state.db"}
         self.file.write_text(yaml.safe_dump(content | ({"transform": transform} if transform else {})))
@@ -58,9 +62,9 @@ class Rig:
 
     @property
     def position(self) -> int:
-        """Where the watermark stands; 0 before there is one."""
+        """Where the watermark stands; 0 before there is one, and as long as rows go before it."""
         mark = self.standing().watermarks.get(LANE)
-        return mark.position if mark else 0
+        return 0 if mark is None or of_cursor(mark.cursor).is_pending else mark.position
 
     def leader(self) -> Program | None:
         """The living process that holds the term."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from penstock.change import Lane
 from penstock.coordinator import Term
@@ -10,13 +11,21 @@ from penstock.cursor import Cursor, Watermark
 from penstock.pipeline import Pipeline
 
 
-def outstanding(pipeline: Pipeline, term: Term) -> Mapping[Lane, Cursor]:
-    """The ranges that are still to be delivered, each with a watermark to begin at; none once every stream can go on."""
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """Ranges to deliver; an earlier query may have delivered some rows of those that were begun."""
+
+    ranges: Mapping[Lane, Cursor]
+    begun: frozenset[Lane]
+
+
+def outstanding(pipeline: Pipeline, term: Term) -> Backfill | None:
+    """The ranges that are still to be delivered, each with a watermark to begin at; None once every stream can go on."""
     marks = pipeline.state.standing(pipeline.name).watermarks
     left: dict[Lane, Cursor] = {}
     for lane in pipeline.source.lanes():
         left |= _outstanding(pipeline, term, lane, marks)
-    return left
+    return Backfill(left, frozenset(left.keys() & marks)) if left else None
 
 
 def _outstanding(pipeline: Pipeline, term: Term, lane: Lane, marks: Mapping[Lane, Watermark]) -> Mapping[Lane, Cursor]:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from threading import Event as Flag
 from threading import Thread
 
+from penstock.backfill import outstanding
 from penstock.coordinator import Term
 from penstock.errors import Directive, EngineFailed, EngineLost, PenstockError, SourceUnavailable, StateUnavailable, from_text
 from penstock.event import (
@@ -196,14 +197,15 @@ class PipelineRun:
         if not self._is_placed:
             place(self.pipeline, term, self._start, last_error)
             self._is_placed = True
-        query = engine.query(self.pipeline, term, self._batch.goal() if self._batch else None)
+        rows = outstanding(self.pipeline, term)
+        query = engine.query(self.pipeline, term, rows or (self._batch.goal() if self._batch else None))
         try:
             query.start()
             self._watch(query)
             has_ended = query.has_ended()
         finally:
             self._end(query)
-        if has_ended:
+        if has_ended and not rows:
             self._finish()
 
     def _watch(self, query: Query) -> None:
@@ -277,5 +279,5 @@ class PipelineRun:
         return from_text(f"[{facts['code']}] {facts['message']} | {facts['remedy']}") or PenstockError(facts["message"])
 
     def _position(self) -> int | None:
-        marks = self.pipeline.state.standing(self.pipeline.name).watermarks.values()
-        return max((mark.position for mark in marks), default=None)
+        marks, lanes = self.pipeline.state.standing(self.pipeline.name).watermarks, self.pipeline.source.lanes()
+        return max((marks[lane].position for lane in lanes if lane in marks), default=None)

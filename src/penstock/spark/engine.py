@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock, Thread, Timer
 from typing import Any
 
+from penstock.backfill import Backfill
 from penstock.coordinator import Term
 from penstock.errors import ConfigInvalid, EngineLost
 from penstock.event import Observer
@@ -41,7 +42,7 @@ class Engine:
         self._training.daemon = True
         self._training.start()
 
-    def query(self, pipeline: Pipeline, term: Term, goal: Goal | None = None) -> Query:
+    def query(self, pipeline: Pipeline, term: Term, goal: Goal | Backfill | None = None) -> Query:
         """A query for this pipeline, not started yet; with a goal it ends there."""
         return Query(self._spark, pipeline, term, self._folder, goal)
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.backfill import Backfill
 from penstock.coordinator import Term
 from penstock.errors import Directive, EngineFailed, PenstockError
 from penstock.event import AttemptFailed, Event, from_line, to_line
@@ -26,7 +27,7 @@ from penstock.pipeline import Pipeline
 class Errand:
     """One pipeline under one term, with a folder for signals; `query` tells apart the queries that one term has.
 
-    With a goal it is a batch, and ends there.
+    With a goal it is a batch, and ends there: at the heads of lanes, or with the last range of a backfill.
     """
 
     pipeline: Pipeline
@@ -34,7 +35,7 @@ class Errand:
     folder: str
     query: str
     epoch_seconds: float
-    goal: Goal | None = None
+    goal: Goal | Backfill | None = None
 
     def encode(self) -> str:
         """The errand as one line, for a Spark option."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
+from penstock.backfill import Backfill
 from penstock.coordinator import Term
 from penstock.errors import EngineFailed, EngineLost, PenstockError, TransformInvalid, from_text
 from penstock.goal import Goal
@@ -32,7 +33,7 @@ EPOCH_SECONDS = 300.0
 class Query:
     """A pipeline at work under a term. Its progress is in the coordinator, never in Spark."""
 
-    def __init__(self, spark: Any, pipeline: Pipeline, term: Term, folder: str, goal: Goal | None = None) -> None:
+    def __init__(self, spark: Any, pipeline: Pipeline, term: Term, folder: str, goal: Goal | Backfill | None = None) -> None:
         self._spark, self._pipeline = spark, pipeline
         self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{pipeline.name}.{term.epoch}.", dir=folder))
         self._errand = Errand(pipeline, term, folder, self._checkpoint.name, EPOCH_SECONDS, goal)

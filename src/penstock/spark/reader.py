@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark import TaskContext
 
+from penstock.backfill import Backfill
 from penstock.change import NO_CHANGES, Lane, from_batch
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import Directive, PenstockError, StateLost
@@ -35,7 +36,7 @@ def _read(errand: Errand, lane: Lane, task: int) -> Iterator[pa.RecordBatch]:
     reading = Reading(errand, lane, task)
     yield from reading.rows_of(Window(NO_CHANGES, reading.mark.cursor, idle=True))
     try:
-        yield from reading.follow() if errand.goal is None else reading.drain(errand.goal[lane])
+        yield from reading.rows()
     except PenstockError as error:
         if error.directive is Directive.HALT:  # a person may skip what raised it, and must not skip what came before
             yield from reading.until_delivered()
@@ -51,6 +52,25 @@ class Reading:
         self.mark = Mark(lane, watermark.position, watermark.cursor)
         self._unmarked, self._marked_at = NO_CHANGES, 0.0
         self._ends_at = time.monotonic() + errand.epoch_seconds
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """What the errand asks for."""
+        goal = self._errand.goal
+        if goal is None:
+            return self.follow()
+        return self.backfill(goal) if isinstance(goal, Backfill) else self.drain(goal[self._lane])
+
+    def backfill(self, asked: Backfill) -> Iterator[pa.RecordBatch]:
+        """The rows of a range, with one mark at their end, unless it was delivered already."""
+        if self.mark.position > self._source.position(asked.ranges[self._lane]):
+            return
+        again = self._lane in asked.begun or TaskContext.get().attemptNumber() > 0
+        for window in self._source.rows(self.mark.cursor, again=again):
+            reach("reader.read")
+            if self._is_over():
+                return
+            yield from self.rows_of(Window(window.changes, window.upto, idle=False))
+            reach("reader.yielded")
 
     def follow(self) -> Iterator[pa.RecordBatch]:
         """The windows of the epoch as rows."""

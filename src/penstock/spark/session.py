@@ -48,7 +48,7 @@ _ROOMY = {
 def master_for(slots: int, asked: str | None) -> str:
     """The master to use: the one asked for, if it is large enough, or a local one that is."""
     if asked is None:
-        return f"local[{slots},{TRIES}]"
+        return f"local[{max(slots, os.cpu_count() or 1)},{TRIES}]"  # more than lanes: rows of a snapshot are read side by side
     local = re.fullmatch(r"local(?:\[(\*|\d+)(?:\s*,\s*\d+)?\])?", asked)
     if local:
         here = os.cpu_count() or 1 if local[1] == "*" else int(local[1] or 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -14,6 +14,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
+from penstock.backfill import Backfill
 from penstock.change import Lane
 from penstock.cursor import Cursor
 from penstock.goal import covers
@@ -40,7 +41,8 @@ class PenstockSource(DataSource):
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         """The reading side."""
         errand = self.options["errand"]
-        return LiveReader(errand) if Errand.decode(errand).goal is None else BatchReader(errand)
+        goal = Errand.decode(errand).goal
+        return LiveReader(errand) if goal is None else RangesReader(errand) if isinstance(goal, Backfill) else BatchReader(errand)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> LiveWriter:
         """The delivering side."""
@@ -95,7 +97,8 @@ class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, str], limit: Any) -> dict[str, str]:
         """The goal of every lane that has not reached it."""
         errand = Errand.decode(self.errand)
-        source, goal = errand.pipeline.source, errand.goal or {}
+        source, goal = errand.pipeline.source, errand.goal
+        assert isinstance(goal, Mapping)
         return {lane: at if covers(source, Cursor(at), goal[Lane(lane)]) else goal[Lane(lane)] for lane, at in start.items()}
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
@@ -104,6 +107,33 @@ class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a lane up to the goal."""
+        return _read(self.errand, partition)
+
+
+class RangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One batch of ranges, each a task; Spark reads as many of them at a time as it has slots."""
+
+    def __init__(self, errand: str) -> None:
+        self.errand = errand
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The ranges were cut before the query began."""
+
+    def initialOffset(self) -> dict[str, int]:
+        """Before the rows."""
+        return {"backfill": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
+        """Behind the rows."""
+        return {"backfill": 1}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """One task for each range."""
+        goal = Errand.decode(self.errand).goal
+        return [LanePartition(lane) for lane in (goal.ranges if isinstance(goal, Backfill) else ())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read a range."""
         return _read(self.errand, partition)
 
 

@@ -80,7 +80,7 @@ def _headers(endpoint: Endpoint, assignment: Assignment) -> dict[str, str]:
         "Content-Type": "application/json",
         "User-Agent": f"penstock/{version('penstock')}",
         "Penstock-Pipeline": _safe(assignment.pipeline),
-        "Penstock-Lane": _safe(assignment.lane),
+        "Penstock-Lane": quote(assignment.lane, safe=":"),
         "Penstock-Epoch": str(assignment.epoch),
     }
     return headers | ({"Authorization": endpoint.authorization} if endpoint.authorization else {})
