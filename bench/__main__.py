@@ -11,7 +11,7 @@ from rich.console import Console
 
 from bench.rig import Figure
 
-ALL = ("coldstart", "idle", "capture_cost", "engine", "path", "saturation", "parallel", "drain", "batch", "transform")
+ALL = ("coldstart", "idle", "capture_cost", "engine", "path", "saturation", "parallel", "drain", "batch", "snapshot", "transform")
 
 
 def main() -> int:

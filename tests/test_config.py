@@ -207,7 +207,6 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) 
         *((inside("sink", format=kind), kind) for kind in ("debezium", "cloudevents")),
         *((inside("sink", retry={"then": kind}), kind) for kind in ("drop", "dead-letter")),
         *((plain(state=f"{kind}://x"), f"state: {kind}://") for kind in ("postgresql", "rqlite", "kafka")),
-        (inside("source", start="snapshot"), "source.start: snapshot"),
     ],
 )
 def test_what_a_later_version_will_have_is_known_and_refused(values: Mapping[str, Any], expected: str) -> None:

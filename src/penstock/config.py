@@ -30,7 +30,6 @@ LATER_KINDS = {
     "sink": ("kafka", "feed", "table", "consumer", "stdout"),
 }
 LATER_STATES = ("postgresql", "rqlite", "kafka")
-LATER_VALUES: Mapping[Key, tuple[str, ...]] = {("source", "start"): ("snapshot",)}
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -84,7 +83,6 @@ def _build(given: Document) -> Pipeline:
 def _refuse_later(given: Document) -> None:
     """Say of everything that a later version will have, that this one has not."""
     later = [f"{name}.type: {kind}" for name, kinds in LATER_KINDS.items() if (kind := _value(given, (name, "type"))) in kinds]
-    later += [f"{'.'.join(key)}: {value}" for key, words in LATER_VALUES.items() if (value := _value(given, key)) in words]
     later += [f"state: {scheme}://" for scheme in LATER_STATES if str(_value(given, ("state",))).startswith(f"{scheme}://")]
     if later:
         raise ConfigUnsupported(f"{given.name}: not supported yet: {', '.join(later)}")

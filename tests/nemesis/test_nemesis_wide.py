@@ -75,7 +75,7 @@ class WideNemesis(Nemesis):
 
     def _extras(self) -> list[tuple[str, str]]:
         """One of the columns that were added, if there is one."""
-        sql = "select m.name, c.name from sqlite_master m, pragma_table_info(m.name) c where c.name glob 'extra_*' and m.type = 'table'"
+        sql = "select m.name, c.name from sqlite_master m, pragma_table_info(m.name) c where c.name glob 'extra_*'"
         with self._schema() as connection:
             found = [one for one in connection.execute(sql) if one[0] in COLUMNS]
         return [self._chance.choice(found)] if found else []
@@ -114,14 +114,22 @@ def test_the_copy_is_right_and_every_row_in_order_whatever_is_broken_or_migrated
     seen = [one for one in wide.deliveries() if one.change["op"] != "schema"]
     note(f"{sum(nemesis.counts.values())} steps: {dict(nemesis.counts.most_common())}; {len(seen)} deliveries")
     assert oracle.order(seen) == []
-    assert oracle.rebuilt([bare(one) for one in seen], {table: map(bare_row, rows, [table] * len(rows)) for table, rows in wide.shop.tables().items()}) == []
+    assert (
+        oracle.rebuilt(
+            [bare(one) for one in seen],
+            {table: map(bare_row, rows, [table] * len(rows)) for table, rows in wide.shop.tables().items()},
+        )
+        == []
+    )
 
 
 def bare(delivery: oracle.Delivery) -> oracle.Delivery:
     """Without columns that were added: a row that nobody has touched since then was not told again."""
     change = delivery.change
     images = {side: bare_row(change[side], change["table"]) for side in ("before", "after") if side in change}
-    return oracle.Delivery(**{name: getattr(delivery, name) for name in ("at", "epoch", "request", "parcel", "text")}, change={**change, **images})
+    return oracle.Delivery(
+        **{name: getattr(delivery, name) for name in ("at", "epoch", "request", "parcel", "text")}, change={**change, **images}
+    )
 
 
 def bare_row(row: dict[str, Any], table: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def run(
         str | None,
         typer.Option(
             "--from",
-            metavar="POSITION|beginning|now",
+            metavar="POSITION|beginning|now|snapshot",
             help="Where to go on when Penstock cannot know: after state.lost, source.rewound, capture.broken, capture.damaged.",
         ),
     ] = None,

@@ -35,7 +35,7 @@ def _number(start: str) -> int:
     try:
         return int(start)
     except ValueError:
-        raise ConfigInvalid(f"{start!r} is no place to start at", "choose beginning, now or a position") from None
+        raise ConfigInvalid(f"{start!r} is no place to start at", "choose beginning, now, snapshot or a position") from None
 
 
 @settings
