@@ -32,12 +32,15 @@ def test_every_key_is_read():
         format="rqlite",
         service_id="shop",
         batch={"size": 7, "delay": "1s"},
+        parallel=8,
         timeout="2m",
         retry={"tries": "forever", "policy": "linear", "min": "5ms", "max": "1h", "then": "halt"},
     )
     retry = Retry(tries="forever", policy="linear", min=timedelta(milliseconds=5), max=timedelta(hours=1))
     batch = Batch(size=7, delay=timedelta(seconds=1))
-    assert sink == WebhookSink(url=URL, format="rqlite", service_id="shop", batch=batch, timeout=timedelta(minutes=2), retry=retry)
+    assert sink == WebhookSink(
+        url=URL, format="rqlite", service_id="shop", batch=batch, parallel=8, timeout=timedelta(minutes=2), retry=retry
+    )
 
 
 def test_settings_travel_to_workers():
@@ -123,6 +126,9 @@ def test_settings_do_not_show_the_url():
         ({"batch": {"size": "10"}}, "batch.size"),
         ({"batch": {"delay": 5}}, "batch.delay"),
         ({"batch": {"much": 5}}, "batch.much"),
+        ({"parallel": 0}, "parallel is 0: it must be from 1 to 64"),
+        ({"parallel": 65}, "parallel is 65: it must be from 1 to 64"),
+        ({"parallel": "4"}, "parallel"),
         ({"timeout": "0s"}, "timeout"),
         ({"timeout": "soon"}, "timeout"),
         ({"retry": {"tries": 0}}, "retry.tries"),

@@ -9,6 +9,7 @@ import trustme
 from penstock.change import Change, Op, to_batch
 from penstock.errors import DeliveryExhausted
 from penstock.retry import Retry
+from penstock.sinks.webhook import Batch
 from penstock.testing.receiver import Receiver
 
 ONCE = Retry(tries=1)
@@ -41,6 +42,18 @@ def test_https_delivers_over_one_connection(authority, deliver):
             assert delivery.drain(10)
         assert len(receiver.changes()) == 3
         assert receiver.connections == 1
+        delivery.close()
+
+
+@pytest.mark.usefixtures("trusting")
+def test_https_delivers_over_several_connections_at_once(authority, deliver):
+    with listening(authority, "localhost") as receiver:
+        receiver.turn(slow=0.02)
+        delivery = deliver(receiver.url, parallel=3, batch=Batch(size=1))
+        delivery.offer(to_batch(Change(n, Op.INSERT, "orders", f'{{"id":{n}}}', None, "{}") for n in range(1, 31)), wait=1)
+        assert delivery.drain(30)
+        assert len(receiver.changes()) == 30
+        assert receiver.connections == 3
         delivery.close()
 
 
