@@ -177,7 +177,7 @@ def test_keys_tell_apart_batches_with_the_same_ends(receiver, deliver):
 
 
 def test_one_row_that_is_refused_for_good_ends_all_and_what_was_durable_before_it_is_told(receiver, deliver):
-    receiver.turn(poison='"id": 5', statuses=(422,))
+    receiver.turn(poison='{"id": 5}', statuses=(422,))
     delivery = deliver(receiver.url, parallel=4, batch=SINGLY, retry=Retry(tries=3, min=MILLISECOND, max=MILLISECOND))
     delivery.offer(rows(*range(1, 201)), wait=1)
     with pytest.raises(DeliveryExhausted, match=r"status 422; changes 5\.\.5 were not taken in 3 tries"):
