@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -12,6 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from replay import connect, logged, source_of
+from sqlalchemy import create_engine, text
+from sqlalchemy.orm import Session
 
 import penstock
 from penstock.sources.sqlite.source import LANE
@@ -170,16 +174,57 @@ def test_rows_of_any_factory_do(connection: sqlite3.Connection, path: Path) -> N
     assert numbers(path) == [1]
 
 
-def test_the_connection_inside_a_wrapper_is_found_and_its_end_left_to_the_wrapper(writer: sqlite3.Connection, path: Path) -> None:
-    pooled = SimpleNamespace(connection=SimpleNamespace(driver_connection=writer))
-    session, django = SimpleNamespace(connection=lambda: pooled), SimpleNamespace(connection=writer)
-    for wrapper in (pooled, session, django):
-        writer.execute("begin")
-        with penstock.transaction(wrapper):
-            put(writer)
-        assert writer.in_transaction
-        writer.execute("commit")
-    assert numbers(path) == [1, 2, 3]
+def test_connections_and_sessions_of_sqlalchemy_are_taken_and_commit_by_themselves(writer: sqlite3.Connection, path: Path) -> None:
+    engine, insert = create_engine(f"sqlite:///{path}"), text("insert into orders(total) values(1)")
+    with engine.begin() as connection, penstock.transaction(connection):
+        connection.execute(insert)
+        connection.execute(insert)
+    with Session(engine) as session, penstock.transaction(session):
+        session.execute(insert)
+        session.rollback()
+    with suppress(ZeroDivisionError), Session(engine) as session, session.begin(), penstock.transaction(session):
+        session.execute(insert)
+        raise ZeroDivisionError
+    with Session(engine) as session:
+        with penstock.transaction(session):
+            session.execute(insert)
+        session.execute(insert)
+        session.commit()
+    engine.dispose()
+    assert numbers(path) == [1, 1, 3, None]
+    assert writer.execute("select count(*) from _penstock_tx").fetchone() == (0,)
+
+
+DJANGO = """
+import sys, django, penstock
+from django.conf import settings
+settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": sys.argv[1]}})
+django.setup()
+from django.db import connection, transaction
+def put():
+    with connection.cursor() as cursor:
+        cursor.execute("insert into orders(total) values(%s)", [1])
+with transaction.atomic(), penstock.transaction(connection):
+    put()
+    put()
+try:
+    with transaction.atomic(), penstock.transaction(connection):
+        put()
+        raise ZeroDivisionError
+except ZeroDivisionError:
+    put()
+try:
+    with penstock.transaction(connection):
+        put()
+except ValueError:
+    put()
+"""
+
+
+@pytest.mark.usefixtures("writer")
+def test_djangos_connection_is_taken_inside_atomic(path: Path) -> None:
+    subprocess.run([sys.executable, "-c", DJANGO, str(path)], check=True, timeout=60)
+    assert numbers(path) == [1, 1, None, None]
 
 
 def test_a_wrapper_in_autocommit_is_told_to_begin(writer: sqlite3.Connection, path: Path) -> None:

@@ -6,9 +6,11 @@ import sqlite3
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from replay import connect
 from test_capture_settle import at, fill, kept, quieten
@@ -321,3 +323,42 @@ def test_a_database_that_is_written_without_pause_is_noted_within_the_beat(write
     source_of(path).settle("orders", LANE, at(path, 2))
     [found] = source_of(path).readers()
     assert found.silent <= time.monotonic() - began + 1
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["write", "advance", "back", "forget", "leave"]), st.sampled_from("abc"), st.integers(0, 6)),
+    min_size=5,
+    max_size=40,
+)
+
+
+@hypothesis_settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=steps, then=st.sampled_from(["keep", "release"]))
+@pytest.mark.usefixtures("at_once")
+def test_whatever_readers_do_the_log_holds_all_that_any_of_them_still_needs(
+    writer: sqlite3.Connection, path: Path, steps: list[tuple[str, str, int]], then: Literal["keep", "release"]
+) -> None:
+    """Each of three readers advances, goes back as far as the log reaches, leaves for good or is forgotten, in any order."""
+    rule, absent = Retain(changes=5, then=then), set[str]()
+    source = source_of(path, rule)
+    for name in "abc":
+        source.forget(name)
+    for deed, name, number in steps:
+        known = {one.pipeline: one for one in source.readers()}
+        first, head = kept(writer) if known or writer.execute("select 1 from _penstock_log").fetchone() else (1, 0)
+        stands = known[name].position if name in known and not known[name].is_released else None
+        if deed == "write":
+            fill(writer, number + 1)
+        elif deed == "forget":
+            source.forget(name)
+            absent.discard(name)
+        elif deed == "leave":
+            absent.add(name)
+        elif head and name not in absent:
+            goal = min(head, (stands or first) + number) if deed == "advance" else max(first, (stands or head) - number)
+            (source.register if deed == "back" or stands is None else source.settle)(name, LANE, at(path, goal))
+        quieten(path)
+        for one in source.readers():
+            if not one.is_released:
+                assert kept(writer)[0] <= one.position, (deed, name, number)
+        assert then == "release" or not any(one.is_released for one in source.readers())
