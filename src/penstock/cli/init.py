@@ -23,6 +23,7 @@ source:
   type: sqlite
   database: {database}
   # tables: "orders|items"      # a regular expression for whole names; absent: all captured tables
+  # retain: {{history: 1d}}       # keep what was delivered for so long, to rewind to
   start: beginning              # or now: only for a pipeline that has not run yet
 
 # transform:
