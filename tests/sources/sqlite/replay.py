@@ -92,7 +92,9 @@ class Replica:
             self.rows[now["table"]] = {key: _altered(row, was, now) for key, row in self.rows.pop(was["table"], {}).items()}
         if now.get("rescan") == "end":
             table = self.rows[change.table]
-            self.rows[change.table] = {key: row for key, row in table.items() if self.told[change.table, key] > now["since"]}
+            self.rows[change.table] = {
+                key: row for key, row in table.items() if self.told.get((change.table, key), 0) > now["since"]
+            }
 
 
 def _altered(row: dict[str, Any], was: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:

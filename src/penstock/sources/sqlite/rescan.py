@@ -72,7 +72,7 @@ def _open(work: Installation, captured: Captured, *, is_asked: bool) -> Rescan |
         refuse({table: facts})
     fresh = renew(work, captured, found) if found else captured
     if fresh is None:
-        work.report.tables[table] = "was dropped"
+        work.report.tables[table] = "was dropped (if it was renamed: capture enable, then capture repair with its new name)"
         return None
     return begin(work, fresh)
 

@@ -6,6 +6,8 @@ the changes of these follow when capture is resumed.
 
 from __future__ import annotations
 
+import json
+
 from penstock.errors import ConfigInvalid
 from penstock.sources.sqlite.catalog import Captured, Role
 from penstock.sources.sqlite.database import opened, transaction
@@ -13,10 +15,11 @@ from penstock.sources.sqlite.heal import has_gap, retell, tell_gone, tell_new_sh
 from penstock.sources.sqlite.installation import Installation, Report, begun, refuse
 from penstock.sources.sqlite.rescan import Progress, Rescan, begin, scan, schema_version, silent
 from penstock.sources.sqlite.schema import selector
-from penstock.sources.sqlite.shape import Shape
+from penstock.sources.sqlite.shape import Shape, TableFacts, refusal, shape_of
 from penstock.sources.sqlite.transition import is_clear
-from penstock.sources.sqlite.triggers import TOUCHED
+from penstock.sources.sqlite.triggers import TOUCHED, literal
 
+_TABLES = "tables when suspended: "
 _PATIENCE = 10.0  # seconds to wait for writers
 
 
@@ -59,7 +62,8 @@ def _suspend(work: Installation, captured: Captured) -> str:
         return "was dropped"
     for what in lost:
         work.gap(captured, what)
-    work.watch(facts, captured.shape.choice, captured.lineage)
+    watched = work.watch(facts, captured.shape.choice, captured.lineage)
+    work.run(f"insert into _penstock_meta values('{_TABLES}{watched.number}', {literal(json.dumps(list(work.schema.tables)))})")
     return "suspended"
 
 
@@ -70,12 +74,14 @@ def _resume_all(work: Installation, tables: str | None) -> list[Rescan]:
 
 
 def _resume(work: Installation, captured: Captured) -> Rescan | None:
-    table, facts = work.name(captured), work.facts(captured)
+    facts = work.facts(captured) or _heir(work, captured)
+    work.run(f"delete from _penstock_meta where name = '{_TABLES}{captured.number}'")
     if facts is None:
         work.release(captured)
         tell_gone(work, captured)
-        work.report.tables[table] = "was dropped"
+        work.report.tables[captured.shape.table] = "was dropped"
         return None
+    table = facts.table
     refuse({table: facts})
     work.release(captured)
     fresh = work.capture(facts, captured.shape.choice, captured.lineage, is_suspended=True)
@@ -87,6 +93,19 @@ def _resume(work: Installation, captured: Captured) -> Rescan | None:
     work.run(f"update _penstock_shape set is_suspended = 0 where number = {fresh.number}")
     work.report.tables[table] = f"resumed: {touched} touched rows told again" if touched else "resumed"
     return None
+
+
+def _heir(work: Installation, captured: Captured) -> TableFacts | None:
+    """A table that was rebuilt and then renamed has left no trace: the one new table that looks like it must be it.
+
+    All its rows will be told, so that even a wrong guess tells nothing wrong.
+    """
+    was, noted = work.catalogue.last(captured.lineage).shape, f"'{_TABLES}{captured.number}'"
+    known = work.connection.execute(f"select value from _penstock_meta where name = {noted}").fetchone()
+    taken = {*(json.loads(known[0]) if known else work.schema.tables), *(work.name(one) for one in work.catalogue.live)}
+    new = {table: shape_of(facts) for table, facts in work.schema.tables.items() if table not in taken and not refusal(facts)}
+    alike = [table for table, now in new.items() if now.key == was.key and 2 * len(now.names & was.names) > len(was.names)]
+    return work.schema.tables[alike[0]] if len(alike) == 1 else None
 
 
 def _knows_all(work: Installation, captured: Captured, now: Shape) -> bool:
