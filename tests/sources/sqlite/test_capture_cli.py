@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
+import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -106,6 +108,19 @@ def test_a_command_runs_while_capture_is_suspended_and_its_exit_code_is_ours(sho
         capture("suspend", shop, "--", shop.parent / "absent")
     assert capture("status", shop).exit_code == 0
     assert "suspended" not in capture("status", shop).output
+
+
+def test_a_command_that_is_stopped_leaves_nothing_suspended(shop: Path) -> None:
+    capture("enable", shop)
+    sleeper = [sys.executable, "-c", "import time; print('asleep', flush=True); time.sleep(60)"]
+    command = [sys.executable, "-m", "penstock", "capture", "suspend", str(shop), "--", *sleeper]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert any("asleep" in line for line in running.stdout)
+        running.terminate()
+        assert running.wait(timeout=60) == 128 + signal.SIGTERM
+    facts = json.loads(capture("status", shop, "--json").output)
+    assert {table["state"] for table in facts["tables"]} == {"captured", "not capturable"}
 
 
 def test_columns_are_chosen_and_shown(shop: Path) -> None:

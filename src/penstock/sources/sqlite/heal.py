@@ -6,6 +6,7 @@ the row is there, `delete` where it is not. `_penstock_healing` says up to where
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 
 from penstock.sources.sqlite import catalog
@@ -22,8 +23,10 @@ _PATIENCE = 1.0  # seconds to wait for writers
 def heal(path: str, is_meant: Callable[[str], bool], since: int | None) -> None:
     """Heal what loses nothing; `since` is a position at which tables and triggers were as they should be, if known.
 
-    What cannot be healed like this stays as it is: the caller finds it broken again.
+    What cannot be healed like this, or not by a process that may only read, stays as it is: the caller finds it broken again.
     """
+    if not os.access(path, os.W_OK):
+        return
     with opened(path, "rw", _PATIENCE) as connection, transaction(connection, "immediate"):
         work = begun(connection)
         for captured in work.catalogue.live:

@@ -17,6 +17,7 @@ from penstock.sources.sqlite.database import opened, transaction
 from penstock.sources.sqlite.heal import has_gap, record, renew
 from penstock.sources.sqlite.installation import Installation, Report, begun, refuse
 from penstock.sources.sqlite.schema import selector
+from penstock.sources.sqlite.shape import has_fixed_row_ids
 from penstock.sources.sqlite.triggers import TOUCHED, quoted
 
 CHUNK = 2000  # rows told in one transaction: some milliseconds
@@ -98,8 +99,7 @@ def scan(connection: sqlite3.Connection, rescan: Rescan, version: int, progress:
     done, is_over = 0, False
     while not is_over:
         with transaction(connection, "immediate"):
-            if schema_version(connection) != version:
-                raise CaptureBroken(f"the schema changed while {captured.shape.table} was scanned", "run the same command again")
+            version = _still(connection, captured, version)
             told = _tell_chunk(connection, captured, is_first=done == 0)
             done, is_over = done + told, told < CHUNK
             if is_over:
@@ -107,6 +107,20 @@ def scan(connection: sqlite3.Connection, rescan: Rescan, version: int, progress:
         progress(captured.shape.table, done, max(done, total))
         time.sleep(_PAUSE)
     return done
+
+
+def _still(connection: sqlite3.Connection, captured: Captured, version: int) -> int:
+    """The schema's version now; raises CaptureBroken if what has changed since then concerns this table."""
+    now = schema_version(connection)
+    if now == version:
+        return now
+    work = begun(connection)
+    facts = work.facts(captured)
+    is_live = captured.number in {one.number for one in work.catalogue.live}
+    has_places = facts is not None and (facts.without_rowid or has_fixed_row_ids(facts))  # VACUUM moves the version too
+    if not is_live or not has_places or work.breaches(captured):
+        raise CaptureBroken(f"the schema changed while {captured.shape.table} was scanned", "run the same command again")
+    return now
 
 
 def _end(work: Installation, rescan: Rescan) -> None:

@@ -123,7 +123,7 @@ def _indexed(columns: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, str], ...
 
 
 def _reals(facts: TableFacts) -> tuple[str, ...]:
-    row_id = {column["name"] for column in facts.columns if column["pk"]} if _is_alias(facts) else set()
+    row_id = {column["name"] for column in facts.columns if column["pk"]} if has_fixed_row_ids(facts) else set()
     return tuple(column["name"] for column in facts.columns if column["name"] not in row_id and not _is_text(column["type"]))
 
 
@@ -133,8 +133,8 @@ def _is_text(declared: str) -> bool:
     return "INT" not in kind and any(word in kind for word in ("CHAR", "CLOB", "TEXT"))
 
 
-def _is_alias(facts: TableFacts) -> bool:
-    """Whether the primary key is the row id: a lone INTEGER one, for which SQLite makes no index."""
+def has_fixed_row_ids(facts: TableFacts) -> bool:
+    """Whether the primary key is the row id, so that VACUUM leaves it alone: a lone INTEGER, for which SQLite makes no index."""
     return any(column["pk"] for column in facts.columns) and all(origin != "pk" for origin, _ in facts.unique_indexes)
 
 
