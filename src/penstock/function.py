@@ -22,6 +22,7 @@ Row = tuple[Any, ...]
 ROOM = 1000
 """The ordinals of changes that have one already are so far apart, once a function may make several of each."""
 
+_SCHEMA = Op.SCHEMA.value
 NAMES = tuple(CHANGES.names)
 WITNESSED = {"op", "table", "at"}
 """What a source knows a change by, beside what may not be altered."""
@@ -62,19 +63,24 @@ class Function:
 
     def _made(self, change: Change, altered: set[str]) -> Sequence[Row]:
         """What it makes of a change, and which fields it has altered."""
-        result = change if change.op == Op.SCHEMA else self._called(change)
-        several = [] if result is None else result if isinstance(result, list) else [result]
+        result = change if change.op == _SCHEMA else self._called(change)
+        if result is None:
+            return ()
+        several = result if isinstance(result, list) else (result,)
         if change.ordinal is not None and len(several) >= ROOM:
             raise self._failure(change, f"returned {len(several)} changes, and of such a row there may be {ROOM - 1}")
         given = values(change)
-        for one in several:
-            if not isinstance(one, Change):
-                raise self._failure(change, f"returned {_kind(one)} instead of a Change, None or a list of Changes")
-            for name in compress(NAMES, map(is_not, values(one), given)):
-                if wrong := complaint(name, getattr(one, name), getattr(change, name)):
-                    raise self._failure(change, f"returned a change with {name} {wrong}")
-                altered.add(name)
-        return numbered([values(one) for one in several], change.ordinal)
+        return numbered([given if one is change else self._row(one, change, given, altered) for one in several], change.ordinal)
+
+    def _row(self, made: Any, change: Change, given: Row, altered: set[str]) -> Row:
+        if not isinstance(made, Change):
+            raise self._failure(change, f"returned {_kind(made)} instead of a Change, None or a list of Changes")
+        row = values(made)
+        for name in compress(NAMES, map(is_not, row, given)):
+            if wrong := complaint(name, getattr(made, name), getattr(change, name)):
+                raise self._failure(change, f"returned a change with {name} {wrong}")
+            altered.add(name)
+        return row
 
     def _called(self, change: Change) -> Any:
         try:

@@ -52,6 +52,13 @@ def test_what_is_made_keeps_order_and_every_place_is_taken_once(chosen, has_ordi
     assert not found.is_rewritten
 
 
+def test_a_change_is_replaced_as_any_dataclass_is():
+    assert CHANGE.replace(after=None, table="x") == replace(CHANGE, after=None, table="x")
+    assert CHANGE.replace() == CHANGE
+    with pytest.raises(TypeError, match="a Change has no aftr"):
+        CHANGE.replace(aftr=None)
+
+
 def test_one_change_in_a_list_is_like_that_change_alone():
     assert made(lambda change: [change]) == made(lambda change: change) == [CHANGE]
 
