@@ -41,7 +41,8 @@ def run(
         typer.Option(
             "--from",
             metavar="POSITION|beginning|now|snapshot",
-            help="Where to go on when Penstock cannot know: after state.lost, source.rewound, capture.broken, capture.damaged.",
+            help="Where to go on when Penstock cannot know: after state.lost, source.rewound, capture.broken, capture.damaged, "
+            "transform.invalid.",
         ),
     ] = None,
     available_now: Annotated[

@@ -25,6 +25,9 @@ ROWS = 10_000
 _RAISED = re.compile(r"SQLSTATE: (2[12]|39|P0)")
 """The states of an expression that cannot take a value; workers that fail have others."""
 
+_WORDS = re.compile(r"\[[A-Z][A-Z0-9_.]+\].*?(?= SQLSTATE|$)", re.MULTILINE)
+"""What Spark says of an error, without its state and stack."""
+
 _FORMS = {
     "INVALID_VARIANT_CAST": "try_variant_get(after, '$.field', 'type') for after:field::type",
     "CAST": "try_cast(x as type) for cast(x as type) and x::type",
@@ -110,13 +113,15 @@ class Trial:
 
     def failure(self, changes: pa.RecordBatch, transform: Transform | None = None) -> str | None:
         """What it raises on these, if anything."""
+        from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
         given = self.spark.createDataFrame(pa.Table.from_batches([rows(changes)]))
         try:
             apply(given, transform or self.transform).collect()
-        except PySparkException as error:
-            return str(error).partition(" SQLSTATE")[0].partition("\n")[0]
+        except (PySparkException, Py4JJavaError) as error:
+            found = _WORDS.search(str(error))
+            return found[0].strip() if found else str(error).partition("\n")[0]
         return None
 
     def culprit(self, changes: pa.RecordBatch) -> Culprit:
