@@ -28,7 +28,7 @@ class Shop:
     """The database; `log` has a fact for every committed change, by its position, written down by the writer itself."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.log = path, dict[int, Row]()
+        self.path, self.log, self.is_migrated = path, dict[int, Row](), False
         self._lock, self._new = Lock(), 1
         with closing(self._connect()) as connection:
             connection.executescript(SCHEMA)
@@ -40,7 +40,7 @@ class Shop:
         with self._lock, closing(self._connect()) as connection:
             connection.execute("begin immediate")
             try:
-                yield (work := Transaction(connection))
+                yield (work := Transaction(connection, self.is_migrated))
             except BaseException:
                 connection.execute("rollback")
                 raise
@@ -61,7 +61,10 @@ class Shop:
     @property
     def head(self) -> int:
         """The position of the last committed change."""
-        return max(self.log, default=0)
+        if not self.is_migrated:
+            return max(self.log, default=0)
+        with closing(self._connect()) as connection:
+            return Transaction(connection).head()
 
     def tables(self) -> dict[str, list[Row]]:
         """What is in the shop now, as a webhook would show it."""
@@ -77,9 +80,9 @@ class Shop:
 class Transaction:
     """Statements of one transaction, each with the facts that it should be logged as."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection, self.facts = connection, dict[int, Row]()
-        self._seen = self._head()
+    def __init__(self, connection: sqlite3.Connection, is_migrated: bool = False) -> None:
+        self._connection, self.facts, self._is_migrated = connection, dict[int, Row](), is_migrated
+        self._seen = self.head()
 
     def put(self, table: str, **row: Any) -> None:
         names = ", ".join(row)
@@ -111,11 +114,14 @@ class Transaction:
         return chance.sample(found, min(most, len(found)))
 
     def _note(self, *facts: Row) -> None:
-        head = self._head()
+        head = self.head()
+        if self._is_migrated:  # where capture is suspended, changes are told later and otherwise
+            self.facts = {head: {}}
+            return
         self.facts |= dict(zip(range(self._seen + 1, head + 1), facts, strict=True))
         self._seen = head
 
-    def _head(self) -> int:
+    def head(self) -> int:
         return int(self._connection.execute("select coalesce(max(seq), 0) from _penstock_log").fetchone()[0])
 
 

@@ -97,6 +97,7 @@ def wide(tmp_path: Path) -> Iterator[Rig]:
         keeper = Keeper(rig.shop, seed=1)
         for _ in range(300):
             keeper.act()
+        rig.shop.is_migrated = True
         yield rig
 
 
