@@ -45,7 +45,7 @@ class Delivery(Protocol):
         """Wait at most so many seconds until everything taken is durable; True if it is."""
 
     def close(self) -> None:
-        """Finish the request under way, if any, and stop."""
+        """Finish the requests under way, if any, and stop."""
 
 
 class Sink(Protocol):

@@ -67,6 +67,11 @@ def test_a_position_that_was_taken_before_is_refused_if_asked_for(receiver):
     assert post(receiver, 1) == 200
 
 
+def test_a_request_with_poison_in_it_is_refused_again_and_again(receiver):
+    receiver.turn(poison='"position": 2', statuses=(422,))
+    assert [post(receiver, 1), post(receiver, 2), post(receiver, 2), post(receiver, 3)] == [200, 422, 422, 200]
+
+
 def test_a_body_may_come_byte_by_byte(receiver):
     with socket.create_connection(("127.0.0.1", receiver.port)) as connection:
         for byte in b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello":

@@ -34,6 +34,7 @@ sink:
   url: {url}
   # format: penstock            # or rqlite
   # batch: {{size: 100, delay: 5ms}}
+  # parallel: 1                 # requests at a time; each row stays in order
   # retry: {{tries: 10, policy: exponential, min: 1s, max: 30s, then: halt}}    # tries: forever never gives up
 
 state: penstock.db              # who leads, and how far it has come; keep it
