@@ -205,3 +205,15 @@ def test_by_row_every_row_is_judged_as_a_lane_of_its_own():
     }
     assert [said for part in parts.values() for said in oracle.chain(part) + oracle.repeats(part)] == []
     assert oracle.chain(oracle.by_row(record([3], [1]))['t {"id": 1}'])
+
+
+def test_the_end_of_a_rescan_takes_away_what_it_has_not_told_of():
+    def told(position, op, number, **more):
+        change = {"position": position, "previous": None, "table": "t", "op": op, "key": {"id": number} if number else {}, **more}
+        return oracle.Delivery(0.0, 1, position, str(position), "", change)
+
+    rows = [told(1, "insert", 1, after={"id": 1}), told(2, "insert", 2, after={"id": 2})]
+    marks = [told(3, "schema", None, after={"rescan": "begin"}), told(5, "schema", None, after={"rescan": "end", "since": 3})]
+    seen = [*rows, marks[0], told(4, "refresh", 2, after={"id": 2}), marks[1]]
+    assert oracle.rebuilt(seen, {"t": [{"id": 2}]}) == []
+    assert oracle.rebuilt(seen[:-1], {"t": [{"id": 2}]}) == ['t: the source lacks {"id": 1}']

@@ -185,11 +185,17 @@ def replay(taken: Iterable[Delivery]) -> dict[str, dict[str, Mapping[str, Any]]]
             continue
         highest |= dict.fromkeys(rows, delivery.place)
         copy = copies.setdefault(change["table"], {})
-        for row in rows:
+        for row in _vanished(change, copy, highest) if change["op"] == "schema" else rows:
             copy.pop(row, None)
-        if "after" in change:
+        if "after" in change and change["op"] != "schema":
             copy[f"{change['table']} {canonical(change['key'])}"] = change["after"]
     return copies
+
+
+def _vanished(change: Mapping[str, Any], copy: Mapping[str, Any], highest: Mapping[str, Place]) -> list[str]:
+    """Rows that a schema event ends: all of a table that is gone, and at the end of a rescan those it has not told of."""
+    after = change.get("after", {"since": change["position"]})
+    return [row for row in copy if highest[row][0] < after.get("since", 0)]
 
 
 def named(place: Place) -> str:
