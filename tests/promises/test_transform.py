@@ -65,6 +65,7 @@ def trade(rig: Rig, orders: range) -> None:
                 work.drop("orders", row | {"total": number / 2})
 
 
+@pytest.mark.timeout(400)
 def test_what_a_function_makes_survives_kills_and_repeats_are_the_same(tmp_path: Path) -> None:
     with Rig(tmp_path) as rig, Sampler(rig) as sampler:
         (tmp_path / "order_rules.py").write_text(RULES)
@@ -74,12 +75,12 @@ def test_what_a_function_makes_survives_kills_and_repeats_are_the_same(tmp_path:
         program = rig.start()
         for blow in range(3):
             program.arm("writer.advancing", "kill")
-            program.until_reached("writer.advancing", 60)
+            program.until_reached("writer.advancing", 120)
             trade(rig, range(200 + 100 * blow, 300 + 100 * blow))
             if blow == 1:
                 program.kill_tree()
                 program = rig.start()
-        rig.until_settled(60)
+        rig.until_settled(120)
         seen = rig.deliveries()
         assert oracle.completeness(seen, expected(rig.shop.log)) == []
         assert oracle.order(seen) + oracle.chain(seen) == []
@@ -99,9 +100,10 @@ def bad(tmp_path: Path) -> Any:
         yield rig
 
 
+@pytest.mark.timeout(400)
 def test_a_row_that_cannot_be_is_named_and_a_person_decides(bad: Rig, tmp_path: Path) -> None:
     bad.write(transform={"select": {"total": "after:total::double"}})
-    program = bad.start()
+    program = bad.start("--available-now")
     assert program.exit_code(120) == 1
     _, [said] = status(bad.file)
     assert said["state"] == "halted"
@@ -127,7 +129,7 @@ def test_a_row_that_cannot_be_is_named_and_a_person_decides(bad: Rig, tmp_path: 
     assert bad.positions() == [1, 2, 3]
 
     program = bad.start("--from", "4")
-    bad.until_settled(60)
+    bad.until_settled(120)
     assert bad.positions() == [1, 2, 3, 5, 6, 7]
     assert [json.loads(one.text)["after"] for one in bad.deliveries()] == [{"total": 9.5}] * 6
     assert program.terminate() == 0
