@@ -76,4 +76,4 @@ def test_a_change_with_an_ordinal_moves_the_watermark_only_through_the_mark_behi
     progress.mark(7, Cursor("7"))
     made = [Change(7, Op.REFRESH, "orders", "{}", ordinal=ordinal) for ordinal in (1, 2, 3)]
     assert progress.durable(made[1], Cursor("7")).position == 0
-    assert progress.durable(made[2], Cursor("7")).position == 7
+    assert progress.durable(made[2], Cursor("7")) == Watermark(Cursor("7"), 7, 7)

@@ -24,11 +24,11 @@ from order_prices import doubled
 
 
 def spread(change):
-    """By the order's number: nothing, the same, or one for the books behind it."""
+    """By the order's number: nothing, the same for another table, or one for the books behind it."""
     number = int(change.key.removeprefix('{"id":').removesuffix("}"))
     if number % 3 == 0:
         return None
-    return change if number % 3 == 1 else [change, replace(change, table="books", op="refresh", after=doubled(change.after))]
+    return change.replace(table="sales") if number % 3 == 1 else [change, replace(change, table="books", op="refresh", after=doubled(change.after))]
 '''
 PRICES = """
 import json
@@ -48,7 +48,7 @@ def expected(log: dict[int, dict[str, Any]]) -> dict[oracle.Place, dict[str, Any
         if (fact["op"] == "delete" and fact["before"]["total"] >= 100) or way == 0:
             continue
         if way == 1:
-            found[position, 0] = one
+            found[position, 0] = one | {"table": "sales"}
         else:
             books = {"table": "books", "op": "refresh", "after": after and {"doubled": 2 * after["total"]}}
             found |= {(position, 1): one, (position, 2): one | books}
