@@ -41,7 +41,7 @@ def measure() -> list[Figure]:
 
 
 class Run(NamedTuple):
-    """Changes a second, and CPU of all processes for a change, between the first third, when Java has compiled what it runs, and the end."""
+    """Changes a second, and CPU of all processes for a change, behind the first third: Java has compiled what it runs by then."""
 
     rate: float
     cpu_us: float

@@ -28,7 +28,9 @@ def spread(change):
     number = int(change.key.removeprefix('{"id":').removesuffix("}"))
     if number % 3 == 0:
         return None
-    return change.replace(table="sales") if number % 3 == 1 else [change, replace(change, table="books", op="refresh", after=doubled(change.after))]
+    if number % 3 == 1:
+        return change.replace(table="sales")
+    return [change, replace(change, table="books", op="refresh", after=doubled(change.after))]
 '''
 PRICES = """
 import json
