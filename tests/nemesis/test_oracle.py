@@ -8,6 +8,7 @@ import pytest
 from penstock.testing import oracle
 from penstock.testing.oracle import Mark, deliveries
 from penstock.testing.receiver import Request
+from penstock.testing.replica import Replica, row_name
 
 MADE = {
     1: {"table": "t", "op": "insert", "key": {"id": 1}, "after": {"id": 1, "n": 0}},
@@ -142,6 +143,28 @@ def test_rebuilt_sees_a_difference_on_either_side():
 
 def test_rebuilt_passes_over_what_is_not_beyond_the_last():
     assert oracle.rebuilt(record([1, 2, 3, 4, 5], [1, 2]), TABLES) == []
+
+
+def test_rebuilt_follows_changes_of_schema_and_rescans():
+    columns = {"table": "t", "columns": ["id", "n"], "key": ["id"]}
+    renamed = {"table": "u", "columns": ["nr", "m"], "key": ["nr"], "renamed": {"id": "nr"}, "added": {"m": 0}}
+    replica = Replica()
+    story = [
+        {"table": "t", "op": "insert", "key": {"id": 1}, "after": {"id": 1, "n": 1}},
+        {"table": "t", "op": "insert", "key": {"id": 2}, "after": {"id": 2, "n": 2}},
+        {"table": "u", "op": "schema", "key": {}, "before": columns, "after": renamed},
+        {"table": "u", "op": "schema", "key": {}, "after": renamed | {"rescan": "begin"}},
+        {"table": "u", "op": "refresh", "key": {"nr": 2}, "after": {"nr": 2, "m": 5}},
+    ]
+    for again in range(2):
+        for position, change in enumerate(story, start=1):
+            replica.take((position, 0), change, {row_name(change["table"], change["key"])})
+        assert list(replica.tables["u"].values()) == [{"nr": 1, "m": 0}, {"nr": 2, "m": 5}], again
+        assert not replica.tables.get("t")
+    replica.take((6, 0), {"table": "u", "op": "schema", "after": {"rescan": "end", "since": 4}}, {row_name("u", {})})
+    assert list(replica.tables["u"].values()) == [{"nr": 2, "m": 5}]
+    replica.take((7, 0), {"table": "u", "op": "schema", "before": columns}, {row_name("u", {})})
+    assert not replica.tables["u"]
 
 
 def test_resolved_sees_what_is_new_below_the_watermark():

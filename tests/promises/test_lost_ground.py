@@ -17,6 +17,7 @@ from fix_rig import Rig
 from penstock.sources.sqlite.readers import registered
 from penstock.sources.sqlite.rescan import repair
 from penstock.sources.sqlite.source import LANE
+from penstock.testing import oracle
 from program import status
 
 REBUILD = """begin; create table fresh(id integer primary key, customer integer, total real, note blob, extra);
@@ -132,6 +133,7 @@ def test_a_repaired_pipeline_goes_on_by_itself_and_heals_what_loses_nothing(stor
     assert told(rig)[-2:] == ["schema", "insert"]
     assert rig.deliveries()[-2].change["after"]["added"] == {"discount": 0.5}
     assert rig.deliveries()[-1].change["after"]["discount"] == 0.5
+    assert oracle.rebuilt(rig.deliveries(), rig.shop.tables()) == []
     assert program.terminate() == 0
 
 

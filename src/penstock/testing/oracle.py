@@ -18,11 +18,9 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from penstock.testing.receiver import Request
+from penstock.testing.replica import Place, Replica, canonical, row_name
 
 _DECODER = json.JSONDecoder()
-
-Place = tuple[int, int]
-"""Position and ordinal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ class Delivery:
         """The rows it is about: an update that changes a key is about two."""
         key, before = self.change["key"], self.change.get("before") or {}
         old = {name: before.get(name, value) for name, value in key.items()}
-        return {f"{self.change['table']} {canonical(one)}" for one in (key, old)}
+        return {row_name(self.change["table"], one) for one in (key, old)}
 
 
 class Mark(NamedTuple):
@@ -177,35 +175,15 @@ def resolved(seen: Sequence[Delivery], marks: Sequence[Mark], epochs: Epochs = c
 
 def replay(taken: Iterable[Delivery]) -> dict[str, dict[str, Mapping[str, Any]]]:
     """The tables that follow from these deliveries: row by key."""
-    copies: dict[str, dict[str, Mapping[str, Any]]] = {}
-    highest: dict[str, Place] = {}
+    replica = Replica()
     for delivery in taken:
-        rows, change = delivery.rows(), delivery.change
-        if delivery.place <= max(highest.get(row, (0, 0)) for row in rows):
-            continue
-        highest |= dict.fromkeys(rows, delivery.place)
-        copy = copies.setdefault(change["table"], {})
-        for row in _vanished(change, copy, highest) if change["op"] == "schema" else rows:
-            copy.pop(row, None)
-        if "after" in change and change["op"] != "schema":
-            copy[f"{change['table']} {canonical(change['key'])}"] = change["after"]
-    return copies
-
-
-def _vanished(change: Mapping[str, Any], copy: Mapping[str, Any], highest: Mapping[str, Place]) -> list[str]:
-    """Rows that a schema event ends: all of a table that is gone, and at the end of a rescan those it has not told of."""
-    after = change.get("after", {"since": change["position"]})
-    return [row for row in copy if highest[row][0] < after.get("since", 0)]
+        replica.take(delivery.place, delivery.change, delivery.rows())
+    return replica.tables
 
 
 def named(place: Place) -> str:
     """A place as people read it."""
     return f"{place[0]}.{place[1]}" if place[1] else f"{place[0]}"
-
-
-def canonical(value: Any) -> str:
-    """One text for equal JSON values."""
-    return json.dumps(value, sort_keys=True)
 
 
 def _unpacked(number: int, request: Request) -> Iterator[Delivery]:

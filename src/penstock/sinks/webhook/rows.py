@@ -22,8 +22,9 @@ def rows_of(changes: pa.RecordBatch) -> list[tuple[Row, ...]]:
 
 
 def _rows(op: str, table: str, key: str, before: str | None, *row_ids: int | None) -> tuple[Row, ...]:
-    if op == Op.SCHEMA:
-        return ((table, None),)
+    if op == Op.SCHEMA:  # of a table that was renamed: also under its old name
+        was = orjson.loads(before or "{}").get("table", table)
+        return ((table, None),) if was == table else ((table, None), (was, None))
     new = orjson.loads(key)
     if op != Op.UPDATE:
         return ((table, _text(new)),)

@@ -102,22 +102,19 @@ def wrote(work: Installation, captured: Captured, since: int | None) -> bool | N
 
 def has_doubts(work: Installation, lineage: int) -> bool:
     """Whether the log has untrusted rows of this table that nothing has made up for yet."""
-    return _has_rows(work, lineage, f"seq > {healing(work, lineage).upto} and op <> 'gap'")
+    upto = healing(work, lineage).upto
+    return any(work.doubts.get((one.number, False), 0) > upto for one in work.lineage(lineage))
 
 
 def has_gap(work: Installation, lineage: int) -> bool:
     """Whether the log has a gap of this table that no rescan has made up for yet."""
-    return _has_rows(work, lineage, f"seq > {healing(work, lineage).whole_upto} and op = 'gap'")
+    upto = healing(work, lineage).whole_upto
+    return any(work.doubts.get((one.number, True), 0) > upto for one in work.lineage(lineage))
 
 
 def healing(work: Installation, lineage: int) -> Healing:
     """What was healed of a table."""
     return catalog.healings(work.connection).get(lineage, Healing())
-
-
-def _has_rows(work: Installation, lineage: int, which: str) -> bool:
-    numbers = ", ".join(str(-one.number) for one in work.lineage(lineage))
-    return bool(work.one(f"select exists(select 1 from _penstock_log where {which} and shape in ({numbers}))"))
 
 
 def retell(work: Installation, captured: Captured, since: int | None = None) -> int:
@@ -126,11 +123,13 @@ def retell(work: Installation, captured: Captured, since: int | None = None) -> 
     Answers how many there were.
     """
     upto = work.head()
-    healed = healing(work, captured.lineage)
+    healed = healing(work, captured.lineage).upto
     work.widen(TOUCHED, len(captured.shape.key))
     for known in (one for one in work.lineage(captured.lineage) if len(one.shape.key) == len(captured.shape.key)):
-        doubted = f"seq > {healed.upto} and shape = {-known.number} and op <> 'gap'"
-        _touch(work, known, doubted if since is None else f"({doubted} or seq > {since} and shape = {known.number})")
+        if work.doubts.get((known.number, False), 0) > healed:
+            _touch(work, known, f"seq > {healed} and shape = {-known.number}")
+        if since is not None:
+            _touch(work, known, f"seq > {since} and shape = {known.number}")
     _tell_touched(work, captured)
     work.run(f"delete from {TOUCHED} where lineage = {captured.lineage}")
     record(work, captured.lineage, rows_upto=upto)

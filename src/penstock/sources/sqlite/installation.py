@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +38,7 @@ class Installation:
     report: Report
     catalogue: Catalogue
     schema: Schema
+    doubts: Mapping[tuple[int, bool], int]  # by number of a shape, and whether they are gaps: the last log row that is no event
 
     def run(self, sql: str) -> None:
         """Do it, and put it on the report."""
@@ -138,7 +140,9 @@ class Installation:
 
 def begun(connection: sqlite3.Connection, report: Report | None = None) -> Installation:
     """Look at a database with capture, inside a transaction that was begun."""
-    return Installation(connection, report or Report(), catalog.load(connection), read_schema(connection))
+    found = connection.execute("select -shape, op = 'gap', max(seq) from _penstock_log where shape < 0 group by 1, 2")
+    doubts = {(number, bool(is_gap)): position for number, is_gap, position in found}
+    return Installation(connection, report or Report(), catalog.load(connection), read_schema(connection), doubts)
 
 
 def has_catalogue(connection: sqlite3.Connection) -> bool:
