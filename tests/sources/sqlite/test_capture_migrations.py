@@ -124,7 +124,7 @@ def perform(stage: Stage, step: str) -> None:
 
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(history=st.lists(steps, max_size=25))
 @example(history=["insert into {t}(id, b) values(1, 1)", "suspend", "drop", "replace into {t}(id, b) values(2, 1)", "resume"])
 @example(history=["look", "insert into {t}(id, b) values(2, 2)", "add", "delete from {t} where id = 2", "look", "rename", "look"])

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from penstock import source
-from penstock.sources.sqlite import catalog, readers
-from penstock.sources.sqlite.catalog import Captured, Catalogue, Role
+from penstock.sources.sqlite import readers
+from penstock.sources.sqlite.catalog import Captured, Role
 from penstock.sources.sqlite.database import opened, transaction
-from penstock.sources.sqlite.installation import has_catalogue
+from penstock.sources.sqlite.heal import has_gap
+from penstock.sources.sqlite.installation import Installation, begun, has_catalogue
 from penstock.sources.sqlite.schema import Schema, read_schema, selector
 from penstock.sources.sqlite.shape import refusal
 
@@ -70,45 +71,47 @@ class Survey:
 def survey(path: str, tables: str | None = None) -> Survey:
     """Look at tables, log and readers in one state of the database."""
     with opened(path) as connection, transaction(connection):
-        schema, enabled = read_schema(connection), has_catalogue(connection)
+        schema, work = read_schema(connection), begun(connection) if has_catalogue(connection) else None
         [(journal_mode,)] = connection.execute("pragma journal_mode")
-        catalogue = catalog.load(connection) if enabled else Catalogue("", {})
-        touched = _touched(connection) if enabled else {}
-        first, head = connection.execute("select min(seq), max(seq) from _penstock_log").fetchone() if enabled else (None, None)
+        first, head = connection.execute("select min(seq), max(seq) from _penstock_log").fetchone() if work else (None, None)
+        found = _uncaptured(schema) | ({one.table: one for one in _captured(work)} if work else {})
         return Survey(
             database=path,
-            enabled=enabled,
+            enabled=work is not None,
             journal_mode=journal_mode,
-            incarnation=catalogue.incarnation or None,
+            incarnation=work.catalogue.incarnation if work else None,
             first=first,
             head=head,
-            tables=tuple(table for table in _tables(catalogue, schema, touched) if selector(tables)(table.table)),
-            readers=_readers(connection) if enabled else (),
+            tables=tuple(found[name] for name in sorted(found) if selector(tables)(name)),
+            readers=_readers(connection) if work else (),
         )
 
 
-def _tables(catalogue: Catalogue, schema: Schema, touched: Mapping[int, int]) -> list[TableState]:
+def _uncaptured(schema: Schema) -> dict[str, TableState]:
     found = {name: TableState(name, "not capturable", why) for name, why in schema.others.items()}
     for name, facts in schema.tables.items():
         reason = refusal(facts)
         found[name] = TableState(name, "not capturable", reason) if reason else TableState(name, "not captured")
-    for captured in catalogue.live:
-        found[captured.shape.table] = _state(captured, catalogue, schema, touched)
-    return [found[name] for name in sorted(found)]
+    return found
 
 
-def _state(captured: Captured, catalogue: Catalogue, schema: Schema, touched: Mapping[int, int]) -> TableState:
-    table, left_out = captured.shape.table, catalogue.last(captured.lineage).shape.left_out
+def _captured(work: Installation) -> Iterator[TableState]:
+    noted = "select lineage, count(*) from (select distinct * from _penstock_touched) group by lineage"
+    touched = dict(work.connection.execute(noted))
+    for captured in work.catalogue.live:
+        state, why = _state(work, captured, touched.get(captured.lineage, 0))
+        yield TableState(captured.shape.table, state, why, work.catalogue.last(captured.lineage).shape.left_out)
+
+
+def _state(work: Installation, captured: Captured, touched: int) -> tuple[str, str]:
     if captured.role is Role.WATCH:
-        return TableState(table, "suspended", f"{touched.get(captured.lineage, 0)} rows touched meanwhile", left_out)
+        return "suspended", f"{touched} rows touched meanwhile"
     if captured.is_suspended:
-        return TableState(table, "suspended", "resuming it was not finished: penstock capture resume", left_out)
-    broken = "; ".join(breach.what for breach in catalog.breaches(captured, schema))
-    return TableState(table, "broken" if broken else "captured", broken, left_out)
-
-
-def _touched(connection: sqlite3.Connection) -> dict[int, int]:
-    return dict(connection.execute("select lineage, count(*) from (select distinct * from _penstock_touched) group by lineage"))
+        return "suspended", "resuming it was not finished: penstock capture resume"
+    wrong = [breach.what for breach in work.breaches(captured)]
+    if has_gap(work, captured.lineage):
+        wrong.append("lacks changes in the log: penstock capture repair")
+    return "broken" if wrong else "captured", "; ".join(wrong)
 
 
 def _readers(connection: sqlite3.Connection) -> tuple[Reader, ...]:
