@@ -15,6 +15,7 @@ LAYERS = (
     ("cli", "__main__"),
     ("demo",),
     ("testing",),
+    ("checkup", "metrics"),
     ("running", "config"),
     ("complaint",),
     ("document",),

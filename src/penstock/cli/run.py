@@ -50,13 +50,23 @@ def run(
     ] = False,
     log_format: Annotated[LogFormat, typer.Option("--log-format", help="Lines for people or for programs.")] = LogFormat.TEXT,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what happens behind the scenes.")] = False,
+    *,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics",
+            metavar="[HOST:]PORT",
+            envvar="PENSTOCK_METRICS",
+            help="Serve /metrics for Prometheus, and /healthz, there.",
+        ),
+    ] = None,
 ) -> None:
     """Carry pipelines until Ctrl-C or SIGTERM; what was delivered by then is recorded.
 
     A second process on the same pipeline stands by and takes over within two seconds. With `mode: batch` in a file, or
     --available-now, a pipeline ends with exit code 0 once everything is delivered that was there at the start, whoever did it.
 
-    Examples: `penstock run orders.yaml`, `penstock run orders.yaml --available-now`
+    Examples: `penstock run orders.yaml --metrics 9464`, `penstock run orders.yaml --available-now`
     """
     from penstock.config import load
 
@@ -66,9 +76,9 @@ def run(
     if available_now:
         pipelines = [replace(pipeline, mode="batch") for pipeline in pipelines]
     began, stop = time.monotonic(), Flag()
-    with stopping_on_signals(stop):
+    with stopping_on_signals(stop), watched(pipelines, metrics, log_to(sys.stderr, log_format, verbose)) as tell:
         try:
-            _carry(pipelines, start, stop, log_to(sys.stderr, log_format, verbose))
+            _carry(pipelines, start, stop, tell)
         except EngineLost:
             if stop.is_set():
                 return
@@ -95,6 +105,23 @@ def log_to(stream: Any, log_format: LogFormat, verbose: bool) -> Callable[[Event
                 stream.flush()
 
     return tell
+
+
+@contextmanager
+def watched(pipelines: list[Any], metrics: str | None, tell: Callable[[Event], None]) -> Iterator[Callable[[Event], None]]:
+    """The observer, and beside it one that serves metrics, if that is wanted."""
+    if not metrics:
+        yield tell
+        return
+    from penstock.metrics.server import serving
+
+    with serving(pipelines, metrics) as count:
+
+        def both(event: Event) -> None:
+            count(event)
+            tell(event)
+
+        yield both
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""Prometheus metrics and health of the pipelines of a process. `docs/operations.md` has the table."""

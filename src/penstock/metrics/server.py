@@ -1,0 +1,110 @@
+"""`/metrics` and `/healthz` on a port, answered by threads of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import AF_INET6
+from threading import Thread
+from urllib.parse import parse_qs, urlsplit
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from penstock import duration
+from penstock.errors import ConfigInvalid
+from penstock.event import Observer
+from penstock.metrics.exposition import registry
+from penstock.metrics.health import STALLED_SECONDS, ailment
+from penstock.metrics.watch import Sight, Watch
+from penstock.pipeline import Pipeline
+
+_ADDRESS = re.compile(r"(?:(?P<host>\[[^\]]+\]|[^:\[\]]+):)?(?P<port>\d{1,5})")
+_PATIENCE = 10.0  # seconds that one who asks may take to do so
+
+
+def address(text: str) -> tuple[str, int]:
+    """Host and port of `[HOST:]PORT`; without a host this machine alone can ask. Raises ConfigInvalid."""
+    found = _ADDRESS.fullmatch(text)
+    if not found or not 1 <= int(found["port"]) <= 65535:
+        raise ConfigInvalid(f"metrics: {text!r} is no address", "write PORT or HOST:PORT, such as 9464 or 0.0.0.0:9464")
+    return (found["host"] or "127.0.0.1").strip("[]"), int(found["port"])
+
+
+@contextmanager
+def serving(pipelines: Sequence[Pipeline], at: str) -> Iterator[Observer]:
+    """Serve metrics and health of these pipelines; whoever carries them tells the observer of every event."""
+    watch = Watch(pipelines)
+    server = _listening(address(at), _handler(watch, registry(watch)))
+    thread = Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
+    try:
+        yield watch.hear
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _listening(at: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
+    class Server(ThreadingHTTPServer):
+        address_family = AF_INET6 if ":" in at[0] else ThreadingHTTPServer.address_family
+
+    try:
+        return Server(at, handler)
+    except OSError as error:
+        raise ConfigInvalid(
+            f"metrics: cannot listen on {at[0]}, port {at[1]}: {error.strerror}", "choose another address, or end who listens there"
+        ) from error
+
+
+def _handler(watch: Watch, served: CollectorRegistry) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _PATIENCE
+
+        def do_GET(self) -> None:
+            asked = urlsplit(self.path)
+            if asked.path == "/metrics":
+                encode, kind = choose_encoder(self.headers.get("Accept", ""))
+                self._answer(200, kind, encode(served))
+            elif asked.path == "/healthz":
+                self._answer_json(*health(watch, asked.query))
+            else:
+                self._answer_json(404, {"error": "there are /metrics and /healthz"})
+
+        def _answer_json(self, code: int, said: Mapping[str, object]) -> None:
+            self._answer(code, "application/json", json.dumps(said).encode() + b"\n")
+
+        def _answer(self, code: int, kind: str, body: bytes) -> None:
+            self.send_response(code)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            with suppress(ConnectionError):  # who asked is gone
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing: probes come every few seconds."""
+
+    return Handler
+
+
+def health(watch: Watch, query: str = "") -> tuple[int, Mapping[str, object]]:
+    """Status code and answer of /healthz: 200 if all are well. `stalled=30s` says how long nothing may move."""
+    try:
+        [patience] = parse_qs(query).get("stalled", [f"{STALLED_SECONDS:g}s"])
+        seconds = duration.parse(patience).total_seconds()
+    except ValueError as error:
+        return 400, {"error": f"stalled: {error}"}
+    now = time.monotonic()
+    found = {one.status.name: _told(one, ailment(one.tally, one.status, now, seconds)) for one in watch.sights()}
+    is_well = not any(one["reason"] for one in found.values())
+    return 200 if is_well else 503, {"healthy": is_well, "pipelines": found}
+
+
+def _told(one: Sight, reason: str | None) -> dict[str, object]:
+    return {"state": one.tally.role, "epoch": one.status.epoch, "backlog": one.status.backlog, "reason": reason}

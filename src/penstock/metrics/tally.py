@@ -1,0 +1,83 @@
+"""What one process has seen of a pipeline: counted from its events, never on the path of the changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from penstock.event import (
+    AttemptFailed,
+    Completed,
+    Delivered,
+    DeliveryRetried,
+    Event,
+    Halted,
+    Led,
+    ReaderReleased,
+    Restarted,
+    Settled,
+    StandingBy,
+    Stopped,
+    TermGone,
+)
+
+Role = Literal["starting", "leading", "standby", "stopped", "completed", "halted"]
+ROLES: tuple[Role, ...] = ("starting", "leading", "standby", "stopped", "completed", "halted")
+
+_ROLES: dict[type[Event], Role] = {
+    StandingBy: "standby",
+    Led: "leading",
+    TermGone: "standby",
+    Stopped: "stopped",
+    Completed: "completed",
+    Halted: "halted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counts since the process began; `moved_at` is when the pipeline was last seen to get on, by the monotonic clock."""
+
+    role: Role = "starting"
+    moved_at: float = 0.0
+    delivered: int = 0
+    retries: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    restarts: Counter[str] = field(default_factory=Counter)
+    terms: int = 0
+    lost_terms: int = 0
+    pruned: int = 0
+    released: int = 0
+    error: tuple[str, str] | None = None
+
+
+def counted(tally: Tally, event: Event, now: float) -> Tally:
+    """The tally with this event in it."""
+    if role := _ROLES.get(type(event)):
+        tally = replace(tally, role=role)
+    match event:
+        case Led():
+            tally = replace(tally, terms=tally.terms + 1, moved_at=now)
+        case Delivered(changes=changes):
+            tally = replace(tally, delivered=tally.delivered + changes, moved_at=now, error=None)
+        case DeliveryRetried():
+            tally = replace(tally, retries=tally.retries + 1)
+        case AttemptFailed(code=code, message=message):
+            tally = replace(tally, failed=tally.failed + Counter([code]), error=(code, message))
+        case Restarted(code=code, message=message):
+            tally = replace(tally, restarts=tally.restarts + Counter([code]), error=(code, message))
+        case TermGone():
+            tally = replace(tally, lost_terms=tally.lost_terms + 1)
+        case Settled(pruned=pruned):
+            tally = replace(tally, pruned=tally.pruned + pruned)
+        case ReaderReleased():
+            tally = replace(tally, released=tally.released + 1)
+        case Halted(code=code, message=message):
+            tally = replace(tally, error=(code, message))
+    return tally
+
+
+def moved(tally: Tally, now: float) -> Tally:
+    """The tally of a pipeline that was just seen to get on."""
+    return replace(tally, moved_at=now)

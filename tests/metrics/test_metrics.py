@@ -1,0 +1,264 @@
+"""Metrics and health over HTTP, from real stores and the events that a pipeline tells."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock.config import parse
+from penstock.cursor import Watermark
+from penstock.errors import ConfigInvalid
+from penstock.event import (
+    AttemptFailed,
+    Completed,
+    Delivered,
+    DeliveryRetried,
+    Event,
+    Halted,
+    Led,
+    ReaderReleased,
+    Restarted,
+    Settled,
+    StandingBy,
+    TermGone,
+)
+from penstock.metrics.server import address, health, serving
+from penstock.metrics.watch import FRESH_SECONDS, Watch
+from penstock.pipeline import Pipeline
+from penstock.sources.sqlite.source import LANE
+from shop import Shop
+
+DOCS = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+NAME = "shop"
+LED = Led(pipeline=NAME, epoch=1, holder="me")
+Samples = dict[tuple[str, tuple[str, ...]], float]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path / "shop.db")
+
+
+@pytest.fixture
+def pipeline(shop: Shop, tmp_path: Path) -> Pipeline:
+    return parse({"name": NAME, "source": {"type": "sqlite", "database": "shop.db"}, "sink": {"type": "discard"}}, tmp_path)
+
+
+def reach(pipeline: Pipeline, position: int) -> None:
+    """Record that everything up to there is delivered, as a new leader that then goes."""
+    candidate = pipeline.state.candidate(NAME, "test")
+    term = candidate.campaign()
+    assert term
+    cursor = pipeline.source.begin(LANE, str(position))
+    pipeline.source.register(NAME, LANE, cursor)
+    pipeline.state.place(term, LANE, Watermark(cursor, position))
+    candidate.resign()
+    candidate.close()
+
+
+class Served:
+    """A server, and who tells it of events."""
+
+    def __init__(self, port: int, tell: Callable[[Event], None]) -> None:
+        self.port, self.tell = port, tell
+
+    def get(self, path: str, **headers: str) -> tuple[int, str, str]:
+        try:
+            with urlopen(Request(f"http://127.0.0.1:{self.port}{path}", headers=headers), timeout=20) as answer:
+                return answer.status, answer.headers["Content-Type"], answer.read().decode()
+        except HTTPError as error:
+            with error:
+                return error.code, error.headers["Content-Type"], error.read().decode()
+
+    def samples(self) -> Samples:
+        text = self.get("/metrics")[2]
+        return {
+            (sample.name, tuple(value for key, value in sorted(sample.labels.items()) if key != "pipeline")): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@pytest.fixture
+def served(pipeline: Pipeline) -> Iterator[Served]:
+    port = free_port()
+    with serving([pipeline], str(port)) as tell:
+        yield Served(port, tell)
+
+
+EVENTS = (
+    LED,
+    Delivered(pipeline=NAME, lane="main", changes=3, position=3),
+    Delivered(pipeline=NAME, lane="main", changes=4, position=7),
+    Delivered(pipeline="another", lane="main", changes=99, position=7),
+    DeliveryRetried(pipeline=NAME, reason="503", tries=1, wait_seconds=0.1),
+    AttemptFailed(pipeline=NAME, code="state.unavailable", message="away", attempt=0),
+    Restarted(pipeline=NAME, code="engine.failed", message="oh", wait_seconds=0.1),
+    Settled(pipeline=NAME, position=7, pruned=5),
+    ReaderReleased(pipeline=NAME, reader="old", position=1, silent_seconds=1.0),
+    TermGone(pipeline=NAME, epoch=1, reason="gone"),
+    LED,
+)
+
+
+def test_what_the_stores_know_and_what_the_process_has_seen_is_served(served: Served, shop: Shop, pipeline: Pipeline) -> None:
+    shop.sell(9)
+    reach(pipeline, 7)
+    for event in EVENTS:
+        served.tell(event)
+    found = served.samples()
+    assert {
+        "penstock_epoch": 1,
+        "penstock_position": 7,
+        "penstock_head": 9,
+        "penstock_backlog_changes": 2,
+        "penstock_delivered_changes_total": 7,
+        "penstock_delivery_retries_total": 1,
+        "penstock_pruned_changes_total": 5,
+        "penstock_readers_released_total": 1,
+        "penstock_terms_total": 2,
+        "penstock_terms_lost_total": 1,
+        "penstock_healthy": 1,
+    }.items() <= {name: value for (name, labels), value in found.items() if not labels}.items()
+    assert 0 <= found["penstock_lag_seconds", ()] < 60
+    assert found["penstock_restarts_total", ("engine.failed",)] == 1
+    assert found["penstock_attempts_failed_total", ("state.unavailable",)] == 1
+    assert found["penstock_error", ("engine.failed",)] == 1
+    assert found["penstock_log_held_changes", (NAME,)] == 2
+    assert found["process_open_fds", ()] > 0
+    states = {labels[0]: value for (name, labels), value in found.items() if name == "penstock_state"}
+    assert [state for state, value in states.items() if value] == ["leading"]
+    assert len(states) == 6
+
+
+def test_the_documented_metrics_are_those_that_are_served(served: Served, shop: Shop, pipeline: Pipeline) -> None:
+    shop.sell(2)
+    reach(pipeline, 1)
+    for event in EVENTS:
+        served.tell(event)
+    text = served.get("/metrics")[2]
+    kinds = dict(re.findall(r"^# TYPE (penstock_\w+) (\w+)", text, re.MULTILINE))
+    assert kinds == dict(re.findall(r"^\| `(penstock_\w+)` \| (\w+) \|", DOCS, re.MULTILINE))
+    assert set(kinds) == {name for name, _ in served.samples() if name.startswith("penstock_")}
+
+
+def test_the_alert_rules_use_metrics_that_exist_and_each_has_its_answer() -> None:
+    rules = yaml.safe_load(DOCS.split("```yaml\n# penstock.rules.yaml")[1].split("\n", 1)[1].split("```")[0])
+    answers = DOCS.rsplit("| alert |", 1)[1]
+    [group] = rules["groups"]
+    for rule in group["rules"]:
+        used = set(re.findall(r"penstock_\w+", rule["expr"]))
+        assert used
+        assert used <= set(re.findall(r"^\| `(penstock_\w+)`", DOCS, re.MULTILINE))
+        assert f"`{rule['alert']}`" in answers
+        assert rule["annotations"]["summary"]
+
+
+def test_a_scraper_gets_the_format_that_it_asks_for(served: Served) -> None:
+    assert served.get("/metrics")[1].startswith("text/plain")
+    _, kind, text = served.get("/metrics", Accept="application/openmetrics-text; version=1.0.0")
+    assert kind.startswith("application/openmetrics-text")
+    assert text.endswith("# EOF\n")
+    assert served.get("/nonsense")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("events", "code", "reason"),
+    [
+        ((), 503, "starting: this process does not carry it"),
+        ((StandingBy(pipeline=NAME, holder="other"),), 200, None),
+        ((LED,), 200, None),
+        ((LED, TermGone(pipeline=NAME, epoch=1, reason="gone")), 200, None),
+        ((Completed(pipeline=NAME, position=1),), 200, None),
+        ((LED, Halted(pipeline=NAME, code="engine.lost", message="gone", remedy="")), 503, "halted by engine.lost: gone"),
+    ],
+)
+def test_health_follows_from_what_the_process_is_to_the_pipeline(
+    served: Served, events: tuple[Event, ...], code: int, reason: str | None
+) -> None:
+    for event in events:
+        served.tell(event)
+    status, _, text = served.get("/healthz")
+    found = json.loads(text)
+    assert (status, found["healthy"], found["pipelines"][NAME]["reason"]) == (code, code == 200, reason)
+
+
+def test_a_source_that_cannot_be_read_is_no_health(served: Served, shop: Shop) -> None:
+    served.tell(LED)
+    shop.path.rename(shop.path.with_name("away.db"))
+    status, _, text = served.get("/healthz")
+    assert status == 503
+    assert "capture.missing" in json.loads(text)["pipelines"][NAME]["reason"]
+
+
+def test_a_leader_that_gets_nowhere_is_stalled_and_one_that_moves_is_not(shop: Shop, pipeline: Pipeline) -> None:
+    now = [0.0]
+    watch = Watch([pipeline], lambda: now[0])
+    watch.hear(LED)
+    shop.sell(3)
+    reach(pipeline, 1)
+    assert health(watch)[0] == 200, "it has not waited for long"
+    code, told = health(watch, "stalled=0ms")
+    assert code == 503
+    assert "stalled: 2 changes wait" in json.dumps(told)
+    reach(pipeline, 3)
+    now[0] += FRESH_SECONDS
+    assert health(watch, "stalled=0ms")[0] == 200, "nothing waits"
+    assert health(watch, "stalled=nonsense")[0] == 400
+
+
+def test_progress_shows_also_where_no_event_tells_of_it(shop: Shop, pipeline: Pipeline) -> None:
+    now = [0.0]
+    watch = Watch([pipeline], lambda: now[0])
+    shop.sell(3)
+    reach(pipeline, 1)
+    watch.sights()
+    now[0] = 100.0
+    reach(pipeline, 2)
+    [seen] = watch.sights()
+    assert seen.tally.moved_at == 100.0
+
+
+def test_the_stores_are_asked_once_a_second_however_many_ask(shop: Shop, pipeline: Pipeline) -> None:
+    now = [0.0]
+    watch = Watch([pipeline], lambda: now[0])
+    assert watch.sights()[0].status.head == 0
+    shop.sell(1)
+    assert watch.sights()[0].status.head == 0
+    now[0] += FRESH_SECONDS
+    assert watch.sights()[0].status.head == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("9464", ("127.0.0.1", 9464)), ("0.0.0.0:1", ("0.0.0.0", 1)), ("[::1]:9464", ("::1", 9464)), ("host:80", ("host", 80))],
+)
+def test_an_address_is_a_port_with_or_without_a_host(text: str, found: tuple[str, int]) -> None:
+    assert address(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "0", "65536", "a:b", ":80", "::1:80", "80/metrics"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ConfigInvalid, match="no address"):
+        address(text)
+
+
+def test_a_port_that_is_taken_is_told_before_anything_starts(served: Served, pipeline: Pipeline) -> None:
+    with pytest.raises(ConfigInvalid, match="Address already in use"), serving([pipeline], str(served.port)):
+        pass

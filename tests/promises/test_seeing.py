@@ -1,0 +1,54 @@
+"""What a running pipeline shows: metrics and health, through an outage of its receiver."""
+
+from __future__ import annotations
+
+import json
+import socket
+from contextlib import closing
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+from deadline import until
+from fix_rig import Rig
+
+
+def asked(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+    except URLError:
+        return 0, ""
+
+
+def value(port: int, name: str, labels: str = '{pipeline="shop"}') -> float:
+    lines = asked(port, "/metrics")[1].splitlines()
+    return next((float(line.split()[-1]) for line in lines if line.startswith(f"{name}{labels} ")), -1.0)
+
+
+def test_metrics_and_health_follow_a_pipeline_through_an_outage(rig: Rig) -> None:
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    program = rig.start("--metrics", str(port))
+    until(lambda: asked(port, "/healthz")[0] == 503, 30)
+    program.until_event("LaneClaimed")
+    rig.shop.sell(5)
+    until(lambda: value(port, "penstock_delivered_changes_total") == 5, 60)
+    until(lambda: value(port, "penstock_backlog_changes") == 0, 30)
+    assert asked(port, "/healthz")[0] == 200
+    assert value(port, "penstock_state", '{pipeline="shop",state="leading"}') == 1
+
+    rig.receiver.turn(fail_rate=1.0)
+    rig.shop.sell(2)
+    _, told = until(lambda: (got := asked(port, "/healthz?stalled=1s"))[0] == 503 and got, 30)
+    assert "stalled: 2 changes wait" in json.loads(told)["pipelines"]["shop"]["reason"]
+    assert asked(port, "/healthz?stalled=1h")[0] == 200
+    until(lambda: value(port, "penstock_delivery_retries_total") > 1, 30)
+
+    rig.receiver.turn(fail_rate=0.0)
+    until(lambda: asked(port, "/healthz?stalled=1s")[0] == 200 and value(port, "penstock_backlog_changes") == 0, 60)
+    assert program.terminate() == 0
+    assert asked(port, "/healthz")[0] == 0
