@@ -20,6 +20,7 @@ from penstock.sources.sqlite.schema import selector
 from penstock.sources.sqlite.shape import has_fixed_row_ids
 from penstock.sources.sqlite.triggers import TOUCHED, quoted
 
+DROPPED = "was dropped (if it was renamed: capture enable, then capture repair with its new name)"
 CHUNK = 2000  # rows told in one transaction: some milliseconds
 _PATIENCE = 10.0  # seconds to wait for writers
 _PAUSE = 0.002  # seconds left to writers between two transactions
@@ -73,7 +74,7 @@ def _open(work: Installation, captured: Captured, *, is_asked: bool) -> Rescan |
         refuse({table: facts})
     fresh = renew(work, captured, found) if found else captured
     if fresh is None:
-        work.report.tables[table] = "was dropped (if it was renamed: capture enable, then capture repair with its new name)"
+        work.report.tables[table] = DROPPED
         return None
     return begin(work, fresh)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 
 from penstock.errors import ConfigInvalid
+from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Captured, Role
 from penstock.sources.sqlite.database import opened, transaction
 from penstock.sources.sqlite.heal import has_gap, retell, tell_gone, tell_new_shape
 from penstock.sources.sqlite.installation import Installation, Report, begun, refuse
-from penstock.sources.sqlite.rescan import Progress, Rescan, begin, scan, schema_version, silent
+from penstock.sources.sqlite.rescan import DROPPED, Progress, Rescan, begin, scan, schema_version, silent
 from penstock.sources.sqlite.schema import selector
 from penstock.sources.sqlite.shape import Shape, TableFacts, refusal, shape_of
 from penstock.sources.sqlite.transition import is_clear
@@ -59,7 +60,7 @@ def _suspend(work: Installation, captured: Captured) -> str:
     work.release(captured)
     if facts is None:
         tell_gone(work, captured)
-        return "was dropped"
+        return DROPPED
     for what in lost:
         work.gap(captured, what)
     watched = work.watch(facts, captured.shape.choice, captured.lineage)
@@ -79,7 +80,7 @@ def _resume(work: Installation, captured: Captured) -> Rescan | None:
     if facts is None:
         work.release(captured)
         tell_gone(work, captured)
-        work.report.tables[captured.shape.table] = "was dropped"
+        work.report.tables[captured.shape.table] = DROPPED
         return None
     table = facts.table
     refuse({table: facts})
@@ -102,7 +103,8 @@ def _heir(work: Installation, captured: Captured) -> TableFacts | None:
     """
     was, noted = work.catalogue.last(captured.lineage).shape, f"'{_TABLES}{captured.number}'"
     known = work.connection.execute(f"select value from _penstock_meta where name = {noted}").fetchone()
-    taken = {*(json.loads(known[0]) if known else work.schema.tables), *(work.name(one) for one in work.catalogue.live)}
+    live = {one.shape.table for one in catalog.load(work.connection).live}  # with those that were resumed before this one
+    taken = live.union(json.loads(known[0]) if known else work.schema.tables)
     new = {table: shape_of(facts) for table, facts in work.schema.tables.items() if table not in taken and not refusal(facts)}
     alike = [table for table, now in new.items() if now.key == was.key and 2 * len(now.names & was.names) > len(was.names)]
     return work.schema.tables[alike[0]] if len(alike) == 1 else None
