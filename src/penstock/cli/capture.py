@@ -41,9 +41,7 @@ app = typer.Typer(
 
 Database = Annotated[Path, typer.Argument(metavar="DATABASE", help="A SQLite database.")]
 Tables = Annotated[str | None, typer.Option("--tables", metavar="REGEX", help="Only tables whose whole name matches.")]
-Table = Annotated[
-    str | None, typer.Argument(metavar="TABLE", help="Only tables whose whole name matches this regular expression.")
-]
+Table = Annotated[str | None, typer.Argument(metavar="TABLE", help="Only tables whose whole name matches this regular expression.")]
 PrintSql = Annotated[bool, typer.Option("--print-sql", help="Show the SQL and change nothing.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
