@@ -170,6 +170,7 @@ def test_keys_tell_apart_batches_with_the_same_ends(receiver, deliver):
     assert receiver.requests[1].positions() == [2, 4]
     assert keys[0] == "orders-cafe-1-1"
     assert keys[1].startswith("orders-cafe-2-4-")
+    receiver.turn(hang_rate=0)
     receiver.hang_up()
 
 
