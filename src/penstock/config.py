@@ -31,6 +31,9 @@ LATER_KINDS = {
 }
 LATER_STATES = ("postgresql", "rqlite", "kafka")
 
+PATHS = (("database",), ("tls", "ca", "cert", "key"))
+"""Keys of a source or a sink that name files; behind a key with others below it, those of them that do."""
+
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -99,9 +102,18 @@ def _part(given: Document, name: str, found: dict[Key, str]) -> Any:
         found[name, "type"] = f"is missing: {one_of(list(kinds))}" if kind is None else f"{kind} {unknown(str(kind), list(kinds))}"
         return None
     rest = {key: value for key, value in values.items() if key != "type"}
-    if isinstance(rest.get("database"), str):
-        rest["database"] = _path(given, rest["database"])
-    return _validated(resolve_name(kinds[kind]), rest, (name,), found)
+    return _validated(resolve_name(kinds[kind]), _located(given, rest), (name,), found)
+
+
+def _located(given: Document, values: Mapping[str, Any]) -> dict[str, Any]:
+    """These values with the paths among them as seen from the folder of the file."""
+    moved = dict(values)
+    for name, *inner in PATHS:
+        if inner and isinstance(within := moved.get(name), Mapping):
+            moved[name] = dict(within) | {key: _path(given, within[key]) for key in inner if isinstance(within.get(key), str)}
+        elif isinstance(path := moved.get(name), str):
+            moved[name] = _path(given, path)
+    return moved
 
 
 def _validated(part: type[Any], values: Mapping[str, Any], inside: Key, found: dict[Key, str]) -> Any:

@@ -69,6 +69,14 @@ class DeliveryRetried(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Warned(Event):
+    """A setting is possible and yet hardly meant."""
+
+    level = "warning"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFailed(Event):
     """A worker's attempt ended with an error; Spark or the driver decides what follows."""
 

@@ -23,6 +23,7 @@ from penstock.event import (
     StandingBy,
     Stopped,
     TermGone,
+    Warned,
 )
 
 _SENTENCES: dict[type[Event], str] = {
@@ -32,6 +33,7 @@ _SENTENCES: dict[type[Event], str] = {
     LaneReleased: "lane {lane} released at position {position}",
     Delivered: "{changes} delivered, up to position {position}",
     DeliveryRetried: "not taken ({reason}); try {tries} failed, next in {wait_seconds:.1f} s",
+    Warned: "{reason}",
     AttemptFailed: "attempt {attempt} failed: {message}",
     Settled: "{pruned} settled changes pruned below position {position}",
     LogHeld: "{kept} changes are kept for {reader} alone, which stands at {position} and was last seen {silent_seconds:.0f} s ago; "

@@ -1,7 +1,8 @@
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
-from threading import Condition
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Condition, Thread
 from typing import Any
 
 import pytest
@@ -60,3 +61,29 @@ def deliver(told: Told) -> Iterator[Callable[..., WebhookDelivery]]:
     for delivery in opened:
         with suppress(PenstockError):
             delivery.close()
+
+
+class _Echo(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        said = [self.path, *(self.headers.get(name, "") for name in ("Authorization", "X-Api-Key"))]
+        body = f"cannot POST {' '.join(said)}".encode()
+        self.send_response(404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def echo() -> Iterator[str]:
+    """The URL of a receiver that refuses everything, and says back what it was sent."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Echo)
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()

@@ -208,6 +208,27 @@ def test_a_redirect_is_a_failure_and_is_not_followed(receiver, deliver, status):
         assert not elsewhere.requests
 
 
+@pytest.mark.parametrize(
+    ("location", "said"),
+    [
+        ("https://anna:s3cret@example.org:8443/s3cret?s3cret#s3cret", "to the host 'example.org', which is not followed"),
+        ("//example.org/x", "to the host 'example.org'"),
+        ("/s3cret", "to another path, which"),
+        ("http://[s3cret/", "to another path"),
+        (None, "to nowhere"),
+    ],
+)
+def test_a_redirect_is_told_with_its_host_alone(receiver, deliver, told, location, said):
+    receiver.turn(script=(307,), headers={"Location": location} if location else {})
+    delivery = deliver(receiver.url)
+    delivery.offer(rows(1), wait=1)
+    assert delivery.drain(10)
+    [event] = told.events
+    assert f"status 307: a redirect {said}" in event.reason
+    assert event.reason.endswith("write the final address in url")
+    assert "cret" not in event.reason
+
+
 @pytest.mark.parametrize("asked", ["1", "date"])
 def test_the_receiver_says_when_to_come_back(receiver, deliver, told, asked):
     if asked == "date":

@@ -161,9 +161,6 @@ def test_a_negative_delay_is_refused():
         {"format": "cloudevents"},
         {"retry": {"then": "drop"}},
         {"retry": {"then": "dead-letter"}},
-        {"tls": {}},
-        {"headers": {"X": "1"}},
-        {"auth": {"user": "anna"}},
     ],
 )
 def test_what_comes_later_is_said_to_come_later(keys):

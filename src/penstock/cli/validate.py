@@ -23,6 +23,7 @@ _ABSENT = {
     "spark.master": "local, with as many slots as needed",
 }
 """What it means that a key is not there; others that are not there mean nothing."""
+_STARS = "***"
 _SECRETS = re.compile(r"(?<=://)[^/?#\s]*(?=@)|(?<=\?)[^#]+")
 
 
@@ -52,9 +53,17 @@ def validate(
         try_out(pipeline)
         found = list(described(pipeline, file.resolve().parent))
         if as_json:
-            typer.echo(json.dumps({"file": str(file), "settings": [setting._asdict() for setting in found]}))
+            facts = {"file": str(file), "settings": [setting._asdict() for setting in found], "warnings": warnings(pipeline)}
+            typer.echo(json.dumps(facts))
         else:
             _show(file, found)
+            for warning in warnings(pipeline):
+                typer.echo(f"warning: {warning}")
+
+
+def warnings(pipeline: Pipeline) -> list[str]:
+    """What is possible and yet hardly meant."""
+    return [f"sink.{said}" for said in getattr(pipeline.sink, "warnings", list)()]
 
 
 def described(pipeline: Pipeline, folder: Path) -> Iterator[Setting]:
@@ -85,7 +94,14 @@ def _settings(part: Any, prefix: str) -> Iterator[Setting]:
         if dataclasses.is_dataclass(value):
             yield from _settings(value, key)
         elif value is not None or key in _ABSENT:
-            yield Setting(key, spelled(value), value == _default(field))
+            yield Setting(key, _shown(field, value), value == _default(field))
+
+
+def _shown(field: dataclasses.Field[Any], value: Any) -> str | int | float | None:
+    """A value as it would stand in the file; what its settings do not show, this does not show either."""
+    if field.repr or field.name == "url":
+        return spelled(value)
+    return spelled(dict.fromkeys(value, _STARS)) if isinstance(value, Mapping) else _STARS
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
@@ -100,7 +116,7 @@ def spelled(value: Any) -> str | int | float | None:
         return json.dumps(value)
     if isinstance(value, Mapping):
         return json.dumps(dict(value))
-    return _SECRETS.sub("***", value) if isinstance(value, str) and "://" in value else value
+    return _SECRETS.sub(_STARS, value) if isinstance(value, str) and "://" in value else value
 
 
 def _duration(value: timedelta) -> str:

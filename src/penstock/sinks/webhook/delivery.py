@@ -9,11 +9,14 @@ from itertools import repeat
 import pyarrow as pa
 
 from penstock.change import Change, last_place
+from penstock.errors import ConfigInvalid
+from penstock.event import Warned
 from penstock.sink import Assignment
 from penstock.sinks.webhook.courier import Courier
 from penstock.sinks.webhook.dispatch import Dispatch
-from penstock.sinks.webhook.endpoint import parse
-from penstock.sinks.webhook.line import Line, security
+from penstock.sinks.webhook.endpoint import Endpoint, parse
+from penstock.sinks.webhook.hidden import Hider
+from penstock.sinks.webhook.line import Line, Security
 from penstock.sinks.webhook.parcel import Packer, places
 from penstock.sinks.webhook.rows import rows_of
 from penstock.sinks.webhook.schedule import Ready
@@ -27,12 +30,12 @@ class WebhookDelivery:
 
     def __init__(self, sink: WebhookSink, assignment: Assignment) -> None:
         endpoint = parse(sink.url)
-        tls = security(endpoint)
-        self._packer, self._dispatch = Packer(sink, endpoint, assignment), Dispatch(sink)
+        self._packer, self._dispatch = Packer(sink, assignment), Dispatch(sink)
         self._previous, self._is_parallel = assignment.previous, sink.parallel > 1
         # After every answer a courier asks for the interpreter; a busy caller would by default give it away only every 5 ms.
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
-        lines = [Line(endpoint, sink.timeout.total_seconds(), tls) for _ in range(sink.parallel)]
+        timeout, security, hide = sink.timeout.total_seconds(), _security(sink, endpoint, assignment), Hider(sink)
+        lines = [Line(endpoint, timeout, security, hide) for _ in range(sink.parallel)]
         self._couriers = [Courier(line, self._packer, self._dispatch, sink.retry, assignment) for line in lines]
         for courier in self._couriers:
             courier.start()
@@ -82,3 +85,15 @@ class WebhookDelivery:
     def _sever_late(self) -> None:
         for courier in self._couriers:
             courier.line.sever_if_late()
+
+
+def _security(sink: WebhookSink, endpoint: Endpoint, assignment: Assignment) -> Security | None:
+    """Made once for all lines, since reading the authorities takes its time."""
+    for warning in sink.warnings():
+        assignment.tell(Warned(pipeline=assignment.pipeline, reason=warning))
+    if endpoint.scheme != "https":
+        return None
+    try:
+        return Security(sink.tls.context(), sink.tls.server_name)
+    except ValueError as error:  # the files have changed since the pipeline file was read, or are not on this machine
+        raise ConfigInvalid(f"sink.{error}", "correct the file, and see that it is there on every machine that delivers") from None

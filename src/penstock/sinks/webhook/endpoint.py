@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
+
+from penstock.sinks.webhook.auth import basic
 
 _PORTS = {"http": 80, "https": 443}
 _VISIBLE = re.compile(r"[!-~]+")
@@ -66,4 +67,4 @@ def _basic(parts: SplitResult) -> str | None:
     if not parts.username and not parts.password:
         return None
     user, password = (unquote_to_bytes(part or "") for part in (parts.username, parts.password))
-    return "Basic " + base64.b64encode(user + b":" + password).decode()
+    return basic(user, password)

@@ -5,20 +5,31 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
 from penstock.sinks.webhook.endpoint import Endpoint
+from penstock.sinks.webhook.tls import explained
 
 _READ_BYTES = 1 << 16  # what an answer may hold before its connection is given up rather than read to the end
 _SHOWN_CHARACTERS = 120
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+class Security(NamedTuple):
+    """What the lines to an endpoint trust, and the name it is asked for if not the host of the url."""
+
+    context: ssl.SSLContext
+    server_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +54,10 @@ class Answer:
 class Line:
     """Sends one request at a time; `timeout` holds for a request as a whole."""
 
-    def __init__(self, endpoint: Endpoint, timeout: float, tls: ssl.SSLContext | None) -> None:
-        self.shown, self._timeout = endpoint.shown, timeout
+    def __init__(self, endpoint: Endpoint, timeout: float, security: Security | None, hide: Callable[[str], str] = str) -> None:
+        self.shown, self._timeout, self._hide = endpoint.shown, timeout, hide
         self._opening = f"POST {endpoint.target} HTTP/1.1\r\nHost: {endpoint.authority}\r\nAccept-Encoding: identity\r\n"
-        self._connection = _connection(endpoint, timeout, tls)
+        self._connection = _connection(endpoint, timeout, security)
         self._due_at: float | None = None
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
@@ -74,6 +85,8 @@ class Line:
         with closing(HTTPResponse(sock, method="POST")) as response:
             response.begin()
             shown = self._finish(response)
+            if response.status in _REDIRECTS:
+                shown = _redirection(response.headers.get("Location"))
             return Answer(response.status, f"status {response.status}{shown}", seconds_asked(response.headers.get("Retry-After")))
 
     def _head(self, length: int, headers: Mapping[str, str]) -> bytes:
@@ -89,15 +102,15 @@ class Line:
             return ""
         if response.will_close or not response.isclosed():
             self._connection.close()
-        text = "".join(filter(str.isprintable, body.decode(errors="replace")))[:_SHOWN_CHARACTERS]
+        text = self._hide("".join(filter(str.isprintable, body.decode(errors="replace"))))[:_SHOWN_CHARACTERS]
         return f": {text}" if text else ""
 
     def _reason(self, error: Exception) -> str:
         cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__ or error
         if isinstance(cause, TimeoutError):
             return self._late()
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"its certificate is not trusted: {cause.verify_message} (SSL_CERT_FILE may name your own authority)"
+        if isinstance(cause, ssl.SSLError) and (said := explained(cause)):
+            return said
         return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
 
     def _late(self) -> str:
@@ -114,15 +127,22 @@ class Line:
         self._connection.close()
 
 
-def security(endpoint: Endpoint) -> ssl.SSLContext | None:
-    """What the lines to an endpoint trust: made once for all of them, since reading the authorities takes its time."""
-    return ssl.create_default_context() if endpoint.scheme == "https" else None
-
-
-def _connection(endpoint: Endpoint, timeout: float, tls: ssl.SSLContext | None) -> HTTPConnection:
-    if tls is None:
+def _connection(endpoint: Endpoint, timeout: float, security: Security | None) -> HTTPConnection:
+    if security is None:
         return HTTPConnection(endpoint.host, endpoint.port, timeout=timeout)
-    return HTTPSConnection(endpoint.host, endpoint.port, timeout=timeout, ssl_context=tls)
+    return HTTPSConnection(
+        endpoint.host, endpoint.port, timeout=timeout, ssl_context=security.context, server_hostname=security.server_name
+    )
+
+
+def _redirection(location: str | None) -> str:
+    """Where a redirect leads: its host alone, since the rest may hold credentials."""
+    try:
+        host = urlsplit(location or "").hostname
+    except ValueError:
+        host = None
+    where = f"to the host {host[:_SHOWN_CHARACTERS]!a}" if host else "to another path" if location else "to nowhere"
+    return f": a redirect {where}, which is not followed; write the final address in url"
 
 
 def seconds_asked(retry_after: str | None) -> float | None:

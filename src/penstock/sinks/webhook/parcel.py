@@ -15,7 +15,6 @@ from penstock.formats import Format
 from penstock.formats.penstock import PenstockFormat
 from penstock.formats.rqlite import RqliteFormat
 from penstock.sink import Assignment
-from penstock.sinks.webhook.endpoint import Endpoint
 from penstock.sinks.webhook.schedule import Waiting
 from penstock.sinks.webhook.sink import WebhookSink
 
@@ -52,10 +51,10 @@ class Parcel:
 class Packer:
     """Packs what one assignment sends."""
 
-    def __init__(self, sink: WebhookSink, endpoint: Endpoint, assignment: Assignment) -> None:
+    def __init__(self, sink: WebhookSink, assignment: Assignment) -> None:
         self.format: Format = _format(sink, assignment.pipeline)
         self._key = f"{_safe(assignment.pipeline)}-{_safe(assignment.incarnation)}"
-        self._headers, self._is_parallel = _headers(endpoint, assignment), sink.parallel > 1
+        self._headers, self._is_parallel = _headers(sink, assignment), sink.parallel > 1
 
     def pack(self, changes: Sequence[Waiting]) -> Parcel:
         """One request of these changes."""
@@ -75,7 +74,7 @@ def _format(sink: WebhookSink, pipeline: str) -> Format:
     return RqliteFormat(pipeline, sink.service_id) if sink.format == "rqlite" else PenstockFormat(pipeline)
 
 
-def _headers(endpoint: Endpoint, assignment: Assignment) -> dict[str, str]:
+def _headers(sink: WebhookSink, assignment: Assignment) -> dict[str, str]:
     headers = {
         "Content-Type": "application/json",
         "User-Agent": f"penstock/{version('penstock')}",
@@ -83,7 +82,7 @@ def _headers(endpoint: Endpoint, assignment: Assignment) -> dict[str, str]:
         "Penstock-Lane": quote(assignment.lane, safe=":"),
         "Penstock-Epoch": str(assignment.epoch),
     }
-    return headers | ({"Authorization": endpoint.authorization} if endpoint.authorization else {})
+    return headers | dict(sink.headers) | ({"Authorization": sink.authorization} if sink.authorization else {})
 
 
 def _safe(name: str) -> str:

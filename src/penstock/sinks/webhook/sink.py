@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from penstock.duration import Duration
 from penstock.errors import ConfigUnsupported
 from penstock.retry import Retry
 from penstock.settings import settings
 from penstock.sink import Assignment
-from penstock.sinks.webhook import endpoint
+from penstock.sinks.webhook import endpoint, header
+from penstock.sinks.webhook.auth import Auth
+from penstock.sinks.webhook.tls import Tls
 
 if TYPE_CHECKING:
     from penstock.sinks.webhook.delivery import WebhookDelivery
@@ -19,8 +22,9 @@ if TYPE_CHECKING:
 MOST_PARALLEL = 64
 """Requests under way: each has a thread and a connection."""
 
+UNVERIFIED = "tls.verify is false: whoever answers at the url is believed, and can read and take the changes"
+
 _LATER_FORMATS = ("debezium", "cloudevents")
-_LATER_KEYS = ("tls", "headers", "auth")
 
 
 @settings
@@ -48,13 +52,13 @@ class WebhookSink:
     timeout: Duration = timedelta(seconds=5)
     retry: Retry = Retry()
     service_id: str | None = None
-    tls: Any = None
-    headers: Any = None
-    auth: Any = None
+    auth: Auth = Auth()
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tls: Tls = Tls()
 
     def __post_init__(self) -> None:
         self._refuse_later()
-        endpoint.parse(self.url)
+        self._check_connection(endpoint.parse(self.url))
         if not 1 <= self.parallel <= MOST_PARALLEL:
             raise ValueError(f"parallel is {self.parallel}: it must be from 1 to {MOST_PARALLEL}")
         if self.timeout <= timedelta(0):
@@ -65,9 +69,23 @@ class WebhookSink:
     def _refuse_later(self) -> None:
         if self.format in _LATER_FORMATS:
             raise ConfigUnsupported(f"the webhook's format {self.format} is not supported yet", "use penstock or rqlite")
-        for key in _LATER_KEYS:
-            if getattr(self, key) is not None:
-                raise ConfigUnsupported(f"the webhook's key {key} is not supported yet")
+
+    def _check_connection(self, place: endpoint.Endpoint) -> None:
+        header.check(self.headers)
+        if self.tls.is_given and place.scheme != "https":
+            raise ValueError("tls is for https: remove it, or let url begin with https://")
+        named = ("url", place.authorization), ("auth", self.auth.header), ("headers", header.has_authorization(self.headers))
+        if len(given := [name for name, value in named if value]) > 1:
+            raise ValueError(f"credentials are given by {' and by '.join(given)}: keep one")
+
+    @property
+    def authorization(self) -> str | None:
+        """What the header Authorization says, unless it is among `headers`."""
+        return self.auth.header or endpoint.parse(self.url).authorization
+
+    def warnings(self) -> list[str]:
+        """What is possible and yet hardly meant."""
+        return [] if self.tls.verify else [UNVERIFIED]
 
     def open(self, assignment: Assignment) -> WebhookDelivery:
         """Start delivering."""
