@@ -76,6 +76,11 @@ def covers(source: Source, reached: Cursor, wanted: Cursor) -> bool:
 
 
 def confirm(source: Source, watermarks: Mapping[Lane, Watermark]) -> None:
-    """Raise what is wrong if the source no longer continues at these; reading nothing there proves it."""
+    """Raise what is wrong if the source no longer continues at these."""
     for lane, mark in watermarks.items():
-        deque(source.read(Span(lane, mark.cursor, mark.cursor)), maxlen=0)
+        prove(source, lane, mark.cursor)
+
+
+def prove(source: Source, lane: Lane, cursor: Cursor) -> None:
+    """Raise what is wrong if the source no longer continues there: reading nothing tells."""
+    deque(source.read(Span(lane, cursor, cursor)), maxlen=0)

@@ -14,10 +14,12 @@ from penstock.cursor import Cursor
 ROWS = CHANGES.append(pa.field("mark", pa.string()))
 """A change, or a mark: op `resolved`, its lane in `key`, its cursor in `mark`. Filters let marks pass."""
 
-DDL = (
+CHANGE_DDL = (
     "position bigint not null, op string not null, table string, key string, before string, after string, "
-    "at timestamp, old_row_id bigint, new_row_id bigint, error string, transaction bigint, ordinal bigint, mark string"
+    "at timestamp, old_row_id bigint, new_row_id bigint, error string, transaction bigint, ordinal bigint"
 )
+
+DDL = f"{CHANGE_DDL}, mark string"
 
 NOTHING = pa.RecordBatch.from_pylist([], ROWS)
 """A batch moves on only when its reader gives another one: this is that other one."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
@@ -17,15 +18,22 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from penstock.backfill import Backfill
 from penstock.change import Lane
 from penstock.cursor import Cursor
+from penstock.errors import ConfigInvalid, EngineFailed
 from penstock.goal import covers
 from penstock.spark.errand import Errand
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.spark.request import Request
+
 
 class PenstockSource(DataSource):
-    """`format("penstock")` with the option `errand`."""
+    """`format("penstock")`: with the option `errand` a query of ours, otherwise somebody's who has named a pipeline file."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self.request = None if "errand" in options else _request(options)
 
     @classmethod
     def name(cls) -> str:
@@ -33,20 +41,40 @@ class PenstockSource(DataSource):
         return "penstock"
 
     def schema(self) -> str:
-        """The columns of the stream."""
-        from penstock.spark.rows import DDL
+        """The columns: those of a change, and in our own queries one for marks."""
+        from penstock.spark.rows import CHANGE_DDL, DDL
 
-        return DDL
+        return CHANGE_DDL if self.request else DDL
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        """Changes up to now."""
+        from penstock.spark.changes import ChangeBatch
+
+        if self.request is None:
+            raise EngineFailed("a query of Penstock's own is a stream")
+        return ChangeBatch(self.request)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        """The reading side."""
+        """Changes as they come."""
+        from penstock.spark.changes import ChangeStream
+
+        if self.request:
+            return ChangeStream(self.request)
         errand = self.options["errand"]
         goal = Errand.decode(errand).goal
         return LiveReader(errand) if goal is None else RangesReader(errand) if isinstance(goal, Backfill) else BatchReader(errand)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> LiveWriter:
-        """The delivering side."""
+        """The delivering side, for our own queries only."""
+        if self.request:
+            raise ConfigInvalid('format("penstock") can only be read', "deliver with `penstock run`, or write to another format")
         return LiveWriter(self.options["errand"])
+
+
+def _request(options: Mapping[str, str]) -> Request:
+    from penstock.spark.request import parse
+
+    return parse(options)
 
 
 class LanePartition(InputPartition):

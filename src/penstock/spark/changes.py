@@ -1,0 +1,127 @@
+"""The changes of a source as rows of anybody's query: Spark's own checkpoint is their progress, with a cursor for each lane."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from penstock.change import Lane
+from penstock.cursor import Cursor
+from penstock.errors import SourceUnavailable
+from penstock.goal import Goal, covers, heads, prove
+from penstock.source import Source, Span
+from penstock.spark.request import Request
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BEAT_SECONDS = 60.0
+"""How often a named reader that has nothing to read is noted, so that nobody takes it for gone."""
+_CUTS = 100
+
+
+class SpanPartition(InputPartition):
+    """A piece of a lane."""
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+
+
+class ChangeBatch(DataSourceReader):
+    """`spark.read`: from one place to another, in pieces that are read at the same time."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+
+    def partitions(self) -> list[InputPartition]:
+        """The pieces."""
+        return [SpanPartition(span) for span in self.request.spans()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The changes of a piece; none where there are no pieces, since Spark asks all the same."""
+        return iter(self.request.source.read(partition.span) if isinstance(partition, SpanPartition) else ())
+
+
+class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """`spark.readStream`: what lies between two cursors is the same whenever it is read, so a repeated batch is the same batch."""
+
+    def __init__(self, request: Request) -> None:
+        self.request, self.source = request, request.source
+        self._target: Goal | None = None
+        self._committed: dict[str, str] = {}
+        self._noted_at = time.monotonic()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """At most so many changes in one batch, if somebody said so."""
+        return ReadAllAvailable() if self.request.most is None else ReadMaxRows(self.request.most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What is committed from now on waits for the next run."""
+        self._target = heads(self.source)
+
+    def initialOffset(self) -> dict[str, str]:
+        """Where a query without a checkpoint begins; from here on nothing is pruned under a reader with a name."""
+        begin = {lane: self.request.begin(lane, self.source.start) for lane in self.source.lanes()}
+        if self.request.reader:
+            for lane, cursor in begin.items():
+                self.source.register(self.request.reader, lane, cursor)
+        return {str(lane): str(cursor) for lane, cursor in begin.items()}
+
+    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:
+        """The end of the next batch; its beginning, as long as there is nothing new."""
+        try:
+            self._beat()
+            return {lane: self._end(Lane(lane), Cursor(at), limit) for lane, at in start.items()}
+        except SourceUnavailable:
+            if self._target is not None:
+                raise  # nothing new would mean the end
+            return start
+
+    def reportLatestOffset(self) -> dict[str, str]:
+        """Where the source ends, for the progress that Spark shows."""
+        return {str(lane): str(cursor) for lane, cursor in heads(self.source).items()}
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
+        """The pieces of a batch, in parallel: rows have positions, and no order in Spark."""
+        spans = [Span(Lane(lane), Cursor(start[lane]), Cursor(end[lane])) for lane in end if start[lane] != end[lane]]
+        return [SpanPartition(piece) for span in spans for piece in self.request.pieces(span)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The changes of a piece."""
+        assert isinstance(partition, SpanPartition)
+        return self.source.read(partition.span)
+
+    def commit(self, end: dict[str, str]) -> None:
+        """Spark will not ask for anything before this again."""
+        self._committed = end
+        self._note()
+
+    def _end(self, lane: Lane, at: Cursor, limit: ReadLimit) -> Cursor:
+        prove(self.source, lane, at)
+        head = self.source.head(lane) if self._target is None else self._target[lane]
+        if covers(self.source, at, head):
+            return at
+        return cut(self.source, Span(lane, at, head), limit.max_rows) if isinstance(limit, ReadMaxRows) else head
+
+    def _beat(self) -> None:
+        if time.monotonic() - self._noted_at >= BEAT_SECONDS:
+            self._note()
+
+    def _note(self) -> None:
+        self._noted_at = time.monotonic()
+        for lane, cursor in self._committed.items() if self.request.reader else ():
+            self.source.settle(str(self.request.reader), Lane(lane), Cursor(cursor))
+
+
+def cut(source: Source, span: Span, most: int) -> Cursor:
+    """The cursor at most so many positions behind the beginning of a span, looked for in few steps."""
+    while (length := source.position(span.upto) - source.position(span.after)) > most:
+        first = source.split(span, min(_CUTS, -(-length // most)))[0]
+        if first == span:
+            break  # it cannot be cut
+        span = first
+    return span.upto

@@ -1,0 +1,99 @@
+"""What a PySpark user asks for: the options of `format("penstock")`, read once and strictly."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.change import Lane
+from penstock.cursor import Cursor
+from penstock.errors import ConfigInvalid
+from penstock.goal import Goal, heads
+from penstock.source import Source, Span
+
+OPTIONS = ("pipeline", "from", "to", "maxChangesPerTrigger", "partitions", "reader")
+_SPARKS_OWN = ("path", "checkpointlocation")
+LEAST = 10_000
+"""Fewer changes than this are not worth a task of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A source, and which part of it; frozen and picklable, since Spark hands it from process to process.
+
+    `head` is where the source ended when the DataFrame was made: a batch is the same however often it is computed.
+    """
+
+    source: Source
+    head: Goal
+    start: str | None = None
+    upto: str | None = None
+    most: int | None = None
+    partitions: int = 1
+    reader: str | None = None
+
+    def begin(self, lane: Lane, default: str) -> Cursor:
+        """Where to begin on a lane."""
+        if self.start is None and default == "snapshot":
+            raise ConfigInvalid(
+                "`start: snapshot` is for pipelines that `penstock run` carries", 'say .option("from", "beginning") or "now"'
+            )
+        return self.source.begin(lane, self.start or default)
+
+    def spans(self) -> list[Span]:
+        """What a batch reads of every lane, in pieces."""
+        whole = [Span(lane, self.begin(lane, "beginning"), self._end(lane)) for lane in self.head]
+        for span in whole:
+            if self.source.position(span.after) > self.source.position(span.upto):
+                raise ConfigInvalid("option to lies before option from", "choose a later end, or leave it out")
+        return [piece for span in whole for piece in self.pieces(span)]
+
+    def pieces(self, span: Span) -> list[Span]:
+        """A span in as many pieces as can be read at a time."""
+        length = self.source.position(span.upto) - self.source.position(span.after)
+        return list(self.source.split(span, max(1, min(self.partitions, length // LEAST))))
+
+    def _end(self, lane: Lane) -> Cursor:
+        return self.head[lane] if self.upto is None else self.source.begin(lane, self.upto)
+
+
+def parse(options: Mapping[str, str]) -> Request:
+    """The request of these options. Raises ConfigInvalid and what the pipeline file or the source has to complain of."""
+    from penstock.config import load  # workers, which unpickle requests, have no use for it
+
+    known = {name.lower(): name for name in OPTIONS}
+    given = {known.get(name.lower(), name): value for name, value in options.items() if name.lower() not in _SPARKS_OWN}
+    if strange := sorted(given.keys() - set(OPTIONS)):
+        raise ConfigInvalid(f"unknown option {', '.join(strange)}", f"the options are {', '.join(OPTIONS)}")
+    file = given.get("pipeline") or options.get("path")
+    if not file:
+        raise ConfigInvalid("the option pipeline is missing", 'name a pipeline file: .option("pipeline", "orders.yaml")')
+    pipeline = load(file)
+    return Request(
+        source=pipeline.source,
+        head=heads(pipeline.source),
+        start=given.get("from"),
+        upto=given.get("to"),
+        most=_number(given, "maxChangesPerTrigger"),
+        partitions=_number(given, "partitions") or os.cpu_count() or 1,
+        reader=_reader(given, pipeline.name),
+    )
+
+
+def _number(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise ConfigInvalid(f"option {name} is {text!r}", "give a whole number from 1 on")
+    return int(text)
+
+
+def _reader(given: Mapping[str, str], pipeline: str) -> str | None:
+    name = given.get("reader")
+    if name is not None and (not name.strip() or name == pipeline):
+        raise ConfigInvalid(
+            f"option reader is {name!r}", "choose a name that no pipeline has: what it has read is noted under it in the source"
+        )
+    return name

@@ -1,0 +1,145 @@
+"""Batches as processes: they end when all is delivered, go on after a kill, and live beside others on the same pipeline."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deadline import until
+from fix_rig import Rig
+from program import send, status
+
+WITHIN = 120.0
+
+
+@pytest.fixture(scope="module")
+def worn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """A batch that was killed in the middle, continued, stopped in the middle, and continued to its end."""
+    with Rig(tmp_path_factory.mktemp("worn")) as rig:
+        rig.shop.sell(600)
+        rig.receiver.turn(slow=0.15)
+        killed = rig.start("--available-now")
+        rig.until_delivered(100, within=WITHIN)
+        killed.kill_tree()
+        stopped = rig.start("--available-now")
+        rig.until_delivered(300, within=WITHIN)
+        stopped.process.send_signal(signal.SIGTERM)
+        stopped.exit_code(60)
+        rig.taken, rig.recorded = max(rig.positions()), rig.position
+        rig.receiver.turn(slow=0.0)
+        rig.start("--available-now").exit_code(WITHIN)
+        yield rig
+
+
+def test_a_batch_that_is_killed_and_continued_loses_nothing_and_keeps_the_order(worn):
+    assert worn.position == worn.shop.head
+    assert worn.breaches() == []
+
+
+def test_a_batch_that_is_asked_to_stop_exits_with_0_and_has_recorded_all_that_was_taken(worn):
+    assert worn.programs[1].process.returncode == 0
+    assert worn.recorded == worn.taken < 600
+    assert worn.programs[1].events("Stopped")
+    assert not worn.programs[1].events("Completed")
+
+
+def test_a_batch_exits_with_0_once_everything_is_delivered(worn):
+    assert worn.programs[2].process.returncode == 0
+    assert worn.programs[2].events("Completed")[-1]["position"] == 600
+    _, [seen] = status(worn.file)
+    assert (seen["state"], seen["position"], seen["backlog"]) == ("stopped", 600, 0)
+
+
+def test_a_batch_of_nothing_needs_no_engine(worn):
+    idle = worn.start("--available-now")
+    assert idle.exit_code(WITHIN) == 0
+    assert [event["event"] for event in idle.events()] == ["Completed"]
+
+
+def test_a_batch_does_not_wait_for_what_is_committed_after_its_start(rig):
+    rig.shop.sell(40)
+    program = rig.start("--available-now")
+    program.until_event("Led", within=WITHIN)
+    rig.shop.sell(5)
+    assert program.exit_code(WITHIN) == 0
+    assert 40 <= rig.position <= 45
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """A live process that leads, on a file that says `mode: batch` to the next ones."""
+    with Rig(tmp_path_factory.mktemp("beside")) as rig:
+        rig.start().until_event("LaneClaimed", within=WITHIN)
+        rig.file.write_text(rig.file.read_text() + "mode: batch\n")
+        yield rig
+
+
+def test_a_batch_beside_a_live_process_ends_when_that_one_has_delivered_what_was_there(beside):
+    live = beside.leader()
+    beside.receiver.turn(fail_rate=1.0)
+    head = beside.shop.sell(10)
+    batch = beside.start()
+    batch.until_event("StandingBy", within=WITHIN)
+    assert beside.position < head
+    beside.receiver.turn(fail_rate=0.0)
+    assert batch.exit_code(WITHIN) == 0
+    assert beside.position >= head
+    assert not batch.events("Led")
+    assert beside.leader() is live
+    _, [seen] = status(beside.file)
+    assert (seen["mode"], seen["state"]) == ("batch", "leading")
+
+
+def test_a_batch_beside_a_live_process_that_dies_delivers_by_itself(beside):
+    live = until(beside.leader, 30)
+    beside.receiver.turn(fail_rate=1.0)
+    head = beside.shop.sell(10)
+    batch = beside.start()
+    batch.until_event("StandingBy", within=WITHIN)
+    send(signal.SIGKILL, live.tree())
+    beside.receiver.turn(fail_rate=0.0)
+    assert batch.exit_code(WITHIN) == 0
+    assert batch.events("Led")
+    assert beside.position == head
+    assert beside.breaches() == []
+
+
+def test_of_two_files_the_batch_ends_and_the_live_one_goes_on(rig, tmp_path):
+    other = Path(rig.file.with_name("other.yaml"))
+    other.write_text(rig.file.read_text().replace("name: shop", "name: other") + "mode: batch\n")
+    rig.shop.sell(10)
+    program = rig.start(other)
+    program.until_event("Completed", within=WITHIN, pipeline="other", position=10)
+    rig.shop.sell(10)
+    rig.until_settled(within=WITHIN)
+    _, [live, batch] = status(rig.file, other)
+    assert (live["state"], live["position"]) == ("leading", 20)
+    assert (batch["state"], batch["mode"], batch["position"]) == ("stopped", "batch", 10)
+    assert program.terminate() == 0
+
+
+def test_a_batch_that_halts_exits_with_1(rig):
+    rig.write(retry={"tries": 2, "min": "10ms", "max": "10ms"})
+    rig.receiver.turn(fail_rate=1.0)
+    rig.shop.sell(3)
+    program = rig.start("--available-now")
+    assert program.exit_code(WITHIN) == 1
+    _, [seen] = status(rig.file)
+    assert (seen["state"], seen["error"]["code"], seen["position"]) == ("halted", "sink.exhausted", 0)
+
+
+def test_a_batch_on_a_database_that_ends_before_the_watermark_is_no_success(rig):
+    rig.shop.sell(5)
+    copies = {file: file.read_bytes() for file in rig.folder.glob("shop.db*")}
+    rig.shop.sell(5)
+    assert rig.start("--available-now").exit_code(WITHIN) == 0
+    for file in rig.folder.glob("shop.db*"):
+        file.unlink()
+    for file, content in copies.items():
+        file.write_bytes(content)
+    program = rig.start("--available-now")
+    assert program.exit_code(WITHIN) == 1
+    assert program.events("Halted")[-1]["code"] == "source.rewound"
