@@ -15,6 +15,7 @@ COMMANDS = {
     "demo": "penstock.cli.demo:demo",
     "init": "penstock.cli.init:init",
     "validate": "penstock.cli.validate:validate",
+    "doctor": "penstock.cli.doctor:doctor",
     "capture": "penstock.cli.capture:app",
     "run": "penstock.cli.run:run",
     "status": "penstock.cli.status:status",
@@ -24,7 +25,7 @@ COMMANDS = {
 """Each is a function, or a Typer app with commands of its own; imported when it is asked for, or for --help."""
 
 LATER = (
-    *("doctor", "dead"),
+    "dead",
     *("outbox", "reap", "pump", "feed", "agent", "schema", "chaos", "verify", "trace", "console"),
 )
 

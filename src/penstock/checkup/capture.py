@@ -1,0 +1,97 @@
+"""The captured database of a pipeline."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from penstock.checkup.finding import Finding, failed, ok, warning
+from penstock.checkup.room import unwritable
+from penstock.sources.sqlite.database import enable_remedy, opened, repair_remedy
+from penstock.sources.sqlite.source import SqliteSource
+from penstock.sources.sqlite.survey import Survey, TableState, survey
+
+LONG_LOG = 1_000_000
+"""Changes in the log beyond which somebody should look."""
+SKEW = timedelta(seconds=5)
+
+_LAST = "select (at - 2440587.5) * 86400.0 from _penstock_log order by seq desc limit 1"
+
+
+def database(source: SqliteSource) -> Iterator[Finding]:
+    """Whether it is there, can be used, and lets readers and writers work side by side."""
+    path, mode = source.database, survey(source.database).journal_mode
+    why = None if os.access(path, os.W_OK) else "this user may not write to it"
+    if why := why or unwritable(Path(path).parent):
+        yield failed(
+            "database", f"{path} can be read, but progress cannot be noted in it: {why}", "give this user the right to write"
+        )
+    elif mode != "wal":
+        said = f"{path} does not use write-ahead logging ({mode}): readers and writers wait for each other"
+        yield warning("database", said, f"penstock capture enable {path} --wal")
+    else:
+        yield ok("database", path)
+
+
+def capture(source: SqliteSource) -> Iterator[Finding]:
+    """Whether every change is logged."""
+    yield from judged_tables(source, survey(source.database, source.tables))
+
+
+def judged_tables(source: SqliteSource, found: Survey) -> Iterator[Finding]:
+    """What follows from the states of the tables."""
+    path, wanted = source.database, f"tables that match {source.tables}" if source.tables else "tables"
+    named = {state: [table for table in found.tables if table.state == state] for state in _STATES}
+    for table in named["broken"]:
+        yield failed("capture", f"{table.table} is broken: {table.why}", repair_remedy(path, table.table))
+    for table in named["suspended"]:
+        yield warning("capture", f"{table.table} is suspended: {table.why}", f"penstock capture resume {path} {table.table}")
+    if source.tables and named["not captured"]:
+        yield warning("capture", f"not captured: {_names(named['not captured'])}", enable_remedy(path))
+    if named["captured"]:
+        yield ok("capture", f"captured: {_names(named['captured'])}")
+    elif not (named["broken"] or named["suspended"]):
+        yield failed("capture", f"{path} has no captured {wanted}", enable_remedy(path))
+
+
+_STATES = ("captured", "broken", "suspended", "not captured")
+
+
+def _names(tables: Sequence[TableState]) -> str:
+    return ", ".join(table.table for table in tables)
+
+
+def log(source: SqliteSource) -> Iterator[Finding]:
+    """How long it is, and who holds it back."""
+    yield from judged_log(source.database, survey(source.database))
+
+
+def judged_log(path: str, found: Survey) -> Iterator[Finding]:
+    """What follows from the length of the log and from those who read it."""
+    length = 0 if found.first is None or found.head is None else found.head - found.first + 1
+    gone = [one for one in found.readers if one.state == "gone" and one.kept]
+    for one in gone:
+        said = f"{one.kept} changes are kept for {one.pipeline} alone, which was last seen at {one.noted_at}"
+        yield warning("log", said, f"run it, or: penstock forget --database {path} {one.pipeline}")
+    if length > LONG_LOG and not gone:
+        yield warning("log", f"{length} changes wait for the slowest pipeline", "see penstock capture status: who is far behind?")
+    elif not gone:
+        yield ok("log", f"{length} changes, {len(found.readers)} pipelines registered")
+
+
+def clock(source: SqliteSource) -> Iterator[Finding]:
+    """Whether the database's last change lies in the past."""
+    with opened(source.database) as connection:
+        found = connection.execute(_LAST).fetchone()
+    now = datetime.now(UTC)
+    yield judged_clock(datetime.fromtimestamp(found[0], UTC) if found else now, now)
+
+
+def judged_clock(last: datetime, now: datetime) -> Finding:
+    """Whether the clock has been set back since the last change."""
+    if last > now + SKEW:
+        said = f"the last change was made at {last:%Y-%m-%d %H:%M:%S} UTC, and here it is {now:%H:%M:%S} UTC"
+        return warning("clock", said, "set the clock, or wait: lag and times of changes are wrong, order is not")
+    return ok("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC, after the last change")

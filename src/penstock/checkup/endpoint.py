@@ -1,0 +1,128 @@
+"""The far side of a webhook: whether it can be reached and trusted, and, if asked to, what it answers to an empty batch."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from http.client import HTTPConnection, HTTPException
+from importlib.metadata import version
+from urllib.parse import quote
+
+from penstock.checkup.finding import Finding, failed, ok, warning
+from penstock.sinks.webhook import WebhookSink
+from penstock.sinks.webhook.endpoint import Endpoint, parse
+
+SOON_DAYS = 14
+"""A certificate that ends sooner than this should be renewed."""
+_RENEW = "renew it there"
+
+
+def endpoint(sink: WebhookSink) -> Iterator[Finding]:
+    """Connect, shake hands, and hang up; nothing is sent."""
+    place = parse(sink.url)
+    try:
+        with connected(sink, place) as line:
+            until = _expiry(line) if isinstance(line, ssl.SSLSocket) else None
+    except OSError as error:
+        yield judged_failure(place, error)
+        return
+    if place.scheme == "https" and until is None:
+        yield warning("endpoint", f"{place.shown} answers, and its certificate is not checked", "remove tls.verify: false")
+    else:
+        yield judged_expiry(place.shown, until, datetime.now(UTC))
+
+
+def judged_failure(place: Endpoint, error: OSError) -> Finding:
+    """What it means that there is no connection."""
+    where = f"{place.host}, port {place.port}"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        remedy = f"{_RENEW}, or say whom to trust (tls.ca, or the environment variable SSL_CERT_FILE) and the name it has"
+        return failed("endpoint", f"the certificate of {where} is not trusted: {error.verify_message}", remedy)
+    if isinstance(error, ssl.SSLError):
+        return failed(
+            "endpoint", f"{where} does not speak TLS as we do: {error.reason or error}", "see tls.cert, or is it http://?"
+        )
+    if isinstance(error, socket.gaierror):
+        return failed("endpoint", f"the name {place.host} is not known: {error.strerror}", "check the host in sink.url, and DNS")
+    if isinstance(error, TimeoutError):
+        return failed("endpoint", f"{where} does not answer", "is a firewall between? is the receiver up?")
+    return failed("endpoint", f"{where}: {error.strerror or error}", "start the receiver, or correct sink.url")
+
+
+def judged_expiry(shown: str, until: datetime | None, now: datetime) -> Finding:
+    """What the end of its certificate means."""
+    if until is None:
+        return ok("endpoint", f"{shown} can be reached")
+    days = (until - now).days
+    said = f"{shown} can be reached; its certificate ends in {days} days"
+    return warning("endpoint", said, _RENEW) if days < SOON_DAYS else ok("endpoint", said)
+
+
+def probe(sink: WebhookSink, pipeline: str) -> Iterator[Finding]:
+    """POST a batch without changes, marked as a probe."""
+    place = parse(sink.url)
+    try:
+        with connected(sink, place) as line:
+            status = _posted(line, sink, place, pipeline)
+    except (OSError, HTTPException) as error:
+        yield failed("probe", f"no answer to an empty batch: {error}", "see the receiver's own log")
+    else:
+        yield judged_answer(status)
+
+
+def judged_answer(status: int) -> Finding:
+    """What its answer to an empty batch means."""
+    said = f"status {status} to an empty batch"
+    if 200 <= status < 300:
+        return ok("probe", said)
+    if status in (401, 403, 407):
+        return failed("probe", said, "check the credentials")
+    if 300 <= status < 400:
+        return failed("probe", f"{said}: redirects are not followed", "write the final address into sink.url")
+    if status in (404, 405, 410):
+        return failed("probe", said, "check the path in sink.url")
+    if status >= 500:
+        return failed("probe", said, "see the receiver's own log")
+    return warning("probe", said, "perhaps it only refuses a batch without changes: see the receiver's own log")
+
+
+@contextmanager
+def connected(sink: WebhookSink, place: Endpoint) -> Iterator[socket.socket]:
+    """A connection as deliveries have it."""
+    with socket.create_connection((place.host, place.port), sink.timeout.total_seconds()) as plain:
+        if place.scheme == "http":
+            yield plain
+            return
+        context = sink.tls.context() if sink.tls else ssl.create_default_context()
+        name = (sink.tls.server_name if sink.tls else None) or place.host
+        with context.wrap_socket(plain, server_hostname=name) as line:
+            yield line
+
+
+def _expiry(line: ssl.SSLSocket) -> datetime | None:
+    """When its certificate ends; None if it was not verified."""
+    facts = line.getpeercert()
+    return datetime.fromtimestamp(ssl.cert_time_to_seconds(str(facts["notAfter"])), UTC) if facts else None
+
+
+def _posted(line: socket.socket, sink: WebhookSink, place: Endpoint, pipeline: str) -> int:
+    authorization = getattr(sink, "authorization", place.authorization)
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": f"penstock/{version('penstock')}",
+        "Penstock-Pipeline": quote(pipeline, safe=""),
+        "Penstock-Probe": "1",
+        "Host": place.authority,
+        "Connection": "close",
+        **(sink.headers or {}),
+        **({"Authorization": authorization} if authorization else {}),
+    }
+    asking = HTTPConnection(place.host, place.port)
+    asking.sock = line
+    asking.request("POST", place.target, json.dumps({"pipeline": pipeline, "changes": []}), headers)
+    with asking.getresponse() as answer:
+        return answer.status

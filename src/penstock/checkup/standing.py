@@ -1,0 +1,52 @@
+"""The state of a pipeline: where it is kept, and what it says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from penstock.checkup.finding import Finding, failed, ok, warning
+from penstock.checkup.room import unwritable
+from penstock.coordinator import Standing
+from penstock.pipeline import Pipeline
+
+
+def state(pipeline: Pipeline) -> Iterator[Finding]:
+    """Whether the state file can be used, and agrees with the source."""
+    path = Path(getattr(pipeline.state, "path", ""))
+    known = pipeline.state.standing(pipeline.name)
+    why = "this user may not write to it" if path.exists() and not os.access(path, os.W_OK) else None
+    if why := why or ("there is no such folder" if not path.parent.is_dir() else unwritable(path.parent)):
+        yield failed("state", f"{path} cannot be written: {why}", "make its folder, or give this user the right to write")
+        return
+    lanes = pipeline.source.lanes()
+    registered = any(pipeline.source.registered(pipeline.name, lane) is not None for lane in lanes)
+    yield judged_state(str(path), known, is_registered=registered)
+
+
+def judged_state(path: str, known: Standing, *, is_registered: bool) -> Finding:
+    """Whether both sides know of the pipeline."""
+    if known.watermarks:
+        return ok("state", path)
+    if is_registered:
+        remedy = "point `state` at the file that it used, or say where to go on: penstock run FILE --from ..."
+        return failed("state", f"the database knows this pipeline and {path} does not: its progress is lost", remedy)
+    return ok("state", f"{path}: a new pipeline")
+
+
+def leader(pipeline: Pipeline) -> Iterator[Finding]:
+    """Who carries it, and what it stopped with."""
+    yield judged_leader(pipeline.state.standing(pipeline.name))
+
+
+def judged_leader(known: Standing) -> Finding:
+    """What follows from the standing."""
+    if known.error:
+        return failed("leader", f"halted by {known.error['code']}: {known.error['message']}", known.error.get("remedy", ""))
+    beside = f", {known.standbys} standing by" if known.standbys else ""
+    if known.is_held:
+        return ok("leader", f"{known.holder} leads, epoch {known.epoch}{beside}")
+    if known.epoch:
+        return warning("leader", f"nobody runs it{beside}; the last term was {known.epoch}", "penstock run FILE")
+    return ok("leader", "it was never run")

@@ -1,0 +1,35 @@
+"""Spark tried out: it starts, a query goes through, and it understands the transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from penstock.pipeline import Pipeline, Transform
+from penstock.spark.engine import common_settings
+from penstock.spark.rows import DDL
+from penstock.spark.session import open_session
+from penstock.spark.transform import apply
+from penstock.spark.warmup import warm
+
+
+@contextmanager
+def engine(pipelines: Sequence[Pipeline]) -> Iterator[Any]:
+    """A session as `penstock run` would have it for these pipelines, over which a throw-away query has gone; once per process."""
+    settings = common_settings(pipelines)
+    slots = max(1, sum(len(pipeline.source.lanes()) for pipeline in pipelines))
+    spark = open_session(slots, settings.master, settings.config)
+    process = spark.sparkContext._gateway.proc
+    try:
+        warm(spark)
+        yield spark
+    finally:
+        spark.stop()
+        process.stdin.close()
+        process.wait()
+
+
+def understand(spark: Any, transform: Transform) -> None:
+    """Let Spark read the expressions. Raises TransformInvalid."""
+    apply(spark.createDataFrame([], DDL), transform)

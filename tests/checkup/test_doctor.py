@@ -1,0 +1,376 @@
+"""`penstock doctor` against real things that are really broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+import yaml
+
+from penstock.checkup import capture, endpoint, machine, room, secrecy, standing
+from penstock.checkup.examination import examine
+from penstock.checkup.finding import Check, Finding, Verdict, examined
+from penstock.cli import main
+from penstock.config import load
+from penstock.coordinator import Standing
+from penstock.cursor import Watermark
+from penstock.errors import JavaMissing, TransformInvalid
+from penstock.sinks.webhook import WebhookSink
+from penstock.sources.sqlite.source import LANE, SqliteSource
+from penstock.sources.sqlite.survey import Reader, Survey
+from penstock.testing.receiver import Receiver
+from shop import Shop
+
+OK, WARNING, FAILED = Verdict
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path / "shop.db")
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as made:
+        yield made
+
+
+@pytest.fixture
+def write(tmp_path: Path, receiver: Receiver, shop: Shop) -> Write:
+    def written(url: str = receiver.url, **others: Any) -> Path:
+        content = {
+            "name": "orders",
+            "source": {"type": "sqlite", "database": "shop.db"},
+            "sink": {"type": "webhook", "url": url, "timeout": "2s"},
+        }
+        (tmp_path / "orders.yaml").write_text(yaml.safe_dump(content | others))
+        return tmp_path / "orders.yaml"
+
+    return written
+
+
+def found(check: Check) -> list[Finding]:
+    return list(examined("it", check))
+
+
+def files_in(folder: Path) -> dict[Path, bytes]:
+    """What is there, but for what SQLite puts beside a database that somebody reads."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if not path.name.endswith(("-wal", "-shm"))}
+
+
+def of(findings: Any, check: str) -> list[tuple[Verdict, str]]:
+    return [(one.verdict, f"{one.said} | {one.remedy}") for one in findings if one.check == check]
+
+
+def test_a_pipeline_in_order_passes_and_nothing_is_changed_or_sent(
+    write: Write, receiver: Receiver, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, before = write(), files_in(tmp_path)
+    assert main(["doctor", str(file), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["healthy"]
+    assert {one["check"] for one in told["checks"] if one["about"] == str(file)} == {
+        *("file", "secrets", "database", "capture", "log", "clock", "disk", "state", "leader", "endpoint")
+    }
+    assert [one["check"] for one in told["checks"] if one["about"] == "machine"] == [
+        *("java", "spark", "python workers", "class archive", "cache folder", "disk")
+    ]
+    assert {one["check"] for one in told["checks"] if one["result"] != "ok"} <= {"class archive", "disk"}
+    assert files_in(tmp_path) == before
+    assert receiver.requests == []
+
+
+def test_what_failed_is_shown_with_its_remedy_and_ends_with_1(write: Write, shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write()
+    shop.path.unlink()
+    assert main(["doctor", str(file)]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "failed there is no database" in said
+    assert "what to do: check the path, then run: penstock capture enable" in said
+
+
+def test_a_file_that_does_not_load_is_a_finding_and_others_are_looked_at(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("name: x\nnonsense: 1\n")
+    findings = list(examine([tmp_path / "bad.yaml", write()]))
+    assert [(one.about.rpartition("/")[2], one.verdict) for one in findings if one.check == "file"] == [
+        ("bad.yaml", FAILED),
+        ("orders.yaml", OK),
+    ]
+
+
+# The machine.
+
+
+def test_a_missing_java_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    [one] = found(machine.java)
+    assert (one.verdict, one.remedy) == (FAILED, JavaMissing.remedy)
+
+
+def test_a_java_that_does_not_start_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "release").write_text('JAVA_VERSION="21.0.1"\n')
+    (tmp_path / "bin" / "java").write_text("#!/bin/sh\necho no memory >&2\nexit 3\n")
+    (tmp_path / "bin" / "java").chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    [one] = found(machine.java)
+    assert one.verdict is FAILED
+    assert "exit code 3): no memory" in one.said
+
+
+@pytest.mark.parametrize("program", ["/bin/false", "/nowhere/python"])
+def test_workers_without_a_fit_python_fail(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", program)
+    [one] = found(machine.workers)
+    assert one.verdict is FAILED
+    assert "PYSPARK_PYTHON" in one.remedy
+
+
+def test_workers_of_another_version_fail() -> None:
+    assert machine.judged_workers("python", [3, 11, "4.3.0"], '[3, 12, "4.3.0"]', "").verdict is FAILED
+    assert machine.judged_workers("python", [3, 11, "4.3.0"], '[3, 11, "4.3.0"]', "").verdict is OK
+
+
+def test_a_class_archive_that_is_missing_or_does_not_fit_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
+    [missing] = found(machine.class_archive)
+    (tmp_path / "spark-11-0123.archive").touch()
+    [other] = found(machine.class_archive)
+    assert (missing.verdict, other.verdict) == (WARNING, WARNING)
+    assert "none in" in missing.said
+    assert "another Java" in other.said
+
+
+@pytest.mark.parametrize("place", ["/proc/penstock", "/dev/null/penstock"])
+def test_a_cache_folder_that_cannot_be_written_fails(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE", place)
+    [one] = found(machine.cache_folder)
+    assert one.verdict is FAILED
+
+
+@pytest.mark.parametrize(("free", "verdict"), [(room.LEAST - 1, FAILED), (room.LEAST, WARNING), (room.ENOUGH, OK)])
+def test_room_on_the_disk(free: int, verdict: Verdict) -> None:
+    assert room.judged(Path("/"), free).verdict is verdict
+
+
+# The database.
+
+
+def source(shop: Shop, **settings: Any) -> SqliteSource:
+    return SqliteSource(database=str(shop.path), **settings)
+
+
+def test_broken_capture_fails_for_the_tables_of_the_pipeline_alone(shop: Shop) -> None:
+    with closing(sqlite3.connect(shop.path)) as connection:
+        [(trigger,)] = connection.execute("select name from sqlite_schema where type = 'trigger' and tbl_name = 'orders' limit 1")
+        connection.execute(f'drop trigger "{trigger}"')
+    broken = found(lambda: capture.capture(source(shop)))
+    assert [one.verdict for one in broken] == [FAILED, OK]
+    assert f"penstock capture repair {shop.path} orders" in broken[0].remedy
+    assert [one.verdict for one in found(lambda: capture.capture(source(shop, tables="stock")))] == [OK]
+
+
+def test_suspended_and_uncaptured_tables_are_warnings_and_no_table_at_all_fails(shop: Shop, capsys: Any) -> None:
+    assert main(["capture", "suspend", str(shop.path), "stock"]) == 0
+    with closing(sqlite3.connect(shop.path)) as connection:
+        connection.execute("create table new(id integer primary key)")
+    assert [one.verdict for one in found(lambda: capture.capture(source(shop)))] == [WARNING, OK]
+    assert [one.verdict for one in found(lambda: capture.capture(source(shop, tables="new|orders")))] == [WARNING, OK]
+    [none] = found(lambda: capture.capture(source(shop, tables="nonsense")))
+    assert none.verdict is FAILED
+
+
+def test_a_database_without_write_ahead_logging_is_a_warning(shop: Shop) -> None:
+    with closing(sqlite3.connect(shop.path)) as connection:
+        connection.execute("pragma journal_mode = delete")
+    [one] = found(lambda: capture.database(source(shop)))
+    assert (one.verdict, one.remedy) == (WARNING, f"penstock capture enable {shop.path} --wal")
+
+
+def test_a_file_that_is_no_database_fails(tmp_path: Path) -> None:
+    (tmp_path / "shop.db").write_text("this is no database, and long enough to be seen as none " * 20)
+    [one] = found(lambda: capture.database(SqliteSource(database=str(tmp_path / "shop.db"))))
+    assert one.verdict is FAILED
+
+
+def test_a_log_that_is_held_back_or_very_long_is_a_warning() -> None:
+    def judged(length: int, *readers: Reader) -> list[Finding]:
+        return list(capture.judged_log("shop.db", Survey("shop.db", True, "wal", "x", 1, length, (), readers)))
+
+    gone = Reader("old", "main", 1, "2026-01-01T00:00:00Z", 9, "gone")
+    [held] = judged(10, gone)
+    assert (held.verdict, "penstock forget --database shop.db old" in held.remedy) == (WARNING, True)
+    assert [one.verdict for one in judged(capture.LONG_LOG + 1)] == [WARNING]
+    assert [one.verdict for one in judged(10)] == [OK]
+
+
+def test_a_clock_behind_the_last_change_is_a_warning(shop: Shop) -> None:
+    shop.sell(1)
+    assert [one.verdict for one in found(lambda: capture.clock(source(shop)))] == [OK]
+    with closing(sqlite3.connect(shop.path)) as connection, connection:
+        connection.execute("update _penstock_log set at = at + 1")
+    [one] = found(lambda: capture.clock(source(shop)))
+    assert one.verdict is WARNING
+
+
+# The state.
+
+
+def test_a_state_that_the_source_remembers_and_the_file_does_not_fails(write: Write, shop: Shop) -> None:
+    pipeline = load(write())
+    assert of(found(lambda: standing.state(pipeline)), "state")[0][0] is OK
+    pipeline.source.register("orders", LANE, pipeline.source.begin(LANE, "now"))
+    [one] = found(lambda: standing.state(pipeline))
+    assert (one.verdict, "progress is lost" in one.said) == (FAILED, True)
+
+
+def test_the_error_that_a_pipeline_stopped_with_fails_with_its_remedy(write: Write) -> None:
+    pipeline = load(write())
+    candidate = pipeline.state.candidate("orders", "me")
+    term = candidate.campaign()
+    assert term
+    pipeline.state.place(term, LANE, Watermark(pipeline.source.begin(LANE, "now"), 0))
+    assert [one.verdict for one in found(lambda: standing.leader(pipeline))] == [OK]
+    pipeline.state.halt(term, {"code": "sink.exhausted", "message": "no", "remedy": "repair it"})
+    candidate.close()
+    [one] = found(lambda: standing.leader(pipeline))
+    assert (one.verdict, one.said, one.remedy) == (FAILED, "halted by sink.exhausted: no", "repair it")
+
+
+def test_nobody_at_work_is_a_warning_and_a_new_pipeline_is_not() -> None:
+    assert standing.judged_leader(Standing(epoch=3)).verdict is WARNING
+    assert standing.judged_leader(Standing()).verdict is OK
+
+
+@pytest.mark.parametrize("state", ["/proc/penstock.db", "missing/penstock.db"])
+def test_a_state_file_that_cannot_be_written_fails(state: str, write: Write) -> None:
+    [one] = found(lambda: standing.state(load(write(state=state))))
+    assert one.verdict is FAILED
+
+
+def test_a_state_file_that_is_something_else_fails(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "penstock.db").write_text("something else entirely, and long enough to be read " * 20)
+    [one] = found(lambda: standing.state(load(write())))
+    assert one.verdict is FAILED
+
+
+# The endpoint.
+
+
+def at(url: str, seconds: float = 5) -> list[Finding]:
+    return found(lambda: endpoint.endpoint(WebhookSink(url=url, timeout=timedelta(seconds=seconds))))
+
+
+def test_an_endpoint_that_cannot_be_reached_fails() -> None:
+    with Receiver() as receiver:
+        url = receiver.url
+        assert [one.verdict for one in at(url)] == [OK]
+    [refused], [unknown] = at(url), at("http://nowhere.invalid/hooks")
+    assert (refused.verdict, unknown.verdict) == (FAILED, FAILED)
+    assert "Connection refused" in refused.said
+    assert "is not known" in unknown.said
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.mark.parametrize(
+    ("days", "name", "trusts", "verdict", "said"),
+    [
+        (90, "localhost", True, OK, "its certificate ends in 89 days"),
+        (5, "localhost", True, WARNING, "its certificate ends in 4 days"),
+        (-1, "localhost", True, FAILED, "certificate has expired"),
+        (90, "example.org", True, FAILED, "mismatch"),
+        (90, "localhost", False, FAILED, "is not trusted"),
+    ],
+)
+def test_certificates(
+    authority: trustme.CA,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    days: int,
+    name: str,
+    trusts: bool,
+    verdict: Verdict,
+    said: str,
+) -> None:
+    context, now = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), datetime.now(UTC)
+    authority.issue_cert(name, not_before=now - timedelta(days=9), not_after=now + timedelta(days=days)).configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+    if trusts:
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    with Receiver(tls=context) as receiver:
+        [one] = at(receiver.url.replace("127.0.0.1", "localhost"))
+        assert receiver.requests == []
+    assert one.verdict is verdict
+    assert said in one.said
+
+
+def test_tls_spoken_to_a_plain_server_fails(receiver: Receiver) -> None:
+    [one] = at(receiver.url.replace("http://", "https://"), seconds=0.5)
+    assert one.verdict is FAILED
+
+
+def test_a_probe_is_one_empty_batch_with_the_credentials_of_deliveries(write: Write, receiver: Receiver) -> None:
+    file = write(receiver.url.replace("http://", "http://me:secret@"))
+    assert of(examine([file], probes=True), "probe") == [(OK, "status 200 to an empty batch | ")]
+    [request] = receiver.requests
+    assert json.loads(request.body) == {"pipeline": "orders", "changes": []}
+    assert request.headers["penstock-probe"] == "1"
+    assert request.headers["authorization"].startswith("Basic ")
+    receiver.turn(cut_rate=1.0)
+    assert of(examine([file], probes=True), "probe")[0][0] is FAILED
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"), [(204, OK), (302, FAILED), (401, FAILED), (404, FAILED), (422, WARNING), (503, FAILED)]
+)
+def test_what_an_answer_to_the_probe_means(status: int, verdict: Verdict) -> None:
+    assert endpoint.judged_answer(status).verdict is verdict
+
+
+# Secrets, functions, transforms.
+
+
+def test_a_secret_that_everybody_can_read_is_a_warning(write: Write, receiver: Receiver, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("secret")
+    file = write(receiver.url.replace("http://", "http://me:${file:password}@"))
+    os.chmod(file, 0o644)
+    for mode, verdict in ((0o644, WARNING), (0o640, OK)):
+        password.chmod(mode)
+        [one] = found(lambda: secrecy.secrets(file, None))
+        assert one.verdict is verdict
+    [one] = found(lambda: secrecy.secrets(write(receiver.url.replace("http://", "http://me:secret@")), None))
+    assert (one.verdict, one.remedy) == (WARNING, f"chmod o-r {file}")
+    assert "secret@" not in one.said
+
+
+def test_a_function_that_cannot_be_imported_fails(write: Write) -> None:
+    [(verdict, said)] = of(examine([write(transform={"function": "nowhere:rule"})]), "function")
+    assert verdict is FAILED
+    assert "nowhere" in said
+
+
+def test_spark_understands_a_transform_or_says_what_is_wrong(spark: Any) -> None:
+    from penstock.pipeline import Transform
+    from penstock.spark.trial import understand
+
+    understand(spark, Transform(where="table = 'orders'", select={"id": "try_variant_get(after, '$.id', 'int')"}))
+    with pytest.raises(TransformInvalid, match=r"transform\.where"):
+        understand(spark, Transform(where="tabel = 'orders'"))
