@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sqlite3
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -40,10 +42,18 @@ def shop(tmp_path: Path) -> Shop:
     return Shop(tmp_path / "shop.db")
 
 
+def settle(receiver: Receiver) -> None:
+    """Connections that were opened only to be closed have been seen when a later one is."""
+    before = receiver.connections
+    with socket.create_connection(("127.0.0.1", receiver.port)):
+        receiver.wait_for(lambda: receiver.connections > before, 10)
+
+
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     with Receiver() as made:
         yield made
+        settle(made)
 
 
 @pytest.fixture
@@ -278,10 +288,26 @@ def test_an_endpoint_that_cannot_be_reached_fails() -> None:
     with Receiver() as receiver:
         url = receiver.url
         assert [one.verdict for one in at(url)] == [OK]
+        settle(receiver)
     [refused], [unknown] = at(url), at("http://nowhere.invalid/hooks")
     assert (refused.verdict, unknown.verdict) == (FAILED, FAILED)
     assert "Connection refused" in refused.said
     assert "is not known" in unknown.said
+
+
+@contextmanager
+def shaking_hands(context: ssl.SSLContext) -> Iterator[int]:
+    """A TLS server for one connection; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with suppress(OSError), listening.accept()[0] as plain, context.wrap_socket(plain, server_side=True) as line:
+                line.recv(1)
+
+        thread = Thread(target=serve)
+        thread.start()
+        yield int(listening.getsockname()[1])
+        thread.join(10)
 
 
 @pytest.fixture(scope="module")
@@ -314,9 +340,8 @@ def test_certificates(
     authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
     if trusts:
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
-    with Receiver(tls=context) as receiver:
-        [one] = at(receiver.url.replace("127.0.0.1", "localhost"))
-        assert receiver.requests == []
+    with shaking_hands(context) as port:
+        [one] = at(f"https://localhost:{port}/hooks")
     assert one.verdict is verdict
     assert said in one.said
 

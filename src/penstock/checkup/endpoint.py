@@ -15,6 +15,8 @@ from urllib.parse import quote
 from penstock.checkup.finding import Finding, failed, ok, warning
 from penstock.sinks.webhook import WebhookSink
 from penstock.sinks.webhook.endpoint import Endpoint, parse
+from penstock.sinks.webhook.hidden import Hider
+from penstock.sinks.webhook.tls import explained
 
 SOON_DAYS = 14
 """A certificate that ends sooner than this should be renewed."""
@@ -39,13 +41,10 @@ def endpoint(sink: WebhookSink) -> Iterator[Finding]:
 def judged_failure(place: Endpoint, error: OSError) -> Finding:
     """What it means that there is no connection."""
     where = f"{place.host}, port {place.port}"
-    if isinstance(error, ssl.SSLCertVerificationError):
-        remedy = f"{_RENEW}, or say whom to trust (tls.ca, or the environment variable SSL_CERT_FILE) and the name it has"
-        return failed("endpoint", f"the certificate of {where} is not trusted: {error.verify_message}", remedy)
+    if isinstance(error, ssl.SSLError) and (said := explained(error)):
+        return failed("endpoint", f"{where}: {said}", "see the keys below sink.tls, and the certificate there")
     if isinstance(error, ssl.SSLError):
-        return failed(
-            "endpoint", f"{where} does not speak TLS as we do: {error.reason or error}", "see tls.cert, or is it http://?"
-        )
+        return failed("endpoint", f"{where} does not speak TLS as we do: {error.reason or error}", "is it http://?")
     if isinstance(error, socket.gaierror):
         return failed("endpoint", f"the name {place.host} is not known: {error.strerror}", "check the host in sink.url, and DNS")
     if isinstance(error, TimeoutError):
@@ -69,7 +68,7 @@ def probe(sink: WebhookSink, pipeline: str) -> Iterator[Finding]:
         with connected(sink, place) as line:
             status = _posted(line, sink, place, pipeline)
     except (OSError, HTTPException) as error:
-        yield failed("probe", f"no answer to an empty batch: {error}", "see the receiver's own log")
+        yield failed("probe", f"no answer to an empty batch: {Hider(sink)(str(error))}", "see the receiver's own log")
     else:
         yield judged_answer(status)
 
@@ -97,9 +96,7 @@ def connected(sink: WebhookSink, place: Endpoint) -> Iterator[socket.socket]:
         if place.scheme == "http":
             yield plain
             return
-        context = sink.tls.context() if sink.tls else ssl.create_default_context()
-        name = (sink.tls.server_name if sink.tls else None) or place.host
-        with context.wrap_socket(plain, server_hostname=name) as line:
+        with sink.tls.context().wrap_socket(plain, server_hostname=sink.tls.server_name or place.host) as line:
             yield line
 
 
@@ -110,7 +107,6 @@ def _expiry(line: ssl.SSLSocket) -> datetime | None:
 
 
 def _posted(line: socket.socket, sink: WebhookSink, place: Endpoint, pipeline: str) -> int:
-    authorization = getattr(sink, "authorization", place.authorization)
     headers = {
         "Content-Type": "application/json",
         "User-Agent": f"penstock/{version('penstock')}",
@@ -118,8 +114,8 @@ def _posted(line: socket.socket, sink: WebhookSink, place: Endpoint, pipeline: s
         "Penstock-Probe": "1",
         "Host": place.authority,
         "Connection": "close",
-        **(sink.headers or {}),
-        **({"Authorization": authorization} if authorization else {}),
+        **sink.headers,
+        **({"Authorization": sink.authorization} if sink.authorization else {}),
     }
     asking = HTTPConnection(place.host, place.port)
     asking.sock = line

@@ -40,7 +40,7 @@ def examine(files: Sequence[Path], *, probes: bool = False, deep: bool = False) 
 def checks(file: Path, pipeline: Pipeline, *, probes: bool = False) -> Mapping[str, Check]:
     """What a pipeline's parts need, by name."""
     source, sink, found = pipeline.source, pipeline.sink, dict[str, Check]()
-    found["secrets"] = partial(secrets, file, getattr(getattr(sink, "tls", None), "key", None))
+    found["secrets"] = partial(secrets, file, sink.tls.key if isinstance(sink, WebhookSink) else None)
     if pipeline.transform.function:
         found["function"] = partial(_function, pipeline)
     if isinstance(source, SqliteSource):
