@@ -468,6 +468,7 @@ def test_a_request_is_what_the_surface_says_byte_for_byte(receiver, deliver):
         "content-type": "application/json",
         "penstock-pipeline": "orders",
         "penstock-lane": "main",
+        "penstock-incarnation": "cafe",
         "penstock-epoch": "7",
         "penstock-attempt": "1",
         "idempotency-key": "orders-cafe-12-12",

@@ -12,6 +12,8 @@ import pytest
 from penstock.change import Change, Op, to_batch
 from penstock.cli.validate import spelled
 from penstock.duration import parse
+from penstock.formats.cloudevents import CloudEventsFormat
+from penstock.formats.debezium import DebeziumFormat
 from penstock.formats.penstock import PenstockFormat
 from penstock.formats.rqlite import RqliteFormat, untagged
 from penstock.sinks.webhook import WebhookSink
@@ -36,8 +38,9 @@ def body(form, *changes, previous=11):
 
 def test_the_bodies_shown_are_the_bodies_sent():
     shown = [json.loads(block) for block in blocks("json")]
-    sent = [json.loads(body(form, *CHANGES)) for form in (PenstockFormat("orders"), RqliteFormat("orders", "shop"))]
-    assert shown == sent
+    whole = PenstockFormat("orders"), RqliteFormat("orders", "shop"), DebeziumFormat("orders")
+    sent = [json.loads(body(form, *CHANGES)) for form in whole]
+    assert shown == [*sent, json.loads(body(CloudEventsFormat("orders", "cafe"), CHANGES[0]))]
 
 
 def table(heading):

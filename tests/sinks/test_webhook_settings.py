@@ -157,8 +157,6 @@ def test_a_negative_delay_is_refused():
 @pytest.mark.parametrize(
     "keys",
     [
-        {"format": "debezium"},
-        {"format": "cloudevents"},
         {"retry": {"then": "drop"}},
         {"retry": {"then": "dead-letter"}},
     ],

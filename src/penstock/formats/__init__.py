@@ -16,6 +16,10 @@ class Format(Protocol):
     - Every body is strict JSON in UTF-8.
     """
 
+    @property
+    def content_type(self) -> str:
+        """What the header Content-Type says of a body."""
+
     def texts(self, changes: pa.RecordBatch, previous: int | None) -> Sequence[str | None]:
         """The changes, each as JSON; `previous` is the position sent before the first of them."""
 

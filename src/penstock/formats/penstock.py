@@ -15,6 +15,7 @@ class PenstockFormat:
     """Joins the JSON text that is there already; nothing is parsed, so nothing is rounded or reordered."""
 
     pipeline: str
+    content_type = "application/json"
 
     def texts(self, changes: pa.RecordBatch, previous: int | None) -> list[str]:
         """The changes, each as JSON."""

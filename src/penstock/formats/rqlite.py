@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -10,14 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.formats.text import columns, field, quoted, string
+from penstock.formats.text import columns, field, quoted, string, untagged
 
 _OPS = {"insert": "INSERT", "update": "UPDATE", "delete": "DELETE", "refresh": "INSERT"}
-
-# Inside a JSON string a quotation mark is always escaped, and one that ends a string is never followed by `$`: so this is found at
-# the value of a column and nowhere else, whatever texts and column names hold.
-_TAG = re.compile(r':(\s*)\{"\$(blob|real)":\s*"([^"]*)"\s*\}')
-_INFINITIES = {"inf": "Infinity", "-inf": "-Infinity"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +20,7 @@ class RqliteFormat:
 
     node: str
     service: str | None = None
+    content_type = "application/json"
 
     def texts(self, changes: pa.RecordBatch, previous: int | None) -> Sequence[str | None]:
         """The changes, each as a group of one event; its index is the number of its transaction, or else its position."""
@@ -61,13 +56,3 @@ def _content(before: str | None, after: str | None, error: str | None) -> str:
     if error is not None:
         return string("error", error)
     return field("before", before and untagged(before)) + field("after", after and untagged(after))
-
-
-def untagged(image: str) -> str:
-    """An image with blobs as plain base64 and infinities as strings; every other byte stays as it is."""
-    return _TAG.sub(_untag, image) if '{"$' in image else image
-
-
-def _untag(tag: re.Match[str]) -> str:
-    space, kind, value = tag.groups()
-    return f':{space}"{_INFINITIES[value] if kind == "real" else value}"'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -10,6 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.change import CHANGES
+
+# Inside a JSON string a quotation mark is always escaped, and one that ends a string is never followed by `$`: so this is found at
+# the value of a column and nowhere else, whatever texts and column names hold.
+_TAG = re.compile(r':(\s*)\{"\$(blob|real)":\s*"([^"]*)"\s*\}')
+_INFINITIES = {"inf": "Infinity", "-inf": "-Infinity"}
 
 
 def columns(changes: pa.RecordBatch) -> list[list[Any]]:
@@ -45,3 +51,13 @@ def instant(at: int) -> str:
 @lru_cache(maxsize=256)
 def _second(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat()
+
+
+def untagged(image: str) -> str:
+    """An image with blobs as plain base64 and infinities as strings; every other byte stays as it is."""
+    return _TAG.sub(_untag, image) if '{"$' in image else image
+
+
+def _untag(tag: re.Match[str]) -> str:
+    space, kind, value = tag.groups()
+    return f':{space}"{_INFINITIES[value] if kind == "real" else value}"'

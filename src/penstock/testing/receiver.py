@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gzip
 import os
 import ssl
 import subprocess
@@ -30,6 +31,7 @@ from urllib.parse import urlsplit
 import orjson
 
 _DIALS_PATH = "/_dials"
+_GZIP = b"\x1f\x8b"  # how such bytes begin, and JSON never
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +87,32 @@ class Request:
     is_taken: bool = False
     status: int | None = None
 
+    @property
+    def content(self) -> bytes:
+        """The body, decompressed."""
+        return gzip.decompress(self.body) if self.body.startswith(_GZIP) else self.body
+
     def changes(self) -> list[dict[str, Any]]:
-        """The changes inside; in format rqlite, the groups."""
-        content = orjson.loads(self.body)
+        """The changes inside, as their format has them; in format rqlite, the groups."""
+        content = orjson.loads(self.content)
+        if isinstance(content, list):
+            return content
         changes: list[dict[str, Any]] = content["payload"] if "payload" in content else content["changes"]
         return changes
 
     def positions(self) -> list[int]:
         """The positions of the changes inside."""
-        return [change["index"] if "index" in change else change["position"] for change in self.changes()]
+        return [_position(change) for change in self.changes()]
+
+
+def _position(change: Mapping[str, Any]) -> int:
+    """Where a change stands, in whatever format."""
+    if "specversion" in change:
+        change = change["data"]
+    elif "source" in change:
+        change = change["source"]
+    position: int = change["index"] if "index" in change else change["position"]
+    return position
 
 
 def recorded(out: Path) -> list[Request]:
@@ -205,7 +224,7 @@ class Receiver:
 
     def take(self, request: Request) -> Verdict:
         """Decide about a request and record it, before anything is answered."""
-        dials, is_poisoned = self.dials, self.dials.poison and self.dials.poison.encode() in request.body
+        dials, is_poisoned = self.dials, self.dials.poison and self.dials.poison.encode() in request.content
         verdict = judge(replace(dials, fail_rate=1.0) if is_poisoned else dials, self._random.random())
         if self.dials.script:
             self.turn(script=self.dials.script[1:])
@@ -213,7 +232,7 @@ class Receiver:
             verdict = self._refuse(request) or verdict
         record = replace(request, is_taken=verdict.is_taken, status=verdict.status)
         if self._out is not None:
-            os.write(self._out, orjson.dumps({**_facts(record), "body": record.body.decode()}) + b"\n")
+            os.write(self._out, orjson.dumps({**_facts(record), "body": record.content.decode()}) + b"\n")
         with self._changed:
             if self._out is None:
                 self._requests.append(record)

@@ -25,4 +25,4 @@ def _secrets(sink: WebhookSink) -> list[str]:
     parts, auth = urlsplit(sink.url), sink.auth
     query = [parts.query, unquote(parts.query), *(value for _, value in parse_qsl(parts.query))]
     passwords = [parts.password or "", unquote(parts.password or ""), auth.basic.password or "", auth.bearer or ""]
-    return [*query, *passwords, *sink.headers.values(), (sink.authorization or "").rpartition(" ")[2]]
+    return [*query, *passwords, *sink.headers.values(), *sink.signing.secrets, (sink.authorization or "").rpartition(" ")[2]]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from urllib.parse import quote
 
@@ -12,11 +14,15 @@ import pyarrow as pa
 
 from penstock.change import ORDINAL
 from penstock.formats import Format
+from penstock.formats.cloudevents import CloudEventsFormat
+from penstock.formats.debezium import DebeziumFormat
 from penstock.formats.penstock import PenstockFormat
 from penstock.formats.rqlite import RqliteFormat
 from penstock.sink import Assignment
 from penstock.sinks.webhook.schedule import Waiting
 from penstock.sinks.webhook.sink import WebhookSink
+
+_LEVEL = 6  # of gzip: beyond it much time buys few bytes
 
 
 def places(changes: pa.RecordBatch) -> list[str]:
@@ -37,6 +43,7 @@ class Parcel:
     changes: Sequence[Waiting]
     body: bytes
     headers: Mapping[str, str]
+    sign: Callable[[], dict[str, str]] | None = None
 
     @property
     def span(self) -> str:
@@ -45,22 +52,26 @@ class Parcel:
 
     def numbered(self, attempt: int) -> dict[str, str]:
         """The headers of one try."""
-        return {**self.headers, "Penstock-Attempt": str(attempt)}
+        numbered = {**self.headers, "Penstock-Attempt": str(attempt)}
+        return numbered | self.sign() if self.sign else numbered
 
 
 class Packer:
     """Packs what one assignment sends."""
 
     def __init__(self, sink: WebhookSink, assignment: Assignment) -> None:
-        self.format: Format = _format(sink, assignment.pipeline)
+        self.format = _format(sink, assignment)
         self._key = f"{_safe(assignment.pipeline)}-{_safe(assignment.incarnation)}"
-        self._headers, self._is_parallel = _headers(sink, assignment), sink.parallel > 1
+        self._headers, self._is_parallel = _headers(sink, self.format, assignment), sink.parallel > 1
+        self._signer, self._is_compressed = sink.signing.signer(), sink.compression == "gzip"
 
     def pack(self, changes: Sequence[Waiting]) -> Parcel:
         """One request of these changes."""
         key = f"{self._key}-{changes[0].place}-{changes[-1].place}{self._rest(changes)}"
         body = self.format.body(change.text for change in changes)
-        return Parcel(changes, body, {**self._headers, "Idempotency-Key": key})
+        sign = partial(self._signer.headers, key, body) if self._signer else None
+        sent = gzip.compress(body, _LEVEL, mtime=0) if self._is_compressed else body  # no time, so that repeats are equal
+        return Parcel(changes, sent, {**self._headers, "Idempotency-Key": key}, sign)
 
     def _rest(self, changes: Sequence[Waiting]) -> str:
         """What tells apart batches with the same ends, which only lines side by side can make."""
@@ -70,18 +81,29 @@ class Packer:
         return f"-{hashlib.blake2b(inside.encode(), digest_size=8).hexdigest()}"
 
 
-def _format(sink: WebhookSink, pipeline: str) -> Format:
-    return RqliteFormat(pipeline, sink.service_id) if sink.format == "rqlite" else PenstockFormat(pipeline)
+def _format(sink: WebhookSink, assignment: Assignment) -> Format:
+    match sink.format:
+        case "penstock":
+            return PenstockFormat(assignment.pipeline)
+        case "rqlite":
+            return RqliteFormat(assignment.pipeline, sink.service_id)
+        case "debezium":
+            return DebeziumFormat(assignment.pipeline)
+        case "cloudevents":
+            return CloudEventsFormat(assignment.pipeline, assignment.incarnation)
 
 
-def _headers(sink: WebhookSink, assignment: Assignment) -> dict[str, str]:
+def _headers(sink: WebhookSink, form: Format, assignment: Assignment) -> dict[str, str]:
     headers = {
-        "Content-Type": "application/json",
+        "Content-Type": form.content_type,
         "User-Agent": f"penstock/{version('penstock')}",
         "Penstock-Pipeline": _safe(assignment.pipeline),
         "Penstock-Lane": quote(assignment.lane, safe=":"),
+        "Penstock-Incarnation": _safe(assignment.incarnation),
         "Penstock-Epoch": str(assignment.epoch),
     }
+    if sink.compression != "none":
+        headers["Content-Encoding"] = sink.compression
     return headers | dict(sink.headers) | ({"Authorization": sink.authorization} if sink.authorization else {})
 
 

@@ -8,12 +8,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
 from penstock.duration import Duration
-from penstock.errors import ConfigUnsupported
 from penstock.retry import Retry
 from penstock.settings import settings
 from penstock.sink import Assignment
 from penstock.sinks.webhook import endpoint, header
 from penstock.sinks.webhook.auth import Auth
+from penstock.sinks.webhook.signing import Signing
 from penstock.sinks.webhook.tls import Tls
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ MOST_PARALLEL = 64
 """Requests under way: each has a thread and a connection."""
 
 UNVERIFIED = "tls.verify is false: whoever answers at the url is believed, and can read and take the changes"
-
-_LATER_FORMATS = ("debezium", "cloudevents")
 
 
 @settings
@@ -52,12 +50,13 @@ class WebhookSink:
     timeout: Duration = timedelta(seconds=5)
     retry: Retry = Retry()
     service_id: str | None = None
+    compression: Literal["none", "gzip"] = "none"
     auth: Auth = Auth()
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     tls: Tls = Tls()
+    signing: Signing = Signing()
 
     def __post_init__(self) -> None:
-        self._refuse_later()
         self._check_connection(endpoint.parse(self.url))
         if not 1 <= self.parallel <= MOST_PARALLEL:
             raise ValueError(f"parallel is {self.parallel}: it must be from 1 to {MOST_PARALLEL}")
@@ -65,10 +64,6 @@ class WebhookSink:
             raise ValueError("timeout is not positive: write 1ms or more")
         if self.service_id is not None and self.format != "rqlite":
             raise ValueError("service_id belongs to format rqlite: remove it, or set format: rqlite")
-
-    def _refuse_later(self) -> None:
-        if self.format in _LATER_FORMATS:
-            raise ConfigUnsupported(f"the webhook's format {self.format} is not supported yet", "use penstock or rqlite")
 
     def _check_connection(self, place: endpoint.Endpoint) -> None:
         header.check(self.headers)

@@ -1,0 +1,24 @@
+from collections.abc import Callable
+
+import pytest
+
+from penstock.change import Change, Lane, Op, to_batch
+from penstock.sink import Assignment
+from penstock.sinks.webhook import WebhookSink
+from penstock.testing.receiver import Receiver, Request
+
+
+@pytest.fixture
+def receiver_of_format() -> Callable[[str], Request]:
+    """The request that a change in this format makes."""
+
+    def received(form: str) -> Request:
+        with Receiver() as receiver:
+            sink = WebhookSink(url=receiver.url, format=form)  # type: ignore[arg-type]
+            delivery = sink.open(Assignment("orders", Lane("main"), 1, 0, "cafe", None, lambda event: None))
+            delivery.offer(to_batch([Change(1, Op.INSERT, "orders", "{}", None, "{}")]), 1)
+            assert delivery.drain(10)
+            delivery.close()
+            return receiver.requests[0]
+
+    return received
