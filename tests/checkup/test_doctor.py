@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 import socket
 import sqlite3
 import ssl
@@ -17,9 +19,10 @@ from typing import Any
 import pytest
 import trustme
 import yaml
+from standardwebhooks.webhooks import Webhook
 
 from penstock.checkup import capture, endpoint, machine, room, secrecy, standing
-from penstock.checkup.examination import examine
+from penstock.checkup.examination import checks, examine
 from penstock.checkup.finding import Check, Finding, Verdict, examined
 from penstock.cli import main
 from penstock.config import load
@@ -27,6 +30,7 @@ from penstock.coordinator import Standing
 from penstock.cursor import Watermark
 from penstock.errors import JavaMissing, TransformInvalid
 from penstock.sinks.webhook import WebhookSink
+from penstock.sinks.webhook.signing import Signing
 from penstock.sources.sqlite.source import LANE, SqliteSource
 from penstock.sources.sqlite.survey import Reader, Survey
 from penstock.testing.receiver import Receiver
@@ -117,6 +121,13 @@ def test_a_file_that_does_not_load_is_a_finding_and_others_are_looked_at(write: 
         ("bad.yaml", FAILED),
         ("orders.yaml", OK),
     ]
+
+
+def test_the_documented_checks_are_those_that_there_are(write: Write) -> None:
+    file = write(transform={"function": "json:loads"})
+    names = {*machine.checks(), *checks(file, load(file), probes=True), "file", "engine", "transform"}
+    text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text().partition("## Metrics")[0]
+    assert set(re.findall(r"^\| `([a-z ]+)` \|", text, re.MULTILINE)) == names
 
 
 # The machine.
@@ -358,8 +369,18 @@ def test_a_probe_is_one_empty_batch_with_the_credentials_of_deliveries(write: Wr
     assert json.loads(request.body) == {"pipeline": "orders", "changes": []}
     assert request.headers["penstock-probe"] == "1"
     assert request.headers["authorization"].startswith("Basic ")
+    assert "webhook-signature" not in request.headers
     receiver.turn(cut_rate=1.0)
     assert of(examine([file], probes=True), "probe")[0][0] is FAILED
+
+
+def test_a_probe_is_signed_and_formatted_as_deliveries_are(receiver: Receiver) -> None:
+    secret = "whsec_" + base64.b64encode(bytes(24)).decode()
+    sink = WebhookSink(url=receiver.url, format="cloudevents", signing=Signing(secret=secret), headers={"X-Tenant": "7"})
+    assert [one.verdict for one in found(lambda: endpoint.probe(sink, "orders"))] == [OK]
+    [request] = receiver.requests
+    assert (request.body, request.headers["x-tenant"]) == (b"[]", "7")
+    assert Webhook(secret).verify(request.body, request.headers) == []
 
 
 @pytest.mark.parametrize(

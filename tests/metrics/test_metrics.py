@@ -158,14 +158,15 @@ def test_the_documented_metrics_are_those_that_are_served(served: Served, shop: 
     assert set(kinds) == {name for name, _ in served.samples() if name.startswith("penstock_")}
 
 
-def test_the_alert_rules_use_metrics_that_exist_and_each_has_its_answer() -> None:
+def test_the_alert_rules_use_metrics_that_exist_and_each_has_its_answer(served: Served) -> None:
+    served_names = re.findall(r"^# TYPE (\w+)", served.get("/metrics")[2], re.MULTILINE)
     rules = yaml.safe_load(DOCS.split("```yaml\n# penstock.rules.yaml")[1].split("\n", 1)[1].split("```")[0])
     answers = DOCS.rsplit("| alert |", 1)[1]
     [group] = rules["groups"]
     for rule in group["rules"]:
-        used = set(re.findall(r"penstock_\w+", rule["expr"]))
+        used = set(re.findall(r"\b(?:penstock_\w+|process_\w+|up\b)", rule["expr"]))
         assert used
-        assert used <= set(re.findall(r"^\| `(penstock_\w+)`", DOCS, re.MULTILINE))
+        assert used <= {"up", *served_names}
         assert f"`{rule['alert']}`" in answers
         assert rule["annotations"]["summary"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import ssl
 from collections.abc import Iterator
@@ -11,11 +10,15 @@ from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from importlib.metadata import version
 from urllib.parse import quote
+from uuid import uuid4
 
+from penstock.change import Lane
 from penstock.checkup.finding import Finding, failed, ok, warning
+from penstock.sink import Assignment
 from penstock.sinks.webhook import WebhookSink
 from penstock.sinks.webhook.endpoint import Endpoint, parse
 from penstock.sinks.webhook.hidden import Hider
+from penstock.sinks.webhook.parcel import Packer
 from penstock.sinks.webhook.tls import explained
 
 SOON_DAYS = 14
@@ -107,8 +110,10 @@ def _expiry(line: ssl.SSLSocket) -> datetime | None:
 
 
 def _posted(line: socket.socket, sink: WebhookSink, place: Endpoint, pipeline: str) -> int:
+    form = Packer(sink, Assignment(pipeline, Lane("probe"), 0, 0, "probe", None, lambda event: None)).format
+    body, signer = form.body(()), sink.signing.signer()
     headers = {
-        "Content-Type": "application/json",
+        "Content-Type": form.content_type,
         "User-Agent": f"penstock/{version('penstock')}",
         "Penstock-Pipeline": quote(pipeline, safe=""),
         "Penstock-Probe": "1",
@@ -116,9 +121,10 @@ def _posted(line: socket.socket, sink: WebhookSink, place: Endpoint, pipeline: s
         "Connection": "close",
         **sink.headers,
         **({"Authorization": sink.authorization} if sink.authorization else {}),
+        **(signer.headers(f"probe-{uuid4()}", body) if signer else {}),
     }
     asking = HTTPConnection(place.host, place.port)
     asking.sock = line
-    asking.request("POST", place.target, json.dumps({"pipeline": pipeline, "changes": []}), headers)
+    asking.request("POST", place.target, body, headers)
     with asking.getresponse() as answer:
         return answer.status
