@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from http.client import HTTPConnection
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -47,10 +48,10 @@ def shop(tmp_path: Path) -> Shop:
 
 
 def settle(receiver: Receiver) -> None:
-    """Connections that were opened only to be closed have been seen when a later one is."""
-    before = receiver.connections
-    with socket.create_connection(("127.0.0.1", receiver.port)):
-        receiver.wait_for(lambda: receiver.connections > before, 10)
+    """Connections that were opened only to be closed have been seen when a later one is answered."""
+    with closing(HTTPConnection("127.0.0.1", receiver.port, timeout=10)) as connection:
+        connection.request("POST", "/_dials", b"{}")
+        connection.getresponse().read()
 
 
 @pytest.fixture
