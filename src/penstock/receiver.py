@@ -1,0 +1,320 @@
+"""For receivers of webhooks: every change once, in order, from one leader at a time.
+
+    receiver = Receiver(SqliteStore(db))
+
+    with receiver.accepting(headers, body) as verdict:
+        for change in verdict.changes:
+            ...  # apply it through the same `db`: recorded and applied together, or not at all
+    return verdict.status
+
+Needs nothing but the standard library, and belongs to no framework. Reads the format `penstock`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any, Literal, NamedTuple, Protocol
+from urllib.parse import quote
+
+from penstock import signature
+
+LARGEST = 64 << 20
+"""Bytes of a body, decompressed, unless told otherwise."""
+
+_EPOCH = re.compile(r"[0-9]{1,18}")
+_GZIP_WINDOW = 31
+
+Place = tuple[int, int]
+"""Position and ordinal of a change: where it stands in its lane."""
+
+Change = Mapping[str, Any]
+"""A change as the body has it."""
+
+
+class Store(Protocol):
+    """Remembers texts by name.
+
+    - There is one transaction at a time, over all that share the store: another one waits.
+    - What was put in a transaction is undone if its block raises, and is durable when the block has ended.
+    """
+
+    def transaction(self) -> AbstractContextManager[object]:
+        """A block in which `get`, `put` and `drop` are called."""
+
+    def get(self, name: str) -> str | None:
+        """What was put under this name."""
+
+    def put(self, name: str, text: str) -> None:
+        """Remember this, in the place of what was there."""
+
+    def drop(self, prefix: str) -> None:
+        """Forget all names that begin so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to answer, and the changes that are new. A `reason` says why a request was refused."""
+
+    status: int
+    changes: Sequence[Change] = ()
+    repeats: int = 0
+    reason: str = ""
+
+
+class Receiver:
+    """Judges requests; docs/webhook.md has the algorithm in words.
+
+    - A request of an epoch lower than the highest seen of its pipeline is refused: 409.
+    - Changes that were accepted before are left out of the verdict.
+    - by="lane", for senders with `parallel: 1`: a request behind a gap is refused: 409.
+    - by="row", for senders with any `parallel`, and for those that park poison: a position is kept for each row; gaps are not seen.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        by: Literal["lane", "row"] = "lane",
+        secret: str | Sequence[str] = (),
+        largest: int = LARGEST,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        secrets = [secret] if isinstance(secret, str) else secret
+        self._keys = [signature.key(one) for one in secrets]
+        self._store, self._by, self._largest, self._clock = store, by, largest, clock
+
+    def accept(self, headers: Mapping[str, str], body: bytes) -> Verdict:
+        """Judge a request and record it: for those who have begun the store's transaction themselves, or keep the changes first."""
+        with self.accepting(headers, body) as verdict:
+            return verdict
+
+    @contextmanager
+    def accepting(self, headers: Mapping[str, str], body: bytes) -> Iterator[Verdict]:
+        """Judge a request; it is recorded when the block ends, and not if it raises. Meanwhile no other is judged."""
+        try:
+            request = self._read({name.lower(): value for name, value in headers.items()}, body)
+        except _Refusal as refusal:
+            yield Verdict(refusal.status, reason=str(refusal))
+            return
+        if not request.changes:  # a probe: nothing to be judged
+            yield Verdict(200)
+            return
+        with self._store.transaction():
+            yield self._judge(request)
+
+    def forget(self, pipeline: str) -> None:
+        """Take changes anew that were accepted before, as after `penstock rewind`. Epochs are kept."""
+        with self._store.transaction():
+            self._store.drop(f"place/{quote(pipeline, safe='')}/")
+
+    def _read(self, headers: Mapping[str, str], body: bytes) -> _Request:
+        content = _decoded(headers.get("content-encoding", "identity"), body, self._largest)
+        if self._keys and (complaint := signature.complaint(self._keys, headers, content, self._clock())):
+            raise _Refusal(401, complaint)
+        return _request(headers, content)
+
+    def _judge(self, request: _Request) -> Verdict:
+        name = f"epoch/{request.pipeline}"
+        newest = int(self._store.get(name) or 0)
+        if request.epoch < newest:
+            return Verdict(409, reason=f"epoch {request.epoch} is over: epoch {newest} has begun")
+        if request.epoch > newest:
+            self._store.put(name, str(request.epoch))
+        return self._by_lane(request) if self._by == "lane" else self._by_row(request)
+
+    def _by_lane(self, request: _Request) -> Verdict:
+        last = self._last(request.lane)
+        fresh = [change for change in request.changes if last is None or _place(change) > last]
+        if missing := _gap(fresh, last and last[0]):
+            return Verdict(409, reason=f"{missing}; with parallel requests, or where poison is parked, use by='row'")
+        if fresh:
+            self._keep(request.lane, _place(fresh[-1]))
+        return Verdict(200, fresh, len(request.changes) - len(fresh))
+
+    def _by_row(self, request: _Request) -> Verdict:
+        fresh = []
+        for change in request.changes:
+            row = f"{request.lane}{_row(change)}"
+            last = self._last(row)
+            if last is None or _place(change) > last:
+                fresh.append(change)
+                self._keep(row, _place(change))
+        return Verdict(200, fresh, len(request.changes) - len(fresh))
+
+    def _last(self, name: str) -> Place | None:
+        found = self._store.get(name)
+        if found is None:
+            return None
+        position, ordinal = found.split(".")
+        return int(position), int(ordinal)
+
+    def _keep(self, name: str, place: Place) -> None:
+        self._store.put(name, f"{place[0]}.{place[1]}")
+
+
+class _Refusal(Exception):
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class _Request(NamedTuple):
+    pipeline: str
+    lane: str
+    epoch: int
+    changes: list[Change]
+
+
+def _decoded(encoding: str, body: bytes, largest: int) -> bytes:
+    if encoding.strip().lower() == "identity":
+        content = body
+    elif encoding.strip().lower() == "gzip":
+        reader = zlib.decompressobj(_GZIP_WINDOW)
+        try:
+            content = reader.decompress(body, largest + 1)
+        except zlib.error:
+            raise _Refusal(400, "the body is not gzip, which Content-Encoding says it is") from None
+        if not reader.eof and len(content) <= largest:
+            raise _Refusal(400, "the compressed body was cut off")
+    else:
+        raise _Refusal(415, "Content-Encoding is neither gzip nor identity")
+    if len(content) > largest:
+        raise _Refusal(413, f"the body has more than {largest} bytes")
+    return content
+
+
+def _request(headers: Mapping[str, str], content: bytes) -> _Request:
+    pipeline, changes = _content(content)
+    if not changes:
+        return _Request(pipeline, "", 0, [])
+    for name in ("Penstock-Lane", "Penstock-Incarnation", "Penstock-Epoch"):
+        if not headers.get(name.lower()):
+            raise _Refusal(400, f"the header {name} is missing: does something on the way remove it?")
+    if not _EPOCH.fullmatch(headers["penstock-epoch"]):
+        raise _Refusal(400, "the header Penstock-Epoch is no number")
+    inner = "/".join(quote(headers[f"penstock-{part}"], safe="%:") for part in ("incarnation", "lane"))
+    pipeline = quote(pipeline, safe="")
+    return _Request(pipeline, f"place/{pipeline}/{inner}/", int(headers["penstock-epoch"]), changes)
+
+
+def _content(content: bytes) -> tuple[str, list[Change]]:
+    try:
+        found = json.loads(content)
+        pipeline, changes = found["pipeline"], found["changes"]
+        is_whole = isinstance(pipeline, str) and isinstance(changes, list) and all(map(_is_change, changes))
+    except (ValueError, LookupError, TypeError, RecursionError):
+        is_whole = False
+    if not is_whole:
+        raise _Refusal(400, "the body is not of format penstock")
+    return pipeline, changes
+
+
+def _is_change(change: Any) -> bool:
+    is_chained = type(change["previous"]) in (int, type(None)) and type(change.get("ordinal", 0)) is int
+    return type(change["position"]) is int and is_chained and isinstance(change["table"], str) and isinstance(change["key"], dict)
+
+
+def _place(change: Change) -> Place:
+    return change["position"], change.get("ordinal", 0)
+
+
+def _gap(fresh: Sequence[Change], last: int | None) -> str | None:
+    """What is missing before one of these. A position before `last` is none: after a crash it is where the sender begins again."""
+    for change in fresh:
+        if last is not None and (change["previous"] or 0) > last:
+            return f"position {change['previous']} is missing before {change['position']}: the last one here is {last}"
+        last = change["position"]
+    return None
+
+
+def _row(change: Change) -> str:
+    text = json.dumps([change["table"], change["key"]], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+class MemoryStore:
+    """Remembers as long as the process lives: for tests, and where what the changes build is in memory too."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._before: dict[str, str | None] = {}
+        self._lock, self._is_open = RLock(), False
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A block that is undone if it raises; part of the one around it, if there is one."""
+        with self._lock:
+            if self._is_open:
+                yield
+                return
+            self._is_open = True
+            try:
+                yield
+            except BaseException:
+                whole = self._texts | self._before
+                self._texts = {name: text for name, text in whole.items() if text is not None}
+                raise
+            finally:
+                self._is_open = False
+                self._before.clear()
+
+    def get(self, name: str) -> str | None:
+        """What was put under this name."""
+        return self._texts.get(name)
+
+    def put(self, name: str, text: str) -> None:
+        """Remember this."""
+        self._before.setdefault(name, self._texts.get(name))
+        self._texts[name] = text
+
+    def drop(self, prefix: str) -> None:
+        """Forget all names that begin so."""
+        for name in [name for name in self._texts if name.startswith(prefix)]:
+            self._before.setdefault(name, self._texts.pop(name))
+
+
+class SqliteStore:
+    """Remembers in a table of your own database, so that changes applied over the same connection are recorded with them."""
+
+    def __init__(self, connection: sqlite3.Connection, table: str = "_penstock_receiver") -> None:
+        self._connection, self._lock = connection, RLock()
+        self._table = '"' + table.replace('"', '""') + '"'
+        connection.execute(f"create table if not exists {self._table} (name text primary key, text text not null) without rowid")
+        connection.commit()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction of the database; part of yours, if you have begun one (`begin immediate`)."""
+        with self._lock:
+            if self._connection.in_transaction:
+                yield
+                return
+            self._connection.execute("begin immediate")
+            try:
+                yield
+            except BaseException:
+                self._connection.rollback()
+                raise
+            self._connection.commit()
+
+    def get(self, name: str) -> str | None:
+        """What was put under this name."""
+        row = self._connection.execute(f"select text from {self._table} where name = ?", [name]).fetchone()
+        return row and str(row[0])
+
+    def put(self, name: str, text: str) -> None:
+        """Remember this."""
+        self._connection.execute(f"insert or replace into {self._table} values (?, ?)", [name, text])
+
+    def drop(self, prefix: str) -> None:
+        """Forget all names that begin so."""
+        self._connection.execute(f"delete from {self._table} where substr(name, 1, ?) = ?", [len(prefix), prefix])

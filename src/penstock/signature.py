@@ -1,0 +1,55 @@
+"""Signatures as Standard Webhooks has them: who wrote a request, and when."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+
+PREFIX = "whsec_"
+TOLERANCE = 300
+"""Seconds between a signature and its reading, either way: an old one may be a replay."""
+
+_SHORTEST, _LONGEST = 24, 64
+
+
+def key(secret: str) -> bytes:
+    """The bytes of a secret. Raises ValueError, which does not quote it."""
+    if not secret.startswith(PREFIX):
+        raise ValueError(f"does not begin with {PREFIX}: write {PREFIX} and 24 to 64 random bytes in base64")
+    try:
+        found = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except binascii.Error:
+        raise ValueError(f"is not base64 behind {PREFIX}: was it cut off, or a character lost?") from None
+    if not _SHORTEST <= len(found) <= _LONGEST:
+        raise ValueError(f"has {len(found)} bytes: it must have {_SHORTEST} to {_LONGEST}")
+    return found
+
+
+def signed(keys: Sequence[bytes], name: str, body: bytes, now: int) -> dict[str, str]:
+    """The headers which say that this body, called so, was sent now by one who knows the keys."""
+    name = name.replace(".", "%2E")  # the full stop separates the parts of what is signed
+    signatures = " ".join(_signature(one, name, str(now), body) for one in keys)
+    return {"webhook-id": name, "webhook-timestamp": str(now), "webhook-signature": signatures}
+
+
+def complaint(keys: Sequence[bytes], headers: Mapping[str, str], body: bytes, now: float) -> str | None:
+    """Why this is not to be believed, if it is not; the names of headers are in lower case."""
+    name, at, given = (headers.get(f"webhook-{part}", "") for part in ("id", "timestamp", "signature"))
+    if not (name and at and given):
+        return "the request is not signed"
+    if not (at.isascii() and at.isdecimal() and len(at) <= 12):
+        return "the time of the signature cannot be read"
+    if abs(now - int(at)) > TOLERANCE:
+        return f"the signature is of another time: {now - int(at):.0f} s ago"
+    expected = [_signature(one, name, at, body) for one in keys]
+    if not any(hmac.compare_digest(one.encode(), other.encode()) for one in given.split(" ") for other in expected):
+        return "the signature does not fit: another secret, or another body"
+    return None
+
+
+def _signature(one: bytes, name: str, at: str, body: bytes) -> str:
+    content = f"{name}.{at}.".encode() + body
+    return "v1," + base64.b64encode(hmac.digest(one, content, hashlib.sha256)).decode()
