@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import re
+import resource
 import socket
 import sqlite3
 import ssl
@@ -181,6 +182,17 @@ def test_a_cache_folder_that_cannot_be_written_fails(place: str, monkeypatch: py
     monkeypatch.setenv("PENSTOCK_CACHE", place)
     [one] = found(machine.cache_folder)
     assert one.verdict is FAILED
+
+
+def test_a_folder_where_nothing_more_fits_cannot_be_written(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        why = room.unwritable(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert why == "File too large"
+    assert room.unwritable(tmp_path) is None
 
 
 @pytest.mark.parametrize(("free", "verdict"), [(room.LEAST - 1, FAILED), (room.LEAST, WARNING), (room.ENOUGH, OK)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -30,6 +31,7 @@ from penstock.event import (
     Restarted,
     Settled,
     StandingBy,
+    Stopped,
     TermGone,
 )
 from penstock.metrics.server import address, health, serving
@@ -180,24 +182,26 @@ def test_a_scraper_gets_the_format_that_it_asks_for(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("events", "code", "reason"),
+    ("events", "state", "reason"),
     [
-        ((), 503, "starting: this process does not carry it"),
-        ((StandingBy(pipeline=NAME, holder="other"),), 200, None),
-        ((LED,), 200, None),
-        ((LED, TermGone(pipeline=NAME, epoch=1, reason="gone")), 200, None),
-        ((Completed(pipeline=NAME, position=1),), 200, None),
-        ((LED, Halted(pipeline=NAME, code="engine.lost", message="gone", remedy="")), 503, "halted by engine.lost: gone"),
+        ((), "starting", "starting: this process does not carry it"),
+        ((StandingBy(pipeline=NAME, holder="other"),), "standby", None),
+        ((LED,), "leading", None),
+        ((LED, TermGone(pipeline=NAME, epoch=1, reason="gone")), "standby", None),
+        ((LED, Stopped(pipeline=NAME, position=1)), "stopped", "stopped: this process does not carry it"),
+        ((Completed(pipeline=NAME, position=1),), "completed", None),
+        ((LED, Halted(pipeline=NAME, code="engine.lost", message="gone", remedy="")), "halted", "halted by engine.lost: gone"),
     ],
 )
 def test_health_follows_from_what_the_process_is_to_the_pipeline(
-    served: Served, events: tuple[Event, ...], code: int, reason: str | None
+    served: Served, events: tuple[Event, ...], state: str, reason: str | None
 ) -> None:
     for event in events:
         served.tell(event)
     status, _, text = served.get("/healthz")
     found = json.loads(text)
-    assert (status, found["healthy"], found["pipelines"][NAME]["reason"]) == (code, code == 200, reason)
+    assert (found["pipelines"][NAME]["state"], found["pipelines"][NAME]["reason"]) == (state, reason)
+    assert (status, found["healthy"]) == ((503, False) if reason else (200, True))
 
 
 def test_a_source_that_cannot_be_read_is_no_health(served: Served, shop: Shop) -> None:
@@ -211,17 +215,41 @@ def test_a_source_that_cannot_be_read_is_no_health(served: Served, shop: Shop) -
 def test_a_leader_that_gets_nowhere_is_stalled_and_one_that_moves_is_not(shop: Shop, pipeline: Pipeline) -> None:
     now = [0.0]
     watch = Watch([pipeline], lambda: now[0])
-    watch.hear(LED)
     shop.sell(3)
+    with closing(sqlite3.connect(shop.path)) as connection, connection:
+        connection.execute("update _penstock_log set at = at - 0.1")  # more than two hours
     reach(pipeline, 1)
-    assert health(watch)[0] == 200, "it has not waited for long"
-    code, told = health(watch, "stalled=0ms")
-    assert code == 503
-    assert "stalled: 2 changes wait" in json.dumps(told)
-    reach(pipeline, 3)
-    now[0] += FRESH_SECONDS
-    assert health(watch, "stalled=0ms")[0] == 200, "nothing waits"
+    watch.hear(LED)
+    assert health(watch)[0] == 200, "it has only begun"
+    now[0] = 59.0
+    watch.hear(Delivered(pipeline=NAME, lane="main", changes=1, position=2))
+    now[0] = 118.0
+    assert health(watch)[0] == 200, "old changes are being worked off"
+    now[0] = 120.0
+    code, told = health(watch)
+    assert (code, "stalled: 2 changes wait, none was delivered for 61 s" in json.dumps(told)) == (503, True)
+    assert health(watch, "stalled=2m")[0] == 200
     assert health(watch, "stalled=nonsense")[0] == 400
+    reach(pipeline, 3)
+    now[0] = 300.0
+    assert health(watch)[0] == 200, "nothing waits"
+
+
+def test_changes_that_have_just_come_to_an_idle_leader_are_no_stall(shop: Shop, pipeline: Pipeline) -> None:
+    now = [0.0]
+    watch = Watch([pipeline], lambda: now[0])
+    watch.hear(LED)
+    now[0] = 9999.0
+    shop.sell(1)
+    assert health(watch)[0] == 200
+
+
+def test_an_error_shows_until_something_is_delivered(served: Served) -> None:
+    served.tell(LED)
+    served.tell(Restarted(pipeline=NAME, code="engine.failed", message="oh", wait_seconds=0.1))
+    assert ("penstock_error", ("engine.failed",)) in served.samples()
+    served.tell(Delivered(pipeline=NAME, lane="main", changes=1, position=2))
+    assert "penstock_error" not in {name for name, _ in served.samples()}
 
 
 def test_progress_shows_also_where_no_event_tells_of_it(shop: Shop, pipeline: Pipeline) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from importlib.metadata import version
@@ -35,11 +34,11 @@ class _Pipelines(Collector):
     def collect(self) -> Iterator[Metric]:
         sights = self._watch.sights()
         yield InfoMetricFamily("penstock", "The program.", value={"version": version("penstock")})
-        yield from gauges(sights, time.monotonic())
+        yield from gauges(sights)
         yield from counters(sights)
 
 
-def gauges(sights: Iterable[Sight], now: float) -> Iterator[Metric]:
+def gauges(sights: Iterable[Sight]) -> Iterator[Metric]:
     """How things are. What nobody knows is left out."""
     seen = list(sights)
 
@@ -48,7 +47,7 @@ def gauges(sights: Iterable[Sight], now: float) -> Iterator[Metric]:
 
     states = (((one.status.name, role), one.tally.role == role) for one in seen for role in ROLES)
     yield _gauge("penstock_state", "1 for what this process is to the pipeline.", ("state",), states)
-    yield plain("penstock_healthy", "Whether /healthz calls it well.", lambda one: ailment(one.tally, one.status, now) is None)
+    yield plain("penstock_healthy", "Whether /healthz calls it well.", lambda one: ailment(one) is None)
     errors = (((one.status.name, code), 1) for one in seen if (code := _error(one)))
     yield _gauge("penstock_error", "1 for the error that has not passed yet.", ("code",), errors)
     yield plain("penstock_epoch", "The number of the last term.", lambda one: one.status.epoch)
@@ -61,7 +60,7 @@ def gauges(sights: Iterable[Sight], now: float) -> Iterator[Metric]:
         "When the oldest undelivered change was committed; absent if there is none.",
         lambda one: _timestamp(one.status.oldest_undelivered),
     )
-    yield plain("penstock_progress_age_seconds", "Since it was seen to get on.", lambda one: max(0.0, now - one.tally.moved_at))
+    yield plain("penstock_progress_age_seconds", "Since it was seen to get on.", lambda one: one.idle_seconds)
     yield plain("penstock_delivery_rate", "Changes per second, just now.", lambda one: one.status.rate)
     yield plain("penstock_dead_changes", "Changes that were given up.", lambda one: one.status.dead)
     kept = (((one.status.name, reader.pipeline), reader.kept) for one in seen for reader in one.readers)

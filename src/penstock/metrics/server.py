@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -100,8 +99,7 @@ def health(watch: Watch, query: str = "") -> tuple[int, Mapping[str, object]]:
         seconds = duration.parse(patience).total_seconds()
     except ValueError as error:
         return 400, {"error": f"stalled: {error}"}
-    now = time.monotonic()
-    found = {one.status.name: _told(one, ailment(one.tally, one.status, now, seconds)) for one in watch.sights()}
+    found = {one.status.name: _told(one, ailment(one, seconds)) for one in watch.sights()}
     is_well = not any(one["reason"] for one in found.values())
     return 200 if is_well else 503, {"healthy": is_well, "pipelines": found}
 

@@ -21,11 +21,17 @@ FRESH_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A pipeline as it was at one moment."""
+    """A pipeline as it is at one moment of the process's clock."""
 
+    at: float
     tally: Tally
     status: Status
     readers: Sequence[Reader]
+
+    @property
+    def idle_seconds(self) -> float:
+        """For how long it has not been seen to get on."""
+        return max(0.0, self.at - self.tally.moved_at)
 
 
 class Watch:
@@ -51,7 +57,7 @@ class Watch:
                 for pipeline in self._pipelines:
                     self._look(pipeline)
                 self._looked_at = self._clock()
-            return [Sight(self._tallies[name], *seen) for name, seen in self._seen.items()]
+            return [Sight(self._clock(), self._tallies[name], *seen) for name, seen in self._seen.items()]
 
     def _look(self, pipeline: Pipeline) -> None:
         before, status = self._seen.get(pipeline.name), observe(pipeline)
