@@ -112,6 +112,12 @@ class DeliveryExhausted(PenstockError):
     remedy = "repair the receiver and run the pipeline again: it goes on where it stopped"
 
 
+class SinkUnavailable(PenstockError):
+    """What a delivery needs on its own machine cannot be read just now."""
+
+    code, directive = "sink.unavailable", Directive.RETRY
+
+
 class StateLost(PenstockError):
     """The source knows this pipeline, the state store does not."""
 

@@ -183,6 +183,23 @@ def test_a_secret_that_the_receiver_says_back_is_hidden_in_errors_and_events(ech
         assert "***" in text
 
 
+@pytest.mark.parametrize(
+    ("url", "headers", "said"),
+    [
+        ("http://h/?a%20b&c=d", {}, "<pre>Cannot POST /?a%20b&amp;c=d</pre> a b"),
+        ("http://h/?c=d%2Fe&x=y", {}, '{"query":{"c":"d/e","x":"y"}}'),
+        ("http://anna:a%40b@h/", {}, 'wrong password "a@b" a%40b'),
+        ("http://h/", {"X-Key": 'say "hi"'}, '{"key":"say \\"hi\\""} say &quot;hi&quot;'),
+    ],
+)
+def test_a_secret_is_hidden_however_it_is_spelled(url, headers, said):
+    from penstock.sinks.webhook.hidden import Hider
+
+    hidden = Hider(WebhookSink(url=url, headers=headers))(said)
+    assert "***" in hidden
+    assert not any(secret in hidden for secret in ("a%20b", "a b", "c=d", "d/e", "a@b", "a%40b", "hi", '"y"'))
+
+
 def test_a_short_secret_is_hidden_with_the_long_one_that_holds_it():
     from penstock.sinks.webhook.hidden import Hider
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from penstock.change import Change, Op, to_batch
 from penstock.cli import main
 from penstock.config import load, parse
-from penstock.errors import ConfigInvalid, DeliveryExhausted
+from penstock.errors import ConfigInvalid, DeliveryExhausted, Directive, SinkUnavailable
 from penstock.event import Warned
 from penstock.log import text_line
 from penstock.retry import Retry
@@ -281,12 +281,13 @@ def test_tls_to_a_plain_url_is_refused():
         )
 
 
-def test_a_certificate_that_has_gone_since_is_an_error_of_the_pipeline(authority, deliver, tmp_path):
+def test_a_certificate_that_has_gone_since_is_an_error_that_may_pass_as_renewals_do(authority, deliver, tmp_path):
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     tls = Tls(ca=str(tmp_path / "ca.pem"))
     (tmp_path / "ca.pem").unlink()
-    with pytest.raises(ConfigInvalid, match=r"sink\.tls\.ca cannot be read: .*No such file.* on every machine"):
+    with pytest.raises(SinkUnavailable, match=r"sink\.tls\.ca cannot be read: .*No such file.* on every machine"):
         deliver("https://localhost/", tls=tls)
+    assert SinkUnavailable.directive is Directive.RETRY
 
 
 def test_validate_warns_of_a_check_that_is_switched_off_and_shows_no_password(files, tmp_path, capsys):

@@ -9,7 +9,7 @@ from itertools import repeat
 import pyarrow as pa
 
 from penstock.change import Change, last_place
-from penstock.errors import ConfigInvalid
+from penstock.errors import SinkUnavailable
 from penstock.event import Warned
 from penstock.sink import Assignment
 from penstock.sinks.webhook.courier import Courier
@@ -95,5 +95,5 @@ def _security(sink: WebhookSink, endpoint: Endpoint, assignment: Assignment) -> 
         return None
     try:
         return Security(sink.tls.context(), sink.tls.server_name)
-    except ValueError as error:  # the files have changed since the pipeline file was read, or are not on this machine
-        raise ConfigInvalid(f"sink.{error}", "correct the file, and see that it is there on every machine that delivers") from None
+    except ValueError as error:  # they were usable when the pipeline file was read: it may be a renewal, half done
+        raise SinkUnavailable(f"sink.{error}", "see that the file is whole, and on every machine that delivers") from None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, unquote, urlsplit
+import html
+import json
+from urllib.parse import quote, unquote, urlsplit
 
 from penstock.sinks.webhook.sink import WebhookSink
 
@@ -12,7 +14,9 @@ class Hider:
 
     def __init__(self, sink: WebhookSink) -> None:
         # The longest first, so that no part of one is left standing.
-        self._secrets = sorted(filter(None, set(_secrets(sink))), key=len, reverse=True)
+        self._secrets = sorted(
+            {spelled for secret in _secrets(sink) if secret for spelled in _spellings(secret)}, key=len, reverse=True
+        )
 
     def __call__(self, text: str) -> str:
         """This text with stars in the place of secrets."""
@@ -23,6 +27,17 @@ class Hider:
 
 def _secrets(sink: WebhookSink) -> list[str]:
     parts, auth = urlsplit(sink.url), sink.auth
-    query = [parts.query, unquote(parts.query), *(value for _, value in parse_qsl(parts.query))]
-    passwords = [parts.password or "", unquote(parts.password or ""), auth.basic.password or "", auth.bearer or ""]
+    query = [parts.query, *(pair.rpartition("=")[2] for pair in parts.query.split("&"))]
+    passwords = [parts.password or "", auth.basic.password or "", auth.bearer or ""]
     return [*query, *passwords, *sink.headers.values(), *sink.signing.secrets, (sink.authorization or "").rpartition(" ")[2]]
+
+
+def _spellings(secret: str) -> set[str]:
+    """How a page, a document or a URL would write it."""
+    plain = unquote(secret)
+    return {
+        secret,
+        plain,
+        quote(plain, safe=""),
+        *(way for one in (secret, plain) for way in (html.escape(one), json.dumps(one)[1:-1])),
+    }
