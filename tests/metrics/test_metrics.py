@@ -6,6 +6,8 @@ import json
 import re
 import socket
 import sqlite3
+import struct
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from deadline import until
 from penstock.config import parse
 from penstock.cursor import Watermark
 from penstock.errors import ConfigInvalid
@@ -179,6 +182,15 @@ def test_a_scraper_gets_the_format_that_it_asks_for(served: Served) -> None:
     assert kind.startswith("application/openmetrics-text")
     assert text.endswith("# EOF\n")
     assert served.get("/nonsense")[0] == 404
+
+
+def test_one_who_asks_and_goes_leaves_no_noise(served: Served, capfd: pytest.CaptureFixture[str]) -> None:
+    with closing(socket.create_connection(("127.0.0.1", served.port))) as rude:
+        rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        rude.sendall(b"GET /metrics HTTP/1.1\r\n\r\n" * 3)
+    until(lambda: not [thread for thread in threading.enumerate() if "process_request" in thread.name])
+    assert served.get("/metrics")[0] == 200
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET6
 from threading import Thread
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from prometheus_client import CollectorRegistry
@@ -53,6 +55,10 @@ def _listening(at: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> Th
     class Server(ThreadingHTTPServer):
         address_family = AF_INET6 if ":" in at[0] else ThreadingHTTPServer.address_family
 
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            if not isinstance(sys.exception(), OSError):  # who asked is gone, which is their business
+                super().handle_error(request, client_address)
+
     try:
         return Server(at, handler)
     except OSError as error:
@@ -83,8 +89,7 @@ def _handler(watch: Watch, served: CollectorRegistry) -> type[BaseHTTPRequestHan
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            with suppress(ConnectionError):  # who asked is gone
-                self.wfile.write(body)
+            self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing: probes come every few seconds."""
