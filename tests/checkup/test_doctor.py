@@ -33,6 +33,7 @@ from penstock.cursor import Watermark
 from penstock.errors import JavaMissing, TransformInvalid
 from penstock.sinks.webhook import WebhookSink
 from penstock.sinks.webhook.signing import Signing
+from penstock.sinks.webhook.tls import Tls
 from penstock.sources.sqlite.source import LANE, SqliteSource
 from penstock.sources.sqlite.survey import Reader, Survey
 from penstock.testing.receiver import Receiver
@@ -370,6 +371,14 @@ def test_certificates(
     assert said in one.said
 
 
+def test_a_certificate_of_ours_that_has_gone_since_fails(authority: trustme.CA, receiver: Receiver, tmp_path: Path) -> None:
+    authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+    sink = WebhookSink(url=receiver.url.replace("http://", "https://"), tls=Tls(ca=str(tmp_path / "authority.pem")))
+    (tmp_path / "authority.pem").unlink()
+    [one] = found(lambda: endpoint.endpoint(sink))
+    assert (one.verdict, "tls.ca cannot be read" in one.said) == (FAILED, True)
+
+
 def test_tls_spoken_to_a_plain_server_fails(receiver: Receiver) -> None:
     [one] = at(receiver.url.replace("http://", "https://"), seconds=0.5)
     assert one.verdict is FAILED
@@ -418,6 +427,27 @@ def test_a_secret_that_everybody_can_read_is_a_warning(write: Write, receiver: R
     [one] = found(lambda: secrecy.secrets(write(receiver.url.replace("http://", "http://me:secret@")), None))
     assert (one.verdict, one.remedy) == (WARNING, f"chmod o-r {file}")
     assert "secret@" not in one.said
+
+
+@pytest.mark.parametrize(
+    ("line", "is_secret"),
+    [
+        ("url: https://example.org/hooks?x=1", False),
+        ("url: https://me@example.org/", False),
+        ("# url: https://[nonsense", False),
+        ("url: https://me:${PASSWORD}@example.org/", False),
+        ('url: "https://me:secret@example.org/"', True),
+        ("auth: {bearer: '${file:token}'}", False),
+        ("auth: {bearer: abc}", True),
+        ("    password: abc", True),
+        ("    password: ${PASSWORD}", False),
+        ("    # password: abc", False),
+        ('signing: {secret: ["whsec_a", "${B}"]}', True),
+        ('signing: {secret: ["${A}", "${B}"]}', False),
+    ],
+)
+def test_a_secret_counts_as_written_out_unless_it_is_substituted(line: str, is_secret: bool) -> None:
+    assert secrecy.has_password(f"name: orders\n{line}\n") is is_secret
 
 
 def test_a_function_that_cannot_be_imported_fails(write: Write) -> None:

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from subprocess import SubprocessError
 
 from penstock.errors import PenstockError
 
@@ -65,5 +66,5 @@ def examined(name: str, check: Check, about: str = MACHINE) -> Iterator[Finding]
         yield from (replace(found, about=about) if found.about == MACHINE else found for found in check())
     except PenstockError as error:
         yield replace(failed(name, error.message, error.remedy), about=about)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, ValueError, sqlite3.Error, SubprocessError) as error:
         yield replace(failed(name, str(error), "see that it is there and may be used by this user"), about=about)

@@ -6,12 +6,12 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from penstock.checkup.finding import Finding, ok, warning
 
 _FILE = re.compile(r"\$\{file:([^}]+)\}")
-_URL = re.compile(r"https?://\S+")
+_WRITTEN = re.compile(r"^[^#\n]*\b(?:password|bearer|secret): *\[? *[\"']?([^\s\"'#,{}\[\]]+)", re.MULTILINE)
+_IN_URL = re.compile(r"https?://[^\s/?#@:]*:([^\s/?#@]+)@")
 
 
 def secrets(file: Path, key: str | None) -> Iterator[Finding]:
@@ -36,7 +36,5 @@ def holders(text: str, file: Path) -> Iterable[Path]:
 
 
 def has_password(text: str) -> bool:
-    """Whether a URL in it has a password that is not substituted, or a key has one that is written out."""
-    urls = (urlsplit(url.strip("\"'")).netloc.rpartition("@")[0].partition(":")[2] for url in _URL.findall(text))
-    written = re.findall(r"\b(?:password|token|secret|bearer):\s*[\"']?([^\s\"'#{},]+)", text)
-    return any(secret and not secret.startswith("${") for secret in [*urls, *written])
+    """Whether a secret is written out in it, in a URL or behind a key, and not substituted."""
+    return any(not secret.startswith("$") for secret in [*_IN_URL.findall(text), *_WRITTEN.findall(text)])
