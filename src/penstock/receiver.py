@@ -111,10 +111,16 @@ class Receiver:
         with self._store.transaction():
             yield self._judge(request)
 
-    def forget(self, pipeline: str) -> None:
-        """Take changes anew that were accepted before, as after `penstock rewind`. Epochs are kept."""
+    def forget(self, pipeline: str, *, epoch: bool = False) -> None:
+        """Take changes anew that were accepted before, as after `penstock rewind`.
+
+        With `epoch`, also from an epoch that was over: only where the pipeline's state was lost, so that it counts from 1 again.
+        """
+        name = quote(pipeline, safe="")
         with self._store.transaction():
-            self._store.drop(f"place/{quote(pipeline, safe='')}/")
+            self._store.drop(f"place/{name}/")
+            if epoch:
+                self._store.drop(f"epoch/{name}/")
 
     def _read(self, headers: Mapping[str, str], body: bytes) -> _Request:
         content = _decoded(headers.get("content-encoding", "identity"), body, self._largest)
@@ -123,7 +129,7 @@ class Receiver:
         return _request(headers, content)
 
     def _judge(self, request: _Request) -> Verdict:
-        name = f"epoch/{request.pipeline}"
+        name = f"epoch/{request.pipeline}/"
         newest = int(self._store.get(name) or 0)
         if request.epoch < newest:
             return Verdict(409, reason=f"epoch {request.epoch} is over: epoch {newest} has begun")

@@ -129,6 +129,15 @@ def test_what_is_forgotten_is_taken_anew_but_not_from_a_deposed_leader(store):
     assert taken(receiver, run(2, 3), pipeline="orders2") == (200, [])
 
 
+def test_a_pipeline_that_lost_its_state_counts_epochs_from_the_start_when_the_receiver_is_told(store):
+    receiver = Receiver(store)
+    for name in ("orders", "orders2"):
+        assert taken(receiver, run(1, 3), epoch=7, pipeline=name) == (200, [1, 2, 3])
+    receiver.forget("orders", epoch=True)
+    assert taken(receiver, run(1, 3), epoch=1) == (200, [1, 2, 3])
+    assert taken(receiver, run(1, 3), epoch=1, pipeline="orders2")[0] == 409
+
+
 def test_by_row_a_change_may_be_overtaken_by_one_of_another_row_and_none_comes_twice(store):
     receiver = Receiver(store, by="row")
     assert taken(receiver, [change(2, 1, row=2), change(4, 3, row=2)]) == (200, [2, 4])
