@@ -1,15 +1,19 @@
-"""What a running pipeline shows: metrics and health, through an outage of its receiver."""
+"""What a running pipeline shows: metrics and health, whatever happens to its receiver and its engine."""
 
 from __future__ import annotations
 
 import json
+import signal
 import socket
 from contextlib import closing
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
+import pytest
+
 from deadline import until
 from fix_rig import Rig
+from program import send
 
 
 def asked(port: int, path: str) -> tuple[int, str]:
@@ -28,7 +32,8 @@ def value(port: int, name: str, labels: str = '{pipeline="shop"}') -> float:
     return next((float(line.split()[-1]) for line in lines if line.startswith(f"{name}{labels} ")), -1.0)
 
 
-def test_metrics_and_health_follow_a_pipeline_through_an_outage(rig: Rig) -> None:
+@pytest.mark.timeout(240)
+def test_metrics_and_health_follow_a_pipeline_through_an_outage_and_the_death_of_its_engine(rig: Rig) -> None:
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -50,5 +55,12 @@ def test_metrics_and_health_follow_a_pipeline_through_an_outage(rig: Rig) -> Non
 
     rig.receiver.turn(fail_rate=0.0)
     until(lambda: asked(port, "/healthz?stalled=1s")[0] == 200 and value(port, "penstock_backlog_changes") == 0, 60)
+
+    send(signal.SIGKILL, [program.jvm()])
+    _, told = until(lambda: (got := asked(port, "/healthz"))[0] == 503 and got, 30)
+    assert json.loads(told)["pipelines"]["shop"]["state"] in ("halted", "starting")
+    rig.shop.sell(1)
+    until(lambda: asked(port, "/healthz")[0] == 200 and value(port, "penstock_backlog_changes") == 0, 90)
+    assert value(port, "penstock_epoch") == 2
     assert program.terminate() == 0
     assert asked(port, "/healthz")[0] == 0
