@@ -189,6 +189,7 @@ def test_a_secret_that_the_receiver_says_back_is_hidden_in_errors_and_events(ech
     [
         ("http://h/?a%20b&c=d", {}, "<pre>Cannot POST /?a%20b&amp;c=d</pre> a b"),
         ("http://h/?c=d%2Fe&x=y", {}, '{"query":{"c":"d/e","x":"y"}}'),
+        ("http://h/?c=d/e==", {}, '{"c":"d/e=="}'),
         ("http://anna:a%40b@h/", {}, 'wrong password "a@b" a%40b'),
         ("http://h/", {"X-Key": 'say "hi"'}, '{"key":"say \\"hi\\""} say &quot;hi&quot;'),
     ],

@@ -27,7 +27,7 @@ class Hider:
 
 def _secrets(sink: WebhookSink) -> list[str]:
     parts, auth = urlsplit(sink.url), sink.auth
-    query = [parts.query, *(pair.rpartition("=")[2] for pair in parts.query.split("&"))]
+    query = [parts.query, *(pair.split("=", 1)[-1] for pair in parts.query.split("&"))]
     passwords = [parts.password or "", auth.basic.password or "", auth.bearer or ""]
     return [*query, *passwords, *sink.headers.values(), *sink.signing.secrets, (sink.authorization or "").rpartition(" ")[2]]
 
