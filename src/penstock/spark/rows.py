@@ -56,7 +56,7 @@ def rows(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> pa.
 def _marks(mark: Mark, pad: int) -> pa.RecordBatch:
     # every array with its type: to have it inferred takes longer than all the rest
     positions, lanes = pa.array([mark.position] * 2, pa.int64()), pa.array([mark.lane] * 2, pa.string())
-    cursors = pa.array([f"{mark.cursor}{_PADDING}".ljust(pad), None], pa.string())
+    cursors = pa.array([f"{mark.cursor}{_PADDING}".ljust(pad) if pad else mark.cursor, None], pa.string())
     return pa.RecordBatch.from_arrays([positions, _RESOLVED, _NO_TEXT, lanes, *_REST, cursors], schema=ROWS)
 
 
