@@ -19,7 +19,7 @@ from penstock.sources.sqlite.suspend import resume, suspend
 from penstock.testing import oracle
 from shop import Keeper
 
-SECONDS = float(os.environ.get("PENSTOCK_NEMESIS_SECONDS", "75"))
+SECONDS = float(os.environ.get("PENSTOCK_NEMESIS_SECONDS", "50"))
 
 RULES = """
 def split(change):

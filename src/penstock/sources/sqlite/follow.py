@@ -30,18 +30,20 @@ def follow(
 
 
 def _until_replaced(path: str, opened_as: Identity | None, log: Log, place: Place, wake: Wake) -> Generator[Window, None, Place]:
-    given, patience = -math.inf, GATHER
+    given, patience, seen, cursor = -math.inf, GATHER, -1, place.to_cursor()
     while not is_replaced(opened_as, now := identity(path)):
-        opened_as, stretch = now, log.stretch(place)
-        if stretch.changes.num_rows or stretch.end.position < stretch.head:
-            given, patience = time.monotonic(), GATHER
-            place = yield from _windows(log, stretch)
-            time.sleep(max(0.0, given + GATHER - time.monotonic()))
-            continue
-        place = stretch.end
+        opened_as, version = now, log.version()
+        if version != seen:  # somebody has committed something since the last look
+            stretch, seen = log.stretch(place), version
+            if stretch.changes.num_rows or stretch.end.position < stretch.head:
+                given, patience, seen = time.monotonic(), GATHER, -1
+                place = yield from _windows(log, stretch)
+                time.sleep(max(0.0, given + GATHER - time.monotonic()))
+                continue
+            place, cursor = stretch.end, stretch.end.to_cursor()
         if time.monotonic() - given >= BEAT:
             given = time.monotonic()
-            yield Window(NO_CHANGES, place.to_cursor(), idle=True)
+            yield Window(NO_CHANGES, cursor, idle=True)
         has_stirred = wake.wait(min(patience, given + BEAT - time.monotonic()))
         # the file is written a moment before the commit can be seen, so what stirred may show only at one of the next looks
         patience = GATHER if has_stirred else min(8 * patience, wake.longest)
