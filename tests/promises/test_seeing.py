@@ -23,7 +23,7 @@ def asked(port: int, path: str) -> tuple[int, str]:
     except HTTPError as error:
         with error:
             return error.code, error.read().decode()
-    except URLError:
+    except (URLError, OSError):  # nobody listens, or it goes as it is asked
         return 0, ""
 
 
