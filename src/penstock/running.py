@@ -40,7 +40,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.query import Query
 from penstock.start import place
 
-LOOK_SECONDS = 0.2
+LOOK_SECONDS = 0.4
 SETTLE_SECONDS = 1.0
 STOP_SECONDS = 15.0
 """How long a stop waits for requests under way."""

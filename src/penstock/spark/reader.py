@@ -18,7 +18,7 @@ from penstock.spark.errand import Errand
 from penstock.spark.rows import FLUSH_BYTES, NOTHING, Mark, rows
 
 PACE_SECONDS = 0.05
-SILENCE_SECONDS = 0.2
+SILENCE_SECONDS = 0.4
 
 
 def read(errand: Errand, lane: Lane) -> Iterator[pa.RecordBatch]:
