@@ -57,7 +57,7 @@ class Leadership(Thread):
             finally:
                 candidate.close()
         except Exception as error:  # noqa: BLE001 - a thread's last words: its owner raises them
-            self._error = error
+            self._term, self._error = None, error  # nobody renews it any more
             self._held.set()
 
     def _stand(self, candidate: Candidate) -> None:

@@ -1,0 +1,43 @@
+"""What a leader does when its store turns out to be none: it leads no longer, and says why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deadline import until
+from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.errors import StateInvalid
+from penstock.leadership import Leadership
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+@pytest.fixture
+def leadership(path: Path) -> Iterator[Leadership]:
+    made = Leadership(SqliteCoordinator(str(path), ttl=0.5), "orders", "here")
+    made.start()
+    yield made
+    made.leave()
+
+
+def garble(path: Path) -> None:
+    """In place, as a disk does it."""
+    for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with name.open("r+b") as file:
+            file.write(b"\xa5" * os.path.getsize(name))
+
+
+def test_a_store_that_is_damaged_ends_the_term_and_is_told(path: Path, leadership: Leadership) -> None:
+    assert leadership.await_term(10)
+    garble(path)
+    until(leadership.is_lost, 10)
+    leadership.let_go()
+    with pytest.raises(StateInvalid):
+        leadership.await_term(10)
