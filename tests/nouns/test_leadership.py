@@ -40,4 +40,4 @@ def test_a_store_that_is_damaged_ends_the_term_and_is_told(path: Path, leadershi
     until(leadership.is_lost, 10)
     leadership.let_go()
     with pytest.raises(StateInvalid):
-        leadership.await_term(10)
+        leadership.await_term(0.1)
