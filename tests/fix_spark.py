@@ -8,17 +8,14 @@ import pytest
 
 @pytest.fixture(scope="session")
 def spark():
-    from penstock.spark.session import open_session
+    from penstock.spark.session import close_session, open_session
 
     before = os.environ.get("PYTHONPATH")
     here = str(Path(__file__).parent / "spark")  # workers import the sinks of these tests from there
     os.environ["PYTHONPATH"] = os.pathsep.join([here, before] if before else [here])
     session = open_session(slots=3)
-    process = session.sparkContext._gateway.proc
     yield session
-    session.stop()
-    process.stdin.close()
-    process.wait()
+    close_session(session)
     if before is None:
         del os.environ["PYTHONPATH"]
     else:

@@ -17,7 +17,7 @@ from penstock.goal import Goal
 from penstock.pipeline import Pipeline, SparkSettings
 from penstock.spark.errand import Events
 from penstock.spark.query import Query, engine_lost
-from penstock.spark.session import open_session
+from penstock.spark.session import close_session, open_session
 from penstock.spark.training import train_beside
 from penstock.spark.warmup import warm
 
@@ -63,11 +63,7 @@ class Engine:
         if self._trainer:
             self._trainer.kill()
             self._trainer.wait()
-        process = self._spark.sparkContext._gateway.proc
-        if not self.lost():
-            self._spark.stop()
-        process.stdin.close()
-        process.wait()
+        close_session(self._spark)
         self._events.close()
         self._listening.join()
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -15,7 +15,7 @@ from penstock.errors import Directive, PenstockError, StateLost
 from penstock.failpoint import reach
 from penstock.source import Span, Window
 from penstock.spark.errand import Errand
-from penstock.spark.rows import FLUSH_BYTES, NOTHING, Mark, rows
+from penstock.spark.rows import FLUSH_BYTES, NOTHING, ROOMY_BYTES, Mark, rows
 
 PACE_SECONDS = 0.05
 SILENCE_SECONDS = 0.4
@@ -34,7 +34,7 @@ def _read(errand: Errand, lane: Lane, task: int) -> Iterator[pa.RecordBatch]:
         yield NOTHING  # a stream without a single batch is an error to its writer
         return
     reading = Reading(errand, lane, task)
-    yield from reading.rows_of(Window(NO_CHANGES, reading.mark.cursor, idle=True))
+    yield from reading.rows_of(Window(NO_CHANGES, reading.mark.cursor, idle=errand.goal is None))
     try:
         yield from reading.rows()
     except PenstockError as error:
@@ -51,6 +51,7 @@ class Reading:
         watermark = self._watermark()
         self.mark = Mark(lane, watermark.position, watermark.cursor)
         self._unmarked, self._marked_at = NO_CHANGES, 0.0
+        self._flush = FLUSH_BYTES if errand.goal is None else ROOMY_BYTES
         self._ends_at = time.monotonic() + errand.epoch_seconds
 
     def rows(self) -> Iterator[pa.RecordBatch]:
@@ -111,7 +112,7 @@ class Reading:
             return
         self.mark, self._unmarked = Mark(self._lane, self._source.position(window.upto), window.upto), NO_CHANGES
         self._marked_at = time.monotonic()
-        yield rows(window.changes, self.mark, FLUSH_BYTES if window.idle else 0)
+        yield rows(window.changes, self.mark, self._flush if window.idle else 0)
         if window.idle:
             yield NOTHING
 

@@ -27,6 +27,9 @@ NOTHING = pa.RecordBatch.from_pylist([], ROWS)
 FLUSH_BYTES = 32768
 """Spark closes an Arrow batch at so many bytes: a mark as fat as this pushes everything before it through."""
 
+ROOMY_BYTES = 262144
+"""The same in a batch, where no change waits for another one to come."""
+
 _MARK = len(CHANGES)
 _PADDING = "\n"  # behind a cursor, which is one line: to look for the last character that is no space takes ten times as long
 _RESOLVED = pa.array([Op.RESOLVED.value] * 2)

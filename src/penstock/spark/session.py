@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.errors import EngineSlots
 from penstock.spark import jvm, register
-from penstock.spark.rows import FLUSH_BYTES
+from penstock.spark.rows import FLUSH_BYTES, ROOMY_BYTES
 
 TRIES = 4
 """How often Spark tries a task before the query fails."""
@@ -40,9 +40,8 @@ _SETTINGS = {
 
 _ROOMY = {
     "spark.sql.execution.pandas.udf.buffer.size": "65536",
-    "spark.sql.execution.arrow.maxBytesPerBatch": "262144",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(ROOMY_BYTES),
 }
-"""For batches, where no change waits for another one to come."""
 
 
 def master_for(slots: int, asked: str | None) -> str:
@@ -90,6 +89,15 @@ def open_session(
 
     register(spark)
     return spark
+
+
+def close_session(spark: Any) -> None:
+    """Stop Spark and its JVM, if that still lives."""
+    process = spark.sparkContext._gateway.proc
+    if process.poll() is None:
+        spark.stop()
+    process.stdin.close()
+    process.wait()
 
 
 def roomy(spark: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.pipeline import Pipeline, Transform
 from penstock.spark.engine import common_settings
 from penstock.spark.rows import DDL
-from penstock.spark.session import open_session
+from penstock.spark.session import close_session, open_session
 from penstock.spark.transform import apply
 from penstock.spark.warmup import warm
 
@@ -20,14 +20,11 @@ def engine(pipelines: Sequence[Pipeline]) -> Iterator[Any]:
     settings = common_settings(pipelines)
     slots = max(1, sum(len(pipeline.source.lanes()) for pipeline in pipelines))
     spark = open_session(slots, settings.master, settings.config)
-    process = spark.sparkContext._gateway.proc
     try:
         warm(spark)
         yield spark
     finally:
-        spark.stop()
-        process.stdin.close()
-        process.wait()
+        close_session(spark)
 
 
 def understand(spark: Any, transform: Transform) -> None:
