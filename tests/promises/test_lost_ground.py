@@ -113,10 +113,9 @@ def test_they_go_on_from_where_a_person_says(story):
     rigs["forgotten"].shop.sell(2)
     program = rigs["forgotten"].start(rigs["restored"].file, "--from", "beginning")
     rigs["forgotten"].until_delivered(12)
-    rigs["restored"].until_delivered(6)
+    until(lambda: rigs["restored"].positions()[-6:] == [1, 2, 3, 4, 5, 6], within=60)
     assert program.terminate() == 0
     assert rigs["forgotten"].positions() == [*range(1, 11), 10, 11, 12]  # the log begins where settled changes were pruned
-    assert rigs["restored"].positions()[-6:] == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_repaired_pipeline_goes_on_by_itself_and_heals_what_loses_nothing(story):
