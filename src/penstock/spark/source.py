@@ -138,31 +138,22 @@ class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(self.errand, partition)
 
 
-class RangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class RangesReader(BatchReader):
     """One batch of ranges, each a task; Spark reads as many of them at a time as it has slots."""
 
-    def __init__(self, errand: str) -> None:
-        self.errand = errand
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        """The ranges were cut before the query began."""
-
-    def initialOffset(self) -> dict[str, int]:
+    def initialOffset(self) -> dict[str, str]:
         """Before the rows."""
-        return {"backfill": 0}
+        return {}
 
-    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
-        """Behind the rows."""
-        return {"backfill": 1}
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """One task for each range."""
+    def latestOffset(self, start: dict[str, str], limit: Any) -> dict[str, str]:
+        """Behind the rows: no range is left where it began."""
         goal = Errand.decode(self.errand).goal
-        return [LanePartition(lane) for lane in (goal.ranges if isinstance(goal, Backfill) else ())]
+        assert isinstance(goal, Backfill)
+        return dict.fromkeys(goal.ranges, "read")
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a range."""
-        return _read(self.errand, partition)
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
+        """One task for each range."""
+        return [LanePartition(Lane(lane)) for lane in end]
 
 
 def _read(errand: str, partition: InputPartition) -> Iterator[pa.RecordBatch]:
