@@ -52,6 +52,21 @@ def transaction(
     connection.execute("commit" if keeps else "rollback")
 
 
+def data_version(connection: sqlite3.Connection) -> int:
+    """Moves when another connection has committed something."""
+    return _number(connection, "pragma data_version")
+
+
+def schema_version(connection: sqlite3.Connection) -> int:
+    """Moves with every change of schema, and with VACUUM, which renumbers rows."""
+    return _number(connection, "pragma schema_version")
+
+
+def _number(connection: sqlite3.Connection, sql: str) -> int:
+    [(number,)] = connection.execute(sql)
+    return int(number)
+
+
 Identity = tuple[int, int, int | None]
 
 

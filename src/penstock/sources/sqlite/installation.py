@@ -11,7 +11,7 @@ from typing import Any
 from penstock.errors import CaptureRefused
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Breach, Captured, Catalogue, Role
-from penstock.sources.sqlite.schema import Schema, read_schema
+from penstock.sources.sqlite.schema import Schema, read_schema, selector
 from penstock.sources.sqlite.shape import Shape, TableFacts, refusal, shape_of
 from penstock.sources.sqlite.triggers import GONE, PREFIX, Trigger, light_triggers, literal, noted, quoted, triggers
 
@@ -115,6 +115,11 @@ class Installation:
     def lineage(self, lineage: int) -> list[Captured]:
         """All shapes of a table whose rows are in the log."""
         return [one for one in self.catalogue.shapes.values() if one.lineage == lineage and one.role is not Role.WATCH]
+
+    def meant(self, tables: str | None) -> list[Captured]:
+        """What is captured now under a name that matches, the old or the present one."""
+        is_meant = selector(tables)
+        return [one for one in self.catalogue.live if is_meant(one.shape.table) or is_meant(self.name(one))]
 
     def breaches(self, captured: Captured) -> list[Breach]:
         """Everything that has changed with a table."""

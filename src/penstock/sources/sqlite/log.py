@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.errors import CaptureBroken, CaptureMissing, ConfigInvalid, LogDamaged, PenstockError, SourcePruned, SourceRewound
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Captured, Catalogue, Healing
-from penstock.sources.sqlite.database import enable_remedy, opened, repair_remedy, transaction
+from penstock.sources.sqlite.database import data_version, enable_remedy, opened, repair_remedy, transaction
 from penstock.sources.sqlite.heal import heal
 from penstock.sources.sqlite.image import (
     AT,
@@ -97,8 +97,7 @@ class Log:
 
     def version(self) -> int:
         """A number that is another one when somebody has committed something, asked for in a tenth of the time of a look."""
-        [(version,)] = self._connection.execute("pragma data_version")
-        return int(version)
+        return data_version(self._connection)
 
     def extent(self) -> Extent:
         """How far the log reaches now."""

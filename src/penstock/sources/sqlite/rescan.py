@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 from penstock.errors import CaptureBroken, ConfigInvalid
 from penstock.sources.sqlite.catalog import Captured
-from penstock.sources.sqlite.database import opened, transaction
+from penstock.sources.sqlite.database import opened, schema_version, transaction
 from penstock.sources.sqlite.heal import has_gap, record, renew
 from penstock.sources.sqlite.installation import Installation, Report, begun, refuse
-from penstock.sources.sqlite.schema import selector
 from penstock.sources.sqlite.shape import has_fixed_row_ids
 from penstock.sources.sqlite.triggers import TOUCHED, quoted
 
@@ -43,19 +42,23 @@ class Rescan:
 
 def repair(path: str, tables: str | None = None, progress: Progress = silent) -> Report:
     """Renew the capture of tables and tell all their rows again; without a choice of those whose changes are missing."""
+    return told_again(path, lambda work: _begin(work, tables), "repaired", progress)
+
+
+def told_again(path: str, opening: Callable[[Installation], list[Rescan]], done: str, progress: Progress) -> Report:
+    """Open rescans in one transaction, and tell the rows of each behind it."""
     with opened(path, "rw", _PATIENCE) as connection:
         report = Report()
         with transaction(connection, "immediate"):
-            rescans, version = _begin(begun(connection, report), tables), schema_version(connection)
+            rescans, version = opening(begun(connection, report)), schema_version(connection)
         for rescan in rescans:
             told = scan(connection, rescan, version, progress)
-            report.tables[rescan.captured.shape.table] = f"repaired: all {told} rows told again"
+            report.tables[rescan.captured.shape.table] = f"{done}: all {told} rows told again"
         return report
 
 
 def _begin(work: Installation, tables: str | None) -> list[Rescan]:
-    is_meant = selector(tables)
-    meant = [one for one in work.catalogue.live if is_meant(one.shape.table) or is_meant(work.name(one))]
+    meant = work.meant(tables)
     if tables is not None and not meant:
         raise ConfigInvalid(f"no table that matches {tables!r} is captured", "see: penstock capture status DATABASE")
     rescans = [_open(work, one, is_asked=tables is not None) for one in meant]
@@ -84,12 +87,6 @@ def begin(work: Installation, captured: Captured) -> Rescan:
     work.tell(captured, None, captured.shape, rescan="begin")
     work.run(f"delete from {TOUCHED} where lineage = {captured.lineage}")
     return Rescan(captured, work.head())
-
-
-def schema_version(connection: sqlite3.Connection) -> int:
-    """Moves with every change of schema, and with VACUUM, which renumbers rows."""
-    [(version,)] = connection.execute("pragma schema_version")
-    return int(version)
 
 
 def scan(connection: sqlite3.Connection, rescan: Rescan, version: int, progress: Progress) -> int:

@@ -18,7 +18,7 @@ from penstock.duration import roughly
 from penstock.errors import SourcePruned, SourceUnavailable
 from penstock.source import Settlement
 from penstock.sources.sqlite import readers
-from penstock.sources.sqlite.database import opened, transaction
+from penstock.sources.sqlite.database import data_version, opened, transaction
 from penstock.sources.sqlite.log import Extent, Log
 from penstock.sources.sqlite.place import Place
 from penstock.sources.sqlite.retain import Registration, Retain, is_overdue, prunable_below
@@ -128,7 +128,7 @@ def _recent(connection: sqlite3.Connection, below: int, history: float) -> int |
 
 
 def _write(connection: sqlite3.Connection, now: Registration, ledger: Ledger) -> Settlement:
-    gone, end, version = 0, time.monotonic() + _BUDGET, _version(connection)
+    gone, end, version = 0, time.monotonic() + _BUDGET, data_version(connection)
     released: list[Registration] = []
     while True:
         with transaction(connection, "immediate"):
@@ -139,7 +139,7 @@ def _write(connection: sqlite3.Connection, now: Registration, ledger: Ledger) ->
             went = connection.execute("delete from _penstock_log where seq < ?", (below,)).rowcount
         gone += went
         left = ledger.prunable - gone
-        if not went or left <= 0 or time.monotonic() > end or (left <= BOUND and _version(connection) != version):
+        if not went or left <= 0 or time.monotonic() > end or (left <= BOUND and data_version(connection) != version):
             return Settlement(gone, [readers.shown(one, [now], ledger.upto) for one in released])
         time.sleep(_PAUSE)
 
@@ -154,11 +154,6 @@ def _watched(path: str, one: Registration) -> float:
         since = time.monotonic()
         _sightings[path, one.pipeline, one.lane] = one.noted_at, since
     return time.monotonic() - since
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    [(version,)] = connection.execute("pragma data_version")
-    return int(version)
 
 
 def _still_seconds(path: str) -> float:

@@ -14,7 +14,7 @@ from penstock.errors import CaptureBroken
 from penstock.source import Window
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Captured
-from penstock.sources.sqlite.database import enable_remedy, opened, transaction
+from penstock.sources.sqlite.database import enable_remedy, opened, schema_version, transaction
 from penstock.sources.sqlite.image import EVERYTHING, Choice, Row, text_or_bytes, to_changes
 from penstock.sources.sqlite.place import Place
 from penstock.sources.sqlite.ranges import ORDINALS, Edge, Range, RangePlace, Ruler, cut, ruler
@@ -40,7 +40,7 @@ def plan(path: str, is_meant: Callable[[str], bool], start: Place) -> Place:
     with opened(path) as connection:
         live = [captured for captured in catalog.load(connection).live if is_meant(captured.shape.table)]
         ranges = tuple(one for captured in live for one in _ranges(connection, captured.shape))
-        return Place(start.incarnation, start.position, start.witness, ranges, int(time.time() * 1e6), _version(connection))
+        return Place(start.incarnation, start.position, start.witness, ranges, int(time.time() * 1e6), schema_version(connection))
 
 
 def _ranges(connection: sqlite3.Connection, shape: Shape) -> list[Range]:
@@ -92,15 +92,10 @@ def _captured(path: str, connection: sqlite3.Connection, place: RangePlace) -> C
         raise CaptureBroken(f"the capture of {table} is suspended in {path}", f"run: penstock capture resume {path}")
     if found := [breach.what for breach in catalog.breaches(captured, read_schema(connection))]:
         raise CaptureBroken(f"{table} {'; '.join(found)}", enable_remedy(path))
-    if place.version != _version(connection) and not captured.shape.key:
+    if place.version != schema_version(connection) and not captured.shape.key:
         what = "the schema was changed, or the file was rewritten, in the middle of a snapshot"
         raise CaptureBroken(f"{what}; the row ids of {table} may be others now, since it has no primary key", _AGAIN)
     return captured
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    [(version,)] = connection.execute("pragma schema_version")
-    return int(version)
 
 
 class _Rows:

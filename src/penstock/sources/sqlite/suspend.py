@@ -14,8 +14,7 @@ from penstock.sources.sqlite.catalog import Captured, Role
 from penstock.sources.sqlite.database import opened, transaction
 from penstock.sources.sqlite.heal import has_gap, retell, tell_gone, tell_new_shape
 from penstock.sources.sqlite.installation import Installation, Report, begun, refuse
-from penstock.sources.sqlite.rescan import DROPPED, Progress, Rescan, begin, scan, schema_version, silent
-from penstock.sources.sqlite.schema import selector
+from penstock.sources.sqlite.rescan import DROPPED, Progress, Rescan, begin, silent, told_again
 from penstock.sources.sqlite.shape import Shape, TableFacts, refusal, shape_of
 from penstock.sources.sqlite.transition import is_clear
 from penstock.sources.sqlite.triggers import TOUCHED, literal
@@ -35,20 +34,11 @@ def suspend(path: str, tables: str | None = None) -> Report:
 
 def resume(path: str, tables: str | None = None, progress: Progress = silent) -> Report:
     """Capture again, and tell what was touched meanwhile; all rows, where nobody can know that."""
-    with opened(path, "rw", _PATIENCE) as connection:
-        report = Report()
-        with transaction(connection, "immediate"):
-            rescans, version = _resume_all(begun(connection, report), tables), schema_version(connection)
-        for rescan in rescans:
-            told = scan(connection, rescan, version, progress)
-            report.tables[rescan.captured.shape.table] = f"resumed: all {told} rows told again"
-        return report
+    return told_again(path, lambda work: _resume_all(work, tables), "resumed", progress)
 
 
 def _meant(work: Installation, tables: str | None) -> list[Captured]:
-    is_meant = selector(tables)
-    found = [one for one in work.catalogue.live if is_meant(one.shape.table) or is_meant(work.name(one))]
-    if not found:
+    if not (found := work.meant(tables)):
         raise ConfigInvalid("no such table is captured", "see: penstock capture status DATABASE")
     return found
 
