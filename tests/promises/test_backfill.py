@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+from subprocess import TimeoutExpired
 
 import pytest
 
@@ -73,3 +75,19 @@ def test_a_batch_begins_with_the_rows_and_ends_behind_the_head(rig: Rig) -> None
     assert rig.position == rig.shop.head
     assert oracle.rebuilt(rig.deliveries(), rig.shop.tables()) == []
     assert lanes(rig) == {f"snapshot:{i}" for i in range(len(KEYS))}
+
+
+def test_a_row_that_the_transform_raises_on_is_named_though_it_is_read_anew_each_time(rig: Rig) -> None:
+    with rig.shop.transaction() as work:
+        work.put("orders", id=777, customer=1, total=-1.0, note=None)
+    rig.write(transform={"where": "table <> 'orders' or 1 / (after:total::double + 1) is not null"}, start="snapshot")
+    program = rig.start()
+    while program.is_running():
+        rig.shop.sell()
+        with suppress(TimeoutExpired):
+            program.process.wait(0.02)
+    assert program.exit_code() == 1
+    [halted] = program.events("Halted")
+    assert halted["code"] == "transform.invalid"
+    assert 'of orders, key {"id":777}' in halted["message"]
+    assert not [one for one in rig.deliveries() if one.change["key"] == {"id": 777}]

@@ -53,7 +53,7 @@ class Barred:
     """A source that gives everything before a change and raises there: what came before is delivered, then the pipeline halts."""
 
     source: Source
-    place: tuple[int, int]
+    culprit: Change
     error: TransformInvalid
 
     def __getattr__(self, name: str) -> Any:
@@ -76,11 +76,18 @@ class Barred:
 
     def _cut(self, windows: Iterator[Window]) -> Iterator[Window]:
         for window in windows:
-            places = [change.place for change in from_batch(window.changes)]
-            if self.place in places:
-                yield Window(window.changes.slice(0, places.index(self.place)), None, idle=False)
+            found = [is_same(self.culprit, change) for change in from_batch(window.changes)]
+            if True in found:
+                yield Window(window.changes.slice(0, found.index(True)), None, idle=False)
                 raise self.error
             yield window
+
+
+def is_same(culprit: Change, change: Change) -> bool:
+    """Whether this is the culprit met again; a row of a range is read anew each time, so it is known by its key alone."""
+    if culprit.ordinal is None:
+        return change.place == culprit.place
+    return change.ordinal is not None and (change.table, change.key) == (culprit.table, culprit.key)
 
 
 def barred(spark: Any, pipeline: Pipeline, text: str) -> Pipeline | None:
@@ -93,7 +100,7 @@ def barred(spark: Any, pipeline: Pipeline, text: str) -> Pipeline | None:
         return None
     if culprit.change is None:
         raise culprit.error
-    return replace(pipeline, source=cast(Source, Barred(pipeline.source, culprit.change.place, culprit.error)))
+    return replace(pipeline, source=cast(Source, Barred(pipeline.source, culprit.change, culprit.error)))
 
 
 def find(trial: Trial, pipeline: Pipeline) -> Culprit | None:
