@@ -17,6 +17,7 @@ import pytest
 from contender import __file__ as contender_file
 from puppet import Puppet
 
+from deadline import until
 from penstock.change import Lane
 from penstock.coordinator import Standing, Tally, Term
 from penstock.coordinators.sqlite import SqliteCoordinator
@@ -53,11 +54,7 @@ def mark(position: int) -> Watermark:
 
 
 def elected(candidate: Any, within: float = MOMENT) -> Term:
-    deadline = time.monotonic() + within
-    while not (term := candidate.campaign()):
-        assert time.monotonic() < deadline, f"no term within {within} s"
-        time.sleep(0.01)
-    return term
+    return until(candidate.campaign, within)
 
 
 def placed(coordinator: Any, term: Term, position: int = 0) -> Term:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +13,7 @@ from penstock.failpoint import POINTS
 from penstock.testing import oracle
 from program import Program, send
 
-PAUSE_SECONDS = 0.6  # long enough for the writer to record progress, if it believed in any
+LOOKS = 10  # at the watermark while somebody pauses: time for the writer to record progress, if it believed in any
 CLAIMS = ("writer.claiming", "writer.claimed")
 
 
@@ -48,6 +47,11 @@ class Crew:
         self.rig.shop.sell(3)
         member.until_reached(point)
 
+    def look(self, times: int) -> None:
+        """Wait until the watermark was looked at so often again."""
+        upto = len(self._sampler.marks) + times
+        until(lambda: len(self._sampler.marks) >= upto, 30)
+
     def breaches(self) -> list[str]:
         """What the oracles say of all that has happened so far."""
         return self.rig.breaches(list(self._sampler.marks))
@@ -68,7 +72,7 @@ def test_a_pause_only_delays_and_nothing_is_recorded_ahead_of_it(crew, point):
     leader.arm(point, "pause")
     crew.come_to(leader, point)
     crew.rig.shop.sell(30)
-    time.sleep(PAUSE_SECONDS)
+    crew.look(LOOKS)
     leader.disarm()
     crew.rig.until_settled()
     assert crew.breaches() == []
@@ -93,7 +97,7 @@ def test_a_successor_waits_for_its_predecessors_last_breath_and_repeats_nothing_
     leader.arm("reader.read", "kill")
     leader.until_reached("writer.claiming")
     leader.release("writer.claiming")
-    time.sleep(PAUSE_SECONDS)
+    crew.look(LOOKS)
     leader.disarm()
     crew.rig.until_settled()
     positions = crew.rig.positions()[before:]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from deadline import until
 from penstock import failpoint
 from penstock.change import Change, Lane, Op, to_batch
 from penstock.errors import DeliveryExhausted
@@ -523,13 +524,6 @@ def pause(deliver, tmp_path, monkeypatch):  # after `deliver`, so that its deliv
     pause = Pause(tmp_path)
     yield pause
     pause.release()
-
-
-def until(condition, within=10):
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def test_a_pause_after_the_answer_leaves_the_change_uncounted(receiver, deliver, pause):

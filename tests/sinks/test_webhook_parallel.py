@@ -113,10 +113,9 @@ def test_changes_of_one_row_that_wait_together_go_together(receiver, deliver):
     assert receiver.requests[0].headers["idempotency-key"] == "orders-cafe-1-4"
 
 
-def test_an_update_that_changes_its_key_waits_for_both_rows_and_both_wait_for_it(receiver, deliver):
+def assert_the_third_goes_alone(receiver, deliver, changes):
+    """Behind the first two and before the next two; the last one has nothing to do with it."""
     receiver.turn(slow=0.2)
-    moved = change(3, "b", Op.UPDATE, before='{"id": "a"}')
-    changes = [change(1, "a"), change(2, "b"), moved, change(4, "a"), change(5, "b"), change(6, "c")]
     delivery = deliver(receiver.url, parallel=8, batch=SINGLY)
     delivery.offer(to_batch(changes), wait=1)
     assert delivery.drain(10)
@@ -124,18 +123,17 @@ def test_an_update_that_changes_its_key_waits_for_both_rows_and_both_wait_for_it
     assert at[3] >= max(at[1], at[2]) + 0.19
     assert min(at[4], at[5]) >= at[3] + 0.19
     assert at[6] < at[3]
+
+
+def test_an_update_that_changes_its_key_waits_for_both_rows_and_both_wait_for_it(receiver, deliver):
+    moved = change(3, "b", Op.UPDATE, before='{"id": "a"}')
+    changes = [change(1, "a"), change(2, "b"), moved, change(4, "a"), change(5, "b"), change(6, "c")]
+    assert_the_third_goes_alone(receiver, deliver, changes)
 
 
 def test_a_change_of_schema_waits_for_all_before_it_and_its_table_waits_for_it(receiver, deliver):
-    receiver.turn(slow=0.2)
     changes = [change(1, 1), change(2, 2), Change(3, Op.SCHEMA, "t", "{}"), change(4, 3), change(5, 1), change(6, 1, table="u")]
-    delivery = deliver(receiver.url, parallel=8, batch=SINGLY)
-    delivery.offer(to_batch(changes), wait=1)
-    assert delivery.drain(10)
-    at = {request.positions()[0]: request.at for request in receiver.requests}
-    assert at[3] >= max(at[1], at[2]) + 0.19
-    assert min(at[4], at[5]) >= at[3] + 0.19
-    assert at[6] < at[3]
+    assert_the_third_goes_alone(receiver, deliver, changes)
 
 
 # ── progress ─────────────────────────────────────────────────────────────────────────────────────────────────────────
