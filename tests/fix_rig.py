@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Self
@@ -20,10 +22,22 @@ from penstock.sources.sqlite.place import of_cursor
 from penstock.sources.sqlite.source import LANE
 from penstock.testing import oracle
 from penstock.testing.receiver import ReceiverProcess
-from program import Program
+from program import Program, send
 from shop import Shop
 
+FREE_WITHIN = 1.0
 QUICK = {"tries": "forever", "policy": "exponential", "min": "10ms", "max": "200ms"}
+
+
+def is_free(database: Path) -> bool:
+    """Whether one can write to it, now or in a moment."""
+    with (
+        closing(sqlite3.connect(database, timeout=FREE_WITHIN, isolation_level=None)) as connection,
+        suppress(sqlite3.OperationalError),
+    ):
+        connection.execute("begin immediate")
+        return True
+    return False
 
 
 class Rig:
@@ -71,6 +85,17 @@ class Rig:
         standing = self.standing()
         pid = int(standing.holder.split(":")[1]) if standing.holder and standing.is_held else None
         return next((program for program in self.programs if program.pid == pid and program.is_running()), None)
+
+    def freeze(self, program: Program) -> None:
+        """Stop a process where it stands, but not inside a transaction: SQLite would keep its lock for it, from everybody."""
+        until(lambda: self._is_frozen(program), what=lambda: "it always holds a lock")
+
+    def _is_frozen(self, program: Program) -> bool:
+        send(signal.SIGSTOP, tree := program.tree())
+        if is_free(self.shop.path) and is_free(self.folder / "state.db"):
+            return True
+        send(signal.SIGCONT, tree)
+        return False
 
     def until_settled(self, within: float = 30.0) -> None:
         """Wait until the watermark stands behind everything that was committed."""

@@ -120,12 +120,11 @@ class Nemesis:
 
     def _stop_the_leader_past_its_term(self) -> None:
         victim = self._victim()
-        tree = victim.tree()
-        send(signal.SIGSTOP, tree)
+        self._rig.freeze(victim)
         until(lambda: self._rig.leader() not in (victim, None), 60, lambda: f"nobody took over\n{self._rig.tails()}")
         if self._chance.random() < 0.5:
             self._until_progress()
-        send(signal.SIGCONT, tree)
+        send(signal.SIGCONT, victim.tree())
 
     def _let_the_receiver_fail(self) -> None:
         fault, rate = self._chance.choice(FAULTS), self._chance.choice(RATES)

@@ -121,7 +121,7 @@ def test_a_leader_that_is_stopped_past_its_term_and_goes_on_from_there_changes_n
     for point in points:
         leader.arm(point, "pause")
         crew.come_to(leader, point)
-    send(signal.SIGSTOP, leader.tree())
+    crew.rig.freeze(leader)
     until(lambda: crew.rig.leader() is successor, 60)
     crew.rig.until_settled()
     crew.rig.shop.sell(3)
