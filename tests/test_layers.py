@@ -22,7 +22,7 @@ LAYERS = (
     ("complaint",),
     ("document",),
     ("sources", "sinks", "coordinators"),
-    ("formats", "importing"),
+    ("formats", "importing", "message"),
     ("function",),
 )
 """From the top: a layer imports those below it. What is not named is a noun and lies at the bottom."""

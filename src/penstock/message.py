@@ -1,0 +1,80 @@
+"""A message for a topic, and the change in which it travels: every byte of key, value and headers is kept.
+
+Bytes that are UTF-8 are JSON strings, all others {"$blob": base64}. A message without a value (a tombstone) is a `delete`.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from penstock.change import Change, Op
+
+Header = tuple[str, bytes | None]
+
+_BODY = {"value", "headers"}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a writer has stashed. No value: a tombstone. No key: it shares its order with all others of its topic that have none."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header] = ()
+
+
+def to_change(message: Message, position: int, at: int = 0) -> Change:
+    """The change that carries this message."""
+    key, body = key_text(message.key), body_text(message.value, message.headers)
+    if message.value is None:
+        return Change(position, Op.DELETE, message.topic, key, before=body, at=at)
+    return Change(position, Op.INSERT, message.topic, key, after=body, at=at)
+
+
+def of_change(change: Change) -> Message | None:
+    """The message that this change carries; None if it carries none, because it tells of a row."""
+    key, body = _loaded(change.key), _loaded(change.after if change.op != Op.DELETE else change.before)
+    if key.keys() != {"key"} or body.keys() != _BODY:
+        return None
+    headers = tuple((name, _bytes(value)) for name, value in body["headers"])
+    return Message(change.table, _bytes(key["key"]), _bytes(body["value"]), headers)
+
+
+def key_text(key: bytes | None) -> str:
+    """The key of a change that carries a message with this key."""
+    return _dumped({"key": _worded(key)})
+
+
+def body_text(value: bytes | None, headers: Sequence[Header]) -> str:
+    """The image of a change that carries a message with this value and these headers."""
+    return _dumped({"value": _worded(value), "headers": [[name, _worded(said)] for name, said in headers]})
+
+
+def _dumped(facts: dict[str, Any]) -> str:
+    return orjson.dumps(facts).decode()
+
+
+def _loaded(text: str | None) -> dict[str, Any]:
+    facts = orjson.loads(text) if text else None
+    return facts if isinstance(facts, dict) else {}
+
+
+def _worded(raw: bytes | None) -> Any:
+    if raw is None:
+        return None
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return {"$blob": b64encode(raw).decode()}
+
+
+def _bytes(word: Any) -> bytes | None:
+    if word is None:
+        return None
+    return word.encode() if isinstance(word, str) else b64decode(word["$blob"])

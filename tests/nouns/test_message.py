@@ -1,0 +1,57 @@
+"""A message keeps every byte on its way through a change."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from penstock.change import Change, Op, from_batch, to_batch
+from penstock.message import Message, of_change, to_change
+
+MESSAGES = [
+    Message("orders", b"42", b'{"id": 42, "text": "a \\"quoted\\" line\\n"}', (("trace", b"abc"), ("trace", b"def"))),
+    Message("orders", "küche".encode(), "süß \u2028 \x00".encode(), (("ünits", b"\xff\x00"),)),
+    Message("binary", b"\xff\xfe", bytes(range(256)), (("none", None), ("empty", b""))),
+    Message("empty", b"", b""),
+    Message("tagged", b'{"$blob": "AA=="}', b'{"$blob": "AA=="}'),
+    Message("keyless", None, b"value"),
+    Message("tombstone", b"42", None, (("why", b"gone"),)),
+    Message("nothing", None, None),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.topic)
+def test_every_byte_of_a_message_survives_its_change(message: Message) -> None:
+    [change] = from_batch(to_batch([to_change(message, 7, at=5)]))
+    assert (change.position, change.table, change.at) == (7, message.topic, 5)
+    assert of_change(change) == message
+
+
+def test_a_message_is_an_insert_and_one_without_value_a_delete() -> None:
+    assert to_change(MESSAGES[0], 1).op == Op.INSERT
+    tombstone = to_change(MESSAGES[6], 2)
+    assert (tombstone.op, tombstone.after) == (Op.DELETE, None)
+
+
+def test_text_is_readable_in_the_change() -> None:
+    change = to_change(Message("orders", b"42", b"hello", (("trace", b"abc"),)), 1)
+    assert (change.key, change.after) == ('{"key":"42"}', '{"value":"hello","headers":[["trace","abc"]]}')
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        Change(1, Op.INSERT, "pairs", '{"key":"a"}', after='{"key":"a","value":"x"}'),
+        Change(1, Op.INSERT, "orders", '{"id":1}', after='{"id":1,"value":"x","headers":[]}'),
+        Change(1, Op.DELETE, "pairs", '{"key":"a"}'),
+        Change(1, Op.DELETE, "pairs", '{"key":"a"}', before='{"key":"a","value":"x"}'),
+    ],
+)
+def test_a_change_of_a_row_is_no_message(change: Change) -> None:
+    assert of_change(change) is None
+
+
+def test_a_projection_can_make_a_message_of_a_row() -> None:
+    made = Change(1, Op.INSERT, "pairs", '{"key":"a"}', after=json.dumps({"value": "x", "headers": []}))
+    assert of_change(made) == Message("pairs", b"a", b"x")
