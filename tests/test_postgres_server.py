@@ -1,0 +1,74 @@
+"""The Postgres that tests and measurements run on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from deadline import until
+from penstock.testing.postgres import PostgresServer
+
+_STARTER = """
+import os, signal
+from penstock.testing.postgres import PostgresServer
+server = PostgresServer().start()
+server.pause()
+print(server.folder, server._process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_it_keeps_what_was_committed_over_a_restart_and_a_crash(private_postgres: PostgresServer) -> None:
+    dsn = private_postgres.create_database()
+    private_postgres.execute("create table t (n int)", dsn)
+    for number, end in enumerate((private_postgres.stop, private_postgres.kill)):
+        private_postgres.execute(f"insert into t values ({number})", dsn)
+        end()
+        assert not private_postgres.is_running()
+        with pytest.raises(psycopg.OperationalError):
+            private_postgres.execute("select 1")
+        private_postgres.start()
+    assert private_postgres.execute("select n from t order by n", dsn) == [(0,), (1,)]
+
+
+def test_paused_it_answers_nobody_until_it_goes_on(private_postgres: PostgresServer) -> None:
+    with psycopg.connect(private_postgres.dsn) as connection:
+        private_postgres.pause()
+        with pytest.raises(psycopg.errors.ConnectionTimeout):
+            psycopg.connect(private_postgres.dsn, connect_timeout=2)
+        private_postgres.resume()
+        assert connection.execute("select 1").fetchone() == (1,)
+
+
+def test_each_test_has_a_database_of_its_own_over_tcp_and_the_socket(postgres: str, postgres_server: PostgresServer) -> None:
+    assert postgres_server.execute("select count(*) from pg_stat_user_tables", postgres) == [(0,)]
+    name = postgres.rpartition("/")[2]
+    assert postgres_server.execute("select current_database()", postgres_server.socket_dsn_of(name)) == [(name,)]
+    settings = (
+        "select name, setting from pg_settings where name in ('fsync', 'max_prepared_transactions', 'wal_level') order by name"
+    )
+    assert postgres_server.execute(settings) == [("fsync", "on"), ("max_prepared_transactions", "20"), ("wal_level", "logical")]
+
+
+def test_nothing_is_left_when_its_starter_is_killed_not_even_if_it_cannot_answer() -> None:
+    done = subprocess.run([sys.executable, "-c", _STARTER], stdout=subprocess.PIPE, text=True, timeout=90, check=False)
+    folder, pid = done.stdout.split()
+    until(lambda: not Path(folder).exists() and not Path(f"/proc/{pid}").exists(), 60)
+
+
+def test_nothing_is_left_after_a_crash() -> None:
+    with PostgresServer() as server:
+        segment = (server.folder / "data" / "postmaster.pid").read_text().splitlines()[6].split()[1]
+        assert segment in _segments()
+        server.kill()
+    assert not server.folder.exists()
+    assert segment not in _segments()
+
+
+def _segments() -> list[str]:
+    """All segments of shared memory."""
+    return [line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()]
