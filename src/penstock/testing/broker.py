@@ -1,0 +1,248 @@
+"""A real Kafka broker on loopback ports: one node, its jars fetched once by Spark's own package resolution.
+
+with Broker(folder) as broker:
+    broker.create("orders", partitions=4)
+    ...  # produce to broker.servers
+    broker.records("orders")
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from penstock.errors import EngineFailed
+from penstock.spark.archive import cache
+from penstock.spark.java import find_jars, find_java, module_flags
+
+VERSION = "4.1.1"
+USERS = {"admin": "admin-secret", "app": "app-secret"}
+"""Who may speak to `secured`, with which password. Until an ACL says otherwise everybody may do everything."""
+
+PATIENCE = 90.0
+
+# It dies with whoever started it, however that ends.
+_LAUNCH = "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL); os.execv(sys.argv[1], sys.argv[1:])"
+
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAIN
+listeners=CONTROLLER://127.0.0.1:{controller},PLAIN://127.0.0.1:{plain},SECURED://127.0.0.1:{secured}
+advertised.listeners=PLAIN://127.0.0.1:{plain},SECURED://127.0.0.1:{secured}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT,SECURED:SASL_PLAINTEXT
+sasl.enabled.mechanisms=PLAIN
+listener.name.secured.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required {users};
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found=true
+super.users=User:ANONYMOUS;User:admin
+log.dirs={folder}/data
+num.partitions=4
+auto.create.topics.enable=false
+group.initial.rebalance.delay.ms=0
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+"""
+
+
+class Record(NamedTuple):
+    """What a consumer got."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+class Broker:
+    """Starts, stops, is killed and starts again with the same ports and data."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._jars = folder, jars()
+        self._ports = dict(zip(("controller", "plain", "secured"), _free_ports(3), strict=True))
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
+        (folder / "server.properties").write_text(_PROPERTIES.format(folder=folder, users=users, **self._ports))
+        format_ = ("kafka.tools.StorageTool", "format", "-t", _cluster(), "-c", str(folder / "server.properties"))
+        done = subprocess.run(self._java(*format_), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise EngineFailed(f"the broker's folder was not formatted: {done.stderr[-2000:]}")
+
+    @property
+    def servers(self) -> str:
+        """For `bootstrap.servers`: without any credentials."""
+        return f"127.0.0.1:{self._ports['plain']}"
+
+    @property
+    def secured(self) -> str:
+        """For `bootstrap.servers`: with SASL, mechanism PLAIN, one of USERS."""
+        return f"127.0.0.1:{self._ports['secured']}"
+
+    def start(self) -> Self:
+        """Start, and wait until it answers."""
+        with (self._folder / "broker.log").open("ab") as log:
+            command = self._java("kafka.Kafka", str(self._folder / "server.properties"))
+            launch = [sys.executable, "-c", _LAUNCH, *command]
+            self._process = subprocess.Popen(launch, stdout=log, stderr=log, start_new_session=True, cwd=self._folder)
+        self._await_answer(self._process)
+        return self
+
+    def stop(self) -> None:
+        """As an operator does."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Let it hang: connections stay open and nobody answers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    def create(self, topic: str | None = None, partitions: int = 4, config: Mapping[str, str] | None = None) -> str:
+        """Create a topic, by default with a name of its own; answers the name."""
+        from confluent_kafka.admin import NewTopic
+
+        topic = topic or f"topic-{uuid.uuid4().hex[:12]}"
+        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        admin = self._admin()  # gone with its last name, and its requests with it
+        admin.create_topics([wanted])[topic].result(60)
+        return topic
+
+    def records(self, topic: str, isolation: str = "read_committed") -> list[Record]:
+        """Everything that a new consumer gets from this topic now, partition by partition."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        settings = {"group.id": uuid.uuid4().hex, "isolation.level": isolation, "enable.partition.eof": True}
+        consumer = Consumer({"bootstrap.servers": self.servers, "auto.offset.reset": "earliest", **settings})
+        try:
+            partitions = consumer.list_topics(topic, 60).topics[topic].partitions
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+            return sorted(_consumed(consumer, len(partitions)))
+        finally:
+            consumer.close()
+
+    def _admin(self) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+
+    def _java(self, *arguments: str) -> list[str]:
+        memory = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+        scala = next(jar for jar in find_jars() if jar.name.startswith("scala-library"))  # Spark's resolution leaves it out
+        return [str(find_java().program), *memory, "-cp", f"{self._jars}/*:{scala}", *arguments]
+
+    def _await_answer(self, process: subprocess.Popen[bytes]) -> None:
+        from confluent_kafka import KafkaException
+
+        deadline = time.monotonic() + PATIENCE
+        while process.poll() is None and time.monotonic() < deadline:
+            with suppress(KafkaException, OSError):
+                socket.create_connection(("127.0.0.1", self._ports["plain"]), 1).close()
+                self._admin().list_topics(timeout=5)
+                return
+            time.sleep(0.05)
+        said = (self._folder / "broker.log").read_text(errors="replace")[-2000:]
+        self.kill()
+        raise EngineFailed(f"the broker did not start: {said}")
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process:
+            self._signal(how)
+            self._signal(signal.SIGCONT)
+            self._process.wait(60)
+
+    def _signal(self, which: signal.Signals) -> None:
+        if self._process and self._process.poll() is None:
+            self._process.send_signal(which)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+
+def _consumed(consumer: Any, partitions: int) -> list[Record]:
+    """What there is up to the end of so many partitions."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    found: list[Record] = []
+    deadline = time.monotonic() + PATIENCE
+    while partitions and time.monotonic() < deadline:
+        for message in consumer.consume(1000, 1.0):
+            if not (error := message.error()):
+                place = (message.partition(), message.offset())
+                found.append(Record(*place, message.key(), message.value(), message.headers() or []))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                partitions -= 1
+            elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
+                raise KafkaException(error)
+    if partitions:
+        raise TimeoutError(f"the ends of {partitions} partitions were not reached")
+    return found
+
+
+def jars() -> Path:
+    """The folder of the broker's jars; they are fetched if it is not there."""
+    folder = cache() / f"kafka-{VERSION}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as held:
+        lock = held.enter_context(folder.with_suffix(".lock").open("w"))
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            _fetch(folder)
+    return folder
+
+
+def _fetch(folder: Path) -> None:
+    java, ivy = find_java(), folder.with_suffix(".ivy")
+    command = [str(java.program), "-cp", ":".join(map(str, find_jars())), *module_flags(java.major), "-XX:TieredStopAtLevel=1"]
+    command += ["org.apache.spark.deploy.SparkSubmit", "--conf", f"spark.jars.ivy={ivy}"]
+    command += ["--packages", f"org.apache.kafka:kafka_2.13:{VERSION}"]
+    command += ["--class", "org.apache.spark.deploy.SparkSubmit", "spark-internal", "--version"]  # a class that does nothing
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = list((ivy / "jars").glob("*.jar"))
+    if done.returncode or not any("_kafka-clients-" in jar.name for jar in found):
+        raise EngineFailed(f"the jars of Kafka {VERSION} were not found: {(done.stdout + done.stderr)[-1500:]}")
+    (ivy / "jars").rename(folder)
+    shutil.rmtree(ivy, ignore_errors=True)
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def _cluster() -> str:
+    """An id as Kafka writes it."""
+    import base64
+
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
