@@ -214,10 +214,19 @@ def _reachable(folder: Path, beside: Path) -> Path:
     try:
         subprocess.run([folder / "postgres", "--version"], capture_output=True, check=True, **_as_whom())
     except PermissionError:
-        copy = beside / "programs"
-        shutil.copytree(folder.parent, copy, symlinks=True).chmod(0o755)
-        return copy / "bin"
+        return _copied(folder, beside)
     return folder
+
+
+def _copied(folder: Path, beside: Path) -> Path:
+    """A copy of an installation, with the libraries that a wheel keeps beside its package and finds by relative paths."""
+    package, site = folder.parents[1].name, beside / "programs"
+    for name in (f"{package}/{folder.parent.name}", f"{package}.libs"):
+        if (original := folder.parents[2] / name).exists():
+            shutil.copytree(original, site / name, symlinks=True)
+    for made in (site, site / package, site / package / folder.parent.name):
+        made.chmod(0o755)
+    return site / package / folder.parent.name / "bin"
 
 
 def _as_whom() -> dict[str, Any]:
