@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,6 +10,7 @@ from typing import Protocol
 
 from penstock.change import Lane
 from penstock.cursor import Watermark
+from penstock.poison import DeadLetter, Parking
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +24,17 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What one claim has delivered since its last advance, and how fast."""
+    """What one claim has done since its last advance; `passed`: changes that went on past a dead letter of their key."""
 
     delivered: int = 0
     rate: float = 0.0
+    dropped: int = 0
+    passed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """All that the store knows of a pipeline."""
+    """All that the store knows of a pipeline. Of its `dead` letters so many are `waiting` behind others; the rest are totals."""
 
     epoch: int = 0
     holder: str | None = None
@@ -42,11 +45,15 @@ class Standing:
     delivered: int = 0
     rate: float = 0.0
     dead: int = 0
+    waiting: int = 0
+    dropped: int = 0
+    passed: int = 0
+    redriven: int = 0
     error: Mapping[str, str] | None = None
 
 
-class Claim(Protocol):
-    """The sole right to deliver on one lane, for one attempt of one task."""
+class Claim(Parking, Protocol):
+    """The sole right to deliver on one lane, for one attempt of one task; what is poison there, it parks."""
 
     @property
     def watermark(self) -> Watermark:
@@ -80,6 +87,8 @@ class Coordinator(Protocol):
     - A watermark moves forward only, and only by the current claim: any other `(epoch, attempt)` raises TermLost and changes
       nothing.
     - A claim waits for the process that holds the same lane under the same term; one of an older term gets a short grace only.
+    - Dead letters hang on the pipeline. A change is parked behind an earlier letter only if that is there in the same step, and a
+      letter goes only by `remove`: whoever removes the last one of a key has freed it, and has seen all that waited.
     - All of it survives kill -9 of any process at any moment.
     """
 
@@ -103,10 +112,28 @@ class Coordinator(Protocol):
         """
 
     def forget(self, term: Term) -> None:
-        """Remove all watermarks of a pipeline, and what they counted; its epochs go on growing. Raises TermLost."""
+        """Remove all watermarks and letters of a pipeline, and what was counted; its epochs go on growing. Raises TermLost."""
 
     def halt(self, term: Term, error: Mapping[str, str]) -> None:
         """Record the error this pipeline stopped with, under its term. A new term clears it."""
 
     def standing(self, pipeline: str) -> Standing:
         """What is known of a pipeline, for people and for the next holder."""
+
+    def park(self, term: Term, letters: Sequence[DeadLetter]) -> None:
+        """Keep these while no lane is claimed: what the leader itself has found. Raises TermLost."""
+
+    def letters(self, pipeline: str) -> Sequence[DeadLetter]:
+        """The dead letters, those of one key in the order in which they must be sent."""
+
+    def redriving(self, pipeline: str) -> AbstractContextManager[None]:
+        """The sole right to send letters again, or to remove them, until the block ends or the process dies. Raises TermHeld.
+
+        Whoever carries the pipeline goes on meanwhile.
+        """
+
+    def hold(self, letter: DeadLetter, *, force: bool = False) -> bool:
+        """From now on later changes of its key wait for it. False if it is gone, or was overtaken: then only by force."""
+
+    def remove(self, letter: DeadLetter, *, redriven: bool) -> bool:
+        """Forget a letter that was delivered, or that a person gave up. False if it is gone already."""

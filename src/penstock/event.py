@@ -69,6 +69,44 @@ class DeliveryRetried(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeParked(Event):
+    """A change is poison and has become a dead letter; the pipeline goes on."""
+
+    level = "warning"
+    position: int
+    table: str
+    key: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeDropped(Event):
+    """A change is poison and was dropped, as `then: drop` says; the pipeline goes on."""
+
+    level = "warning"
+    position: int
+    table: str
+    key: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesWaited(Event):
+    """Changes were parked behind a dead letter of their key."""
+
+    changes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesPassed(Event):
+    """Changes went on past a dead letter of their key, as `keys: go-on` says."""
+
+    changes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Warned(Event):
     """A setting is possible and yet hardly meant."""
 

@@ -10,11 +10,15 @@ import pyarrow as pa
 
 from penstock.change import Change, Lane
 from penstock.event import Event
+from penstock.poison import HALTING, Poison
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a delivery is for: one lane of one pipeline, under one term, by one task attempt."""
+    """What a delivery is for: one lane of one pipeline, under one term, by one task attempt.
+
+    `poison` says what becomes of a change that the far side will never take. `is_redrive`: a person sends dead letters again.
+    """
 
     pipeline: str
     lane: Lane
@@ -23,6 +27,8 @@ class Assignment:
     incarnation: str
     previous: int | None
     tell: Callable[[Event], None]
+    poison: Poison = HALTING
+    is_redrive: bool = False
 
 
 class Delivery(Protocol):
@@ -32,6 +38,7 @@ class Delivery(Protocol):
     - `delivered` moves forward only, over changes that are durable at the far side, without a gap.
     - A failure that the sink's own retries could not mend is raised by the next `offer` or `drain`, and by every later one;
       `delivered` still answers.
+    - What `assignment.poison` has condemned without raising, or has sifted out right before it was to be sent, counts as durable.
     - Nothing is delivered after `close` has returned; what was still pending then is dropped.
     """
 
@@ -49,7 +56,7 @@ class Delivery(Protocol):
 
 
 class Sink(Protocol):
-    """Frozen settings of a far side."""
+    """Frozen settings of a far side. One with a field `retry` (penstock.retry) decides there what becomes of poison."""
 
     def open(self, assignment: Assignment) -> Delivery:
         """Start delivering."""

@@ -122,7 +122,7 @@ def test_somebody_elses_database_is_refused_and_left_alone(path: Path) -> None:
 def test_a_state_file_of_a_later_version_is_refused(coordinator: SqliteCoordinator, path: Path) -> None:
     coordinator.candidate("p", "a").close()
     edit(path, f"pragma user_version = {store.VERSION + 1}")
-    with pytest.raises(StateInvalid, match="version 2"):
+    with pytest.raises(StateInvalid, match=f"version {store.VERSION + 1}"):
         coordinator.standing("p")
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.change import Change, Op, to_batch
-from penstock.sinks.webhook.rows import rows_of
+from penstock.rows import rows_of
 from penstock.sinks.webhook.schedule import Ready, Schedule
 
 REACH = 12

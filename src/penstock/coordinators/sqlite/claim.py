@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 
 from penstock.change import Lane
 from penstock.coordinator import Tally, Term
-from penstock.coordinators.sqlite import locks
+from penstock.coordinators.sqlite import letters, locks
 from penstock.coordinators.sqlite.store import Store, folder
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateLost, TermLost
+from penstock.poison import DeadLetter, Hold
+from penstock.rows import Row
 
 TICK = 0.005
 LOOK = 0.1
@@ -45,21 +48,55 @@ class SqliteClaim:
         self.watermark = _register(store, term, lane, attempt)
         self._recorded = self.watermark
         self._written_at = time.monotonic()
+        self._turn = Lock()  # one connection has one transaction at a time
 
     def advance(self, watermark: Watermark, tally: Tally) -> None:
         """Record progress, or learn whether the claim still stands. Raises TermLost, StateUnavailable."""
-        now = time.monotonic()
-        if watermark == self._recorded and not tally.delivered and now - self._written_at < TOUCH:
+        with self._turn:
+            self._advance(watermark, tally, time.monotonic())
+
+    def holds(self, rows: Collection[Row] | None = None) -> Sequence[Hold]:
+        """The letters of the pipeline; or those that share one of these rows."""
+        with self._turn:
+            return letters.holds(self._store, self._term.pipeline, rows)
+
+    def park(self, parked: Sequence[DeadLetter]) -> None:
+        """Keep these letters."""
+        with self._parking():
+            for letter in parked:
+                letters.park(self._store, self._term.pipeline, letter)
+
+    def follow(self, behind: Sequence[DeadLetter]) -> Sequence[bool]:
+        """Park those of these that come behind a letter of their key."""
+        with self._parking():
+            return [letters.follow(self._store, self._term.pipeline, letter) for letter in behind]
+
+    @contextmanager
+    def _parking(self) -> Iterator[None]:
+        """One step under the claim. Not flushed: a watermark that is recorded later cannot outlive it."""
+        with self._turn, self._store.atomic("normal"):
+            if not self._store.rows(_STANDS, *self._mine) or self._store.is_replaced():
+                raise self._lost()
+            yield
+
+    def _advance(self, watermark: Watermark, tally: Tally, now: float) -> None:
+        has_news = watermark != self._recorded or tally.delivered or tally.dropped or tally.passed
+        if not has_news and now - self._written_at < TOUCH:
             stands = bool(self._store.rows(_STANDS, *self._mine))
         else:
             stands = self._write(watermark, tally)
             self._recorded, self._written_at = watermark, now
         if not stands or self._store.is_replaced():
-            raise _lost(self._term, self._lane, self._attempt)
+            raise self._lost()
+        if tally.dropped or tally.passed:
+            letters.count(self._store, self._term.pipeline, dropped=tally.dropped, passed=tally.passed)
 
     def _write(self, watermark: Watermark, tally: Tally) -> bool:
         place = (watermark.position, watermark.cursor, watermark.position, watermark.delivered, watermark.delivered)
         return self._store.write(_ADVANCE, *place, tally.delivered, tally.rate, time.time(), *self._mine)
+
+    def _lost(self) -> TermLost:
+        return _lost(self._term, self._lane, self._attempt)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,12 +13,13 @@ from pathlib import Path
 
 from penstock.change import Lane
 from penstock.coordinator import Standing, Term
-from penstock.coordinators.sqlite import presence
+from penstock.coordinators.sqlite import letters, locks, presence
 from penstock.coordinators.sqlite.candidate import SqliteCandidate
 from penstock.coordinators.sqlite.claim import SqliteClaim, claimed
-from penstock.coordinators.sqlite.store import Store
+from penstock.coordinators.sqlite.store import Store, folder
 from penstock.cursor import Cursor, Watermark
-from penstock.errors import TermLost
+from penstock.errors import TermHeld, TermLost
+from penstock.poison import DeadLetter
 
 CURRENT = "exists (select 1 from terms where pipeline = ? and epoch = ? and seat is not null)"
 
@@ -78,11 +79,12 @@ class SqliteCoordinator:
             store.write(_DROP, term.pipeline, gone)
 
     def forget(self, term: Term) -> None:
-        """Remove all watermarks of a pipeline. Raises TermLost."""
+        """Remove all watermarks and letters of a pipeline. Raises TermLost."""
         clear = f"update terms set error = null where pipeline = ? and {CURRENT}"
         with self._open() as store, store.atomic():
             self._write_under(term, store, clear, term.pipeline, term.pipeline, term.epoch)
             store.write("delete from watermarks where pipeline = ?", term.pipeline)
+            letters.forget(store, term.pipeline)
 
     def halt(self, term: Term, error: Mapping[str, str]) -> None:
         """Record the error this pipeline stopped with."""
@@ -96,6 +98,41 @@ class SqliteCoordinator:
             return Standing()
         with self._open() as store:
             return _standing(store, pipeline, self.ttl)
+
+    def park(self, term: Term, parked: Sequence[DeadLetter]) -> None:
+        """Keep letters that the leader itself has found. Raises TermLost."""
+        touch = f"update terms set beat_at = beat_at where pipeline = ? and {CURRENT}"
+        with self._open() as store, store.atomic():
+            self._write_under(term, store, touch, term.pipeline, term.pipeline, term.epoch)
+            for letter in parked:
+                letters.park(store, term.pipeline, letter)
+
+    def letters(self, pipeline: str) -> Sequence[DeadLetter]:
+        """The dead letters, those of one key in the order in which they must be sent."""
+        if not self._file.exists():
+            return []
+        with self._open() as store:
+            return letters.letters(store, pipeline)
+
+    @contextmanager
+    def redriving(self, pipeline: str) -> Iterator[None]:
+        """The sole right to send letters again or to remove them. Raises TermHeld."""
+        if not (lock := locks.seize(folder(self._file) / f"redrive.{locks.digest(pipeline)}")):
+            raise TermHeld(f"another process sends or drops dead letters of {pipeline}", "wait until it has ended, then try again")
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def hold(self, letter: DeadLetter, *, force: bool = False) -> bool:
+        """From now on later changes of its key wait for it. False if it is gone, or was overtaken and there is no force."""
+        with self._open() as store, store.atomic():
+            return letters.hold(store, letter, force)
+
+    def remove(self, letter: DeadLetter, *, redriven: bool) -> bool:
+        """Forget a letter that was delivered, or that a person gave up. False if it is gone already."""
+        with self._open() as store, store.atomic():
+            return letters.remove(store, letter, redriven)
 
     @property
     def _file(self) -> Path:
@@ -129,6 +166,7 @@ def _standing(store: Store, pipeline: str, ttl: float) -> Standing:
         delivered=delivered,
         rate=rate,
         error=json.loads(error) if error else None,
+        **letters.summary(store, pipeline),
     )
 
 

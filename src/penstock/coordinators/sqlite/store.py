@@ -15,9 +15,27 @@ from penstock.coordinators.sqlite import locks
 from penstock.errors import PenstockError, StateInvalid, StateUnavailable
 
 APPLICATION = 0x50454E53  # "PENS"
-VERSION = 1
+VERSION = 2
 PATIENCE = 2.0
 """Seconds to wait for another process's write."""
+
+_LETTERS = """
+create table dead_letters (
+    number integer primary key autoincrement, pipeline text not null, incarnation text not null, lane text not null,
+    position integer not null, ordinal integer not null, table_name text not null, key text not null, op text not null,
+    before text, after text, at integer not null, old_row_id integer, new_row_id integer, error text, transaction_id integer,
+    stage text not null, code text not null, message text not null, tries integer not null, epoch integer not null,
+    behind integer not null, holds integer not null, overtaken integer not null default 0, parked_at text not null,
+    unique (pipeline, incarnation, lane, position, ordinal)
+);
+create table dead_rows (
+    pipeline text, table_name text, row_key text, letter integer, primary key (pipeline, table_name, row_key, letter)
+) without rowid;
+create index dead_rows_of_letter on dead_rows (letter);
+create table dead_counts (
+    pipeline text primary key, dropped integer not null, passed integer not null, redriven integer not null
+) without rowid;
+"""
 
 SCHEMA = f"""
 create table terms (
@@ -32,9 +50,13 @@ create table watermarks (
 create table standbys (
     pipeline text, seat text, seen_at real not null, primary key (pipeline, seat)
 ) without rowid;
+{_LETTERS}
 pragma application_id = {APPLICATION};
 pragma user_version = {VERSION};
 """
+
+UPGRADES = {1: f"{_LETTERS} pragma user_version = 2;"}
+"""What makes the next version of each."""
 
 _DAMAGE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
@@ -47,7 +69,7 @@ class Store:
         with translated(path):
             self._connection = _connect(path, "rwc" if creates else "rw")
             try:
-                if not _is_ours(self._connection, path):
+                if _version(self._connection, path) != VERSION:
                     _create(self._connection, path)
                 self._identity = _identity(path)
                 self.sync("normal")
@@ -81,9 +103,9 @@ class Store:
             return self._connection.execute(sql, values).rowcount > 0
 
     @contextmanager
-    def atomic(self) -> Iterator[None]:
+    def atomic(self, sync: str = "full") -> Iterator[None]:
         """All writes inside at once, outliving a loss of power, or none of them."""
-        self.sync("full")
+        self.sync(sync)
         with translated(self.path):
             self._connection.execute("begin immediate")
         try:
@@ -125,32 +147,35 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     return sqlite3.connect(place, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
 
 
-def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """True for a state file of this version, False for an empty file; raises for anything else."""
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    """The version of a state file, 0 for an empty file; raises for anything else."""
     application, version, tables = connection.execute(
         "select (select application_id from pragma_application_id), (select user_version from pragma_user_version),"
         " (select count(*) from sqlite_schema)"
     ).fetchone()
     if (application, tables) == (0, 0):
-        return False
+        return 0
     if application != APPLICATION:
         raise StateInvalid(f"{path} is a database, but no state file of Penstock", _ANOTHER)
-    if version != VERSION:
+    if version != VERSION and version not in UPGRADES:
         raise StateInvalid(f"{path} has version {version} and this program reads version {VERSION}", "use the newer program")
-    return True
+    return int(version)
 
 
 def _create(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables; one process at a time, since SQLite does not queue those that switch a new file to WAL."""
+    """Make the tables, or what an older version lacks; one process at a time, since SQLite does not queue those that switch a new
+    file to WAL.
+    """
     deadline = time.monotonic() + PATIENCE
     while not (lock := locks.seize(folder(path) / "create")):
         if time.monotonic() > deadline:
             raise StateUnavailable(f"another process has been creating {path} for {PATIENCE:g} s", _USABLE)
         time.sleep(0.005)
     try:
-        if not _is_ours(connection, path):
-            connection.execute("pragma journal_mode = wal")
-            connection.executescript(f"begin immediate; {SCHEMA} commit;")
+        while (version := _version(connection, path)) != VERSION:
+            if version == 0:
+                connection.execute("pragma journal_mode = wal")
+            connection.executescript(f"begin immediate; {UPGRADES.get(version, SCHEMA)} commit;")
     finally:
         lock.release()
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.change import Change, last_place
 from penstock.errors import SinkUnavailable
 from penstock.event import Warned
+from penstock.rows import rows_of
 from penstock.sink import Assignment
 from penstock.sinks.webhook.courier import Courier
 from penstock.sinks.webhook.dispatch import Dispatch
@@ -18,7 +19,6 @@ from penstock.sinks.webhook.endpoint import Endpoint, parse
 from penstock.sinks.webhook.hidden import Hider
 from penstock.sinks.webhook.line import Line, Security
 from penstock.sinks.webhook.parcel import Packer, places
-from penstock.sinks.webhook.rows import rows_of
 from penstock.sinks.webhook.schedule import Ready
 from penstock.sinks.webhook.sink import WebhookSink
 

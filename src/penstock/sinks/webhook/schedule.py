@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 import pyarrow as pa
 
 from penstock.change import Change, from_batch
-from penstock.sinks.webhook.rows import Row
+from penstock.rows import Row
 
 
 class Ready(NamedTuple):

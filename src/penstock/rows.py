@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from penstock.change import CHANGES, Op
+from penstock.change import CHANGES, Change, Op
 
 Row = tuple[str, str | None]
 """A table and the text of a key, the same text for equal keys; no key: all rows of the table."""
@@ -19,6 +19,11 @@ _COLUMNS = [CHANGES.get_field_index(name) for name in ("op", "table", "key", "be
 def rows_of(changes: pa.RecordBatch) -> list[tuple[Row, ...]]:
     """The rows that each of these is about: one, two if an update changes the key, or all of a table."""
     return [_rows(*values) for values in zip(*(changes.column(i).to_pylist() for i in _COLUMNS), strict=True)]
+
+
+def rows_of_change(change: Change) -> tuple[Row, ...]:
+    """The rows that this change is about."""
+    return _rows(change.op, change.table, change.key, change.before, change.old_row_id, change.new_row_id)
 
 
 def _rows(op: str, table: str, key: str, before: str | None, *row_ids: int | None) -> tuple[Row, ...]:

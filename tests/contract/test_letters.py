@@ -1,0 +1,255 @@
+"""What every coordinator must keep true of dead letters, and what the policy makes of them."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_coordinator import RIGS
+
+from penstock.change import Change, Lane, Op
+from penstock.coordinator import Tally, Term
+from penstock.cursor import Cursor, Watermark
+from penstock.errors import DeliveryExhausted, TermHeld, TermLost
+from penstock.event import ChangeDropped, ChangeParked, ChangesPassed, ChangesWaited, Event
+from penstock.poison import Circumstances, DeadLetter, Poison
+
+LANE = Lane("main")
+ERROR = DeliveryExhausted("status 422; changes 5..5 were not taken in 1 tries")
+
+
+def change(position: int, key: object = 1, op: Op = Op.INSERT, before: str | None = None, **more: Any) -> Change:
+    return Change(position, op, "t", f'{{"id":{key}}}', before, f'{{"id":{key}, "total": 1.50}}', position * 1000, **more)
+
+
+def letter(position: int, key: object = 1, **more: Any) -> DeadLetter:
+    return DeadLetter("cafe", LANE, change(position, key), "sink", "sink.exhausted", "status 422", 3, 1, **more)
+
+
+@dataclass
+class Stage:
+    """A lane that is claimed."""
+
+    state: Any
+    term: Term
+    claim: Any
+    told: list[Event]
+
+    def poison(self, then: Any = "dead-letter", keys: Any = "wait") -> Poison:
+        return Poison(then, keys, self.claim, Circumstances("p", LANE, "cafe", 1, self.told.append))
+
+    def parked(self) -> list[int]:
+        return [one.change.position for one in self.state.letters("p")]
+
+
+@pytest.fixture(params=RIGS)
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Any]:
+    return lambda: RIGS[request.param](tmp_path, 60.0)
+
+
+@pytest.fixture
+def stage(make: Callable[[], Any]) -> Iterator[Stage]:
+    state = make()
+    with ExitStack() as stack:
+        term = stack.enter_context(closing(state.candidate("p", "leader"))).campaign()
+        state.place(term, LANE, Watermark(Cursor("c0"), 0))
+        yield Stage(state, term, stack.enter_context(state.claim(term, LANE, 1)), [])
+
+
+def test_a_letter_comes_back_whole_and_a_second_one_of_the_same_change_is_none(stage: Stage) -> None:
+    before = letter(5)
+    stage.claim.park([before])
+    stage.claim.park([replace(before, message="again")])
+    [found] = stage.state.letters("p")
+    assert found == replace(before, number=found.number, parked_at=found.parked_at)
+    assert abs((found.parked_at - before.parked_at).total_seconds()) < 0.002
+    assert (stage.state.standing("p").dead, stage.state.standing("p").waiting) == (1, 0)
+
+
+def test_letters_of_another_pipeline_lane_or_life_of_the_source_are_others(stage: Stage) -> None:
+    stage.claim.park([letter(5), replace(letter(5), lane=Lane("range")), replace(letter(5), incarnation="beef")])
+    assert stage.parked() == [5, 5, 5]
+    assert stage.state.letters("q") == []
+
+
+def test_letters_are_sent_in_the_order_of_their_lane_and_lanes_in_the_order_they_came(stage: Stage) -> None:
+    stage.claim.park([replace(letter(90), lane=Lane("range")), letter(7), letter(5), replace(letter(2), lane=Lane("range"))])
+    assert stage.parked() == [2, 90, 5, 7]
+
+
+def test_the_leader_parks_what_it_has_found_itself_and_nobody_else_does(stage: Stage) -> None:
+    stage.state.park(stage.term, [letter(1)])
+    with pytest.raises(TermLost):
+        stage.state.park(replace(stage.term, epoch=stage.term.epoch - 1), [letter(2)])
+    assert stage.parked() == [1]
+
+
+def test_a_claim_that_another_attempt_has_replaced_parks_nothing(make: Callable[[], Any]) -> None:
+    state = make()
+    with closing(state.candidate("p", "leader")) as leader:
+        old = leader.campaign()
+        state.place(old, LANE, Watermark(Cursor("c0"), 0))
+        with state.claim(old, LANE, 1) as claim:
+            claim.park([letter(1)])
+            leader.campaign()
+            for deed in (claim.park, claim.follow):
+                with pytest.raises(TermLost):
+                    deed([letter(2)])
+    assert [one.change.position for one in state.letters("p")] == [1]
+
+
+def test_halting_raises_the_error_and_keeps_nothing(stage: Stage) -> None:
+    with pytest.raises(DeliveryExhausted):
+        stage.poison("halt").condemn(change(5), ERROR)
+    assert stage.parked() == []
+    assert stage.told == []
+
+
+def test_dropping_counts_and_tells_and_keeps_nothing(stage: Stage) -> None:
+    poison = stage.poison("drop")
+    poison.condemn(change(5), ERROR)
+    assert stage.parked() == []
+    assert [type(event) for event in stage.told] == [ChangeDropped]
+    stage.claim.advance(Watermark(Cursor("c5"), 5, 5), Tally(0, 0.0, poison.dropped, 0))
+    assert stage.state.standing("p").dropped == 1
+
+
+def test_later_changes_of_a_parked_key_wait_and_others_go_on(stage: Stage) -> None:
+    poison = stage.poison()
+    poison.condemn(change(5), ERROR, tries=3)
+    assert [one.position for one in poison.sift([change(6, 2), change(7), change(8, 3), change(9)])] == [6, 8]
+    assert stage.parked() == [5, 7, 9]
+    assert [one.is_behind for one in stage.state.letters("p")] == [False, True, True]
+    assert [type(event) for event in stage.told] == [ChangeParked, ChangesWaited]
+    assert (stage.state.standing("p").dead, stage.state.standing("p").waiting) == (3, 2)
+
+
+def test_who_comes_after_a_crash_knows_the_letters_and_what_came_before_them_does_not_wait(stage: Stage) -> None:
+    stage.poison().condemn(change(5), ERROR)
+    heir = stage.poison()
+    assert not heir.is_idle
+    assert stage.poison("halt").is_idle is False
+    assert [one.position for one in heir.sift([change(3), change(4, 2), change(5), change(7)])] == [3, 4]
+    assert stage.parked() == [5, 7]
+    assert not heir.may_concern((("t", '{"id":2}'),), (9, 0))
+    assert heir.may_concern((("t", '{"id":1}'),), (9, 0))
+
+
+def test_an_update_that_changes_the_key_makes_both_keys_wait(stage: Stage) -> None:
+    poison = stage.poison()
+    poison.condemn(change(5, 1), ERROR)
+    moved = change(6, 2, Op.UPDATE, '{"id":1}')
+    assert [one.position for one in poison.sift([moved, change(7, 2), change(8, 3)])] == [8]
+    assert stage.parked() == [5, 6, 7]
+
+
+def test_an_update_of_an_unknown_old_key_waits_for_its_whole_table_and_makes_it_wait(stage: Stage) -> None:
+    poison = stage.poison()
+    poison.condemn(change(5, 1), ERROR)
+    unknown = change(6, 2, Op.UPDATE, '{"other":1}')
+    elsewhere = change(8, 4).replace(table="u")
+    assert [one.position for one in poison.sift([unknown, change(7, 3), elsewhere])] == [8]
+    assert stage.parked() == [5, 6, 7]
+
+
+def test_what_tells_of_a_schema_waits_for_nothing_and_nothing_waits_for_it(stage: Stage) -> None:
+    poison = stage.poison()
+    schema = change(5).replace(op=Op.SCHEMA, before=None)
+    poison.condemn(schema, ERROR)
+    poison.condemn(change(6), ERROR)
+    assert [one.position for one in poison.sift([change(7, 2), schema.replace(position=8), change(9)])] == [7, 8]
+
+
+def test_where_keys_go_on_they_pass_the_letter_which_is_marked_before_they_do(stage: Stage) -> None:
+    poison = stage.poison(keys="go-on")
+    poison.condemn(change(5), ERROR)
+    assert not stage.state.letters("p")[0].is_overtaken
+    for position in (6, 7):
+        assert len(poison.sift([change(position), change(position, 2)])) == 2
+    assert stage.state.letters("p")[0].is_overtaken
+    assert stage.parked() == [5]
+    assert poison.passed == 2
+    assert [type(event) for event in stage.told] == [ChangeParked, ChangesPassed, ChangesPassed]
+    assert not stage.state.hold(stage.state.letters("p")[0])
+    assert stage.state.hold(stage.state.letters("p")[0], force=True)
+
+
+def test_a_key_waits_from_the_moment_its_letter_is_being_sent_again_also_where_keys_go_on(stage: Stage) -> None:
+    poison = stage.poison(keys="go-on")
+    poison.condemn(change(5), ERROR)
+    [first] = stage.state.letters("p")
+    assert stage.state.hold(first)
+    assert poison.sift([change(6)]) == []
+    assert stage.parked() == [5, 6]
+
+
+def test_removing_the_last_letter_of_a_key_frees_it_and_no_sooner(stage: Stage) -> None:
+    poison = stage.poison()
+    poison.condemn(change(5), ERROR)
+    assert poison.sift([change(6)]) == []
+    first, second = stage.state.letters("p")
+    assert stage.state.remove(first, redriven=True)
+    assert not stage.state.remove(first, redriven=True)
+    assert poison.sift([change(7)]) == []
+    assert stage.parked() == [6, 7]
+    assert stage.state.remove(second, redriven=True)
+    assert stage.state.remove(stage.state.letters("p")[0], redriven=False)
+    assert [one.position for one in poison.sift([change(8), change(9, 2)])] == [8, 9]
+    standing = stage.state.standing("p")
+    assert (standing.dead, standing.redriven, standing.dropped) == (0, 2, 1)
+
+
+def test_a_later_letter_of_a_freed_place_still_holds_its_key(stage: Stage) -> None:
+    stage.claim.park([letter(5), letter(7)])
+    poison = stage.poison()
+    stage.state.remove(stage.state.letters("p")[0], redriven=True)
+    assert [one.position for one in poison.sift([change(5), change(6)])] == [5, 6]
+    assert poison.sift([change(8)]) == []
+    assert stage.parked() == [7, 8]
+
+
+def test_only_one_process_at_a_time_sends_letters_again(stage: Stage) -> None:
+    with stage.state.redriving("p"), stage.state.redriving("q"), pytest.raises(TermHeld), stage.state.redriving("p"):
+        pass
+    with stage.state.redriving("p"):
+        pass
+
+
+def test_forgetting_a_pipeline_forgets_its_letters_and_counts(stage: Stage) -> None:
+    stage.claim.park([letter(5)])
+    stage.claim.advance(Watermark(Cursor("c5"), 5, 5), Tally(0, 0.0, 2, 3))
+    stage.state.forget(stage.term)
+    standing = stage.state.standing("p")
+    assert (standing.dead, standing.dropped, standing.passed, stage.parked()) == (0, 0, 0, [])
+
+
+def test_threads_that_park_and_advance_at_once_lose_nothing(stage: Stage) -> None:
+    poison = stage.poison()
+
+    def condemn(start: int) -> None:
+        for position in range(start, 200, 4):
+            poison.condemn(change(position, position), ERROR)
+
+    threads = [threading.Thread(target=condemn, args=(start,)) for start in range(4)]
+    for thread in threads:
+        thread.start()
+    for position in range(200):
+        stage.claim.advance(Watermark(Cursor(f"c{position}"), position, position), Tally(1))
+    for thread in threads:
+        thread.join()
+    assert sorted(stage.parked()) == list(range(200))
+    assert stage.state.standing("p").delivered == 200
+
+
+def test_the_letters_of_a_state_file_are_an_ordinary_table(stage: Stage) -> None:
+    stage.claim.park([letter(5)])
+    if path := getattr(stage.state, "path", None):
+        with closing(sqlite3.connect(path)) as db:
+            query = "select position, table_name, key->>'id', after->>'total', code, message, tries from dead_letters"
+            assert db.execute(query).fetchall() == [(5, "t", 1, 1.5, "sink.exhausted", "status 422", 3)]
