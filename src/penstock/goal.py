@@ -15,6 +15,10 @@ Goal = Mapping[Lane, Cursor]
 """The head of every lane."""
 
 
+BACKLOG = 100_000
+"""So many changes are carried faster by a batch, which has not to hurry with each of them, than live."""
+
+
 class Batch:
     """A pipeline that is to be carried up to where its source ended at the first look."""
 
@@ -53,6 +57,15 @@ class Batch:
 def heads(source: Source) -> Goal:
     """Where the source ends now."""
     return {lane: source.head(lane) for lane in source.lanes()}
+
+
+def catch_up(pipeline: Pipeline) -> Goal | None:
+    """Where a live pipeline that is far behind should be before it goes live; None where it is near."""
+    source, marks = pipeline.source, pipeline.state.standing(pipeline.name).watermarks
+    goal = heads(source)
+    is_comparable = has_begun(source, marks) and not is_stale(source, goal, marks)
+    behind = sum(source.position(goal[lane]) - marks[lane].position for lane in goal) if is_comparable else 0
+    return goal if behind >= BACKLOG else None
 
 
 def has_begun(source: Source, watermarks: Mapping[Lane, Watermark]) -> bool:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from penstock.event import (
     AttemptFailed,
+    CatchingUp,
     Completed,
     Delivered,
     DeliveryRetried,
@@ -43,6 +44,7 @@ _SENTENCES: dict[type[Event], str] = {
     Restarted: "starting again in {wait_seconds:.0f} s after {code}: {message}",
     Halted: "halted by {code}: {message}",
     Stopped: "stopped at position {position}",
+    CatchingUp: "far behind, at position {position}: catching up before going live",
     Completed: "done: everything that was there is delivered, up to position {position}",
 }
 

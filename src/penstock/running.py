@@ -15,6 +15,7 @@ from penstock.backfill import outstanding
 from penstock.coordinator import Term
 from penstock.errors import Directive, EngineFailed, EngineLost, PenstockError, SourceUnavailable, StateUnavailable, from_text
 from penstock.event import (
+    CatchingUp,
     Completed,
     Event,
     Halted,
@@ -30,7 +31,7 @@ from penstock.event import (
     Stopped,
     TermGone,
 )
-from penstock.goal import Batch
+from penstock.goal import Batch, Goal, catch_up
 from penstock.importing import function_of
 from penstock.leadership import Leadership
 from penstock.pipeline import Pipeline
@@ -198,15 +199,23 @@ class PipelineRun:
             place(self.pipeline, term, self._start, last_error)
             self._is_placed = True
         rows = outstanding(self.pipeline, term)
-        query = engine.query(self.pipeline, term, rows or (self._batch.goal() if self._batch else None))
+        query = engine.query(self.pipeline, term, rows or self._goal())
         try:
             query.start()
             self._watch(query)
             has_ended = query.has_ended()
         finally:
             self._end(query)
-        if has_ended and not rows:
+        if has_ended and self._batch and not rows:
             self._finish()
+
+    def _goal(self) -> Goal | None:
+        """Where the next query ends: a live one nowhere, unless it is far behind."""
+        if self._batch:
+            return self._batch.goal()
+        if goal := catch_up(self.pipeline):
+            self._tell(CatchingUp(pipeline=self.pipeline.name, position=self._position()))
+        return goal
 
     def _watch(self, query: Query) -> None:
         """Until asked to stop, the term is lost, or a batch has ended; raises what the query fails with."""

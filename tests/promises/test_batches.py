@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,10 @@ from fix_rig import Rig
 from program import send, status
 
 WITHIN = 120.0
+MANY = """
+with recursive n(i) as (select 1 union all select i + 1 from n where i < 100000)
+insert into customers(id, name) select i, 'Ann' from n
+"""
 
 
 @pytest.fixture(scope="module")
@@ -143,3 +150,17 @@ def test_a_batch_on_a_database_that_ends_before_the_watermark_is_no_success(rig)
     program = rig.start("--available-now")
     assert program.exit_code(WITHIN) == 1
     assert program.events("Halted")[-1]["code"] == "source.rewound"
+
+
+def test_a_live_pipeline_that_is_far_behind_catches_up_first_and_then_goes_live(rig):
+    rig.file.write_text(re.sub(r"(?s)sink:.*?(?=\nsource)", "sink: {type: discard}", rig.file.read_text()))
+    with closing(sqlite3.connect(rig.shop.path)) as connection:
+        connection.execute(MANY)
+        connection.commit()
+    program = rig.start()
+    program.until_event("LaneClaimed", count=2, within=WITHIN)
+    rig.shop.sell(3)
+    rig.until_settled(within=WITHIN)
+    assert len(program.events("CatchingUp")) == 1
+    assert not program.events("Restarted")
+    assert program.terminate() == 0
