@@ -1,4 +1,4 @@
-"""The same million changes drained live and as a batch, in turns: live begins a backlog as a batch, too, so they should be equal."""
+"""The same million changes drained live and as a batch, in turns: live begins with a batch, too, so they should be equal."""
 
 from __future__ import annotations
 
