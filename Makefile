@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench lock clean
+.PHONY: help install demo test check bench bench-peers lock clean
 
 help: ## This list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(VENV)/.installed: pyproject.toml requirements/run.txt requirements/java.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Penstock needs Python 3.11 or later")'
@@ -22,6 +22,10 @@ $(VENV)/.installed: pyproject.toml requirements/run.txt requirements/java.txt
 
 $(VENV)/.installed-dev: $(VENV)/.installed requirements/dev.txt
 	$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.installed-peers: $(VENV)/.installed-dev requirements/peers.txt
+	$(PIP) install --require-hashes -r requirements/peers.txt
 	@touch $@
 
 install: $(VENV)/.installed ## Everything into .venv
@@ -40,6 +44,9 @@ check: $(VENV)/.installed-dev ## Formatting, lint, types
 bench: $(VENV)/.installed-dev ## Every figure of the docs, measured here; raw results in bench/results
 	$(BIN)/python -m bench
 
+bench-peers: $(VENV)/.installed-peers ## Beside Debezium and plain micro-batches, in about 12 minutes: table and plot of docs/peers.md
+	$(BIN)/python -m bench.peers
+
 COMPILE := $(BIN)/pip-compile --quiet --upgrade --generate-hashes --strip-extras --allow-unsafe \
 	--no-header --no-emit-index-url --no-emit-find-links --no-emit-options --no-annotate
 
@@ -48,6 +55,7 @@ lock: $(VENV)/.installed-dev ## Pin all dependencies anew
 	$(COMPILE) -o requirements/run.txt pyproject.toml
 	$(COMPILE) -o requirements/java.txt requirements/java.in
 	$(COMPILE) -o requirements/dev.txt requirements/dev.in
+	$(COMPILE) -o requirements/peers.txt requirements/peers.in
 
 clean: ## Remove what make made
 	rm -rf $(VENV) build dist bench/results

@@ -1,0 +1,73 @@
+"""One contender through all rates, then through a backlog; counted at the receiver."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench.peers.arrivals import Arrival, arrivals, newest
+from bench.peers.contenders import Contender
+from bench.peers.results import Drain, Paced, drain, pace
+from bench.peers.writers import paced
+from bench.rig import Tree, wait_until
+
+SIZE, WARM_RATE, WARM_SECONDS, LEAD_SECONDS, SECONDS = 10, 5_000, 12, 3, 15
+BACKLOG, BACKLOG_SIZE = 300_000, 100
+PATIENCE = 180.0
+
+
+class Course:
+    """The ids go on growing, so that every change is told from every other."""
+
+    def __init__(self, contender: Contender, out: Path, say: Callable[[str], None]) -> None:
+        self._contender, self._out, self._say, self._next = contender, out, say, 1
+
+    def paced(self, rates: Sequence[int]) -> list[Paced]:
+        """Warmed up, then each rate for some seconds."""
+        with self._contender.running() as tree:
+            wait_until(self._contender.is_ready, PATIENCE, every=0.1)
+            self._say("warming up")
+            self._write(WARM_RATE, WARM_SECONDS)
+            self._arrive()
+            return [self._at(rate, tree) for rate in rates]
+
+    def drained(self) -> Drain:
+        """Everything was written while nobody ran; the first third of it is warming up."""
+        self._say("writing a backlog")
+        first = self._next
+        for _ in range(BACKLOG // BACKLOG_SIZE):
+            self._contender.writer.write(self._next, BACKLOG_SIZE)
+            self._next += BACKLOG_SIZE
+        self._say("draining it")
+        with self._contender.running():
+            self._arrive()
+        return drain(self._collect(first))
+
+    def _at(self, rate: int, tree: Tree) -> Paced:
+        self._say(f"{rate:,} changes/s")
+        self._write(rate, LEAD_SECONDS)
+        first, before = self._next, self._spent(tree)
+        self._write(rate, SECONDS)
+        spent = [after - then for after, then in zip(self._spent(tree), before, strict=True)]
+        self._arrive()
+        return pace(rate, self._collect(first), engine_seconds=spent[0], other_seconds=sum(spent[1:]))
+
+    def _write(self, rate: int, seconds: int) -> None:
+        paced(self._contender.writer, self._next, rate * seconds, rate, SIZE)
+        self._next += rate * seconds
+
+    def _spent(self, tree: Tree) -> tuple[float, float, float]:
+        return tree.cpu_seconds(), self._contender.database_seconds(), time.process_time()
+
+    def _arrive(self) -> None:
+        wait_until(lambda: newest(self._out) >= self._next - 1, PATIENCE, every=0.2)
+
+    def _collect(self, first: int) -> list[Arrival]:
+        """All of them, or it does not count."""
+        came = list(arrivals(self._out, first, self._next - 1))
+        if len(came) != self._next - first:
+            raise RuntimeError(f"{len(came)} of {self._next - first} changes came")
+        os.truncate(self._out, 0)
+        return came
