@@ -20,6 +20,7 @@ from puppet import Puppet
 from deadline import until
 from penstock.change import Lane
 from penstock.coordinator import Standing, Tally, Term
+from penstock.coordinators.postgres import PostgresCoordinator
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import PenstockError, StateLost, TermLost
@@ -28,14 +29,15 @@ LANE = Lane("main")
 LONG, SHORT = 60.0, 0.6
 MOMENT = 2.0
 
-RIGS: dict[str, Callable[[Path, float], Any]] = {
-    "sqlite": lambda folder, ttl: SqliteCoordinator(str(folder / "state.db"), ttl=ttl),
+RIGS: dict[str, Callable[[pytest.FixtureRequest, float], Any]] = {
+    "sqlite": lambda test, ttl: SqliteCoordinator(str(test.getfixturevalue("tmp_path") / "state.db"), ttl=ttl),
+    "postgres": lambda test, ttl: PostgresCoordinator(test.getfixturevalue("postgres"), ttl=ttl),
 }
 
 
 @pytest.fixture(params=RIGS)
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[float], Any]:
-    return lambda ttl: RIGS[request.param](tmp_path, ttl)
+def make(request: pytest.FixtureRequest) -> Callable[[float], Any]:
+    return lambda ttl: RIGS[request.param](request, ttl)
 
 
 @pytest.fixture

@@ -1,0 +1,54 @@
+"""What a DSN says, without what is secret in it."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from penstock.errors import ConfigInvalid
+
+DEFAULTS = {
+    "application_name": "penstock",
+    "client_encoding": "utf8",
+    "connect_timeout": "2",
+    "target_session_attrs": "read-write",
+    "keepalives_idle": "2",
+    "keepalives_interval": "1",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "3000",
+}
+"""How to connect, where the DSN does not say otherwise: a server that is cut off is noticed within a term."""
+
+_SECRET = ("password", "sslpassword", "passfile", "sslkey", "oauth_client_secret")
+
+
+def parts(dsn: str) -> dict[str, str]:
+    """Its parameters by name. Raises ConfigInvalid, which does not repeat what may hold a password."""
+    try:
+        return {name: str(value) for name, value in conninfo_to_dict(dsn).items()}
+    except psycopg.ProgrammingError:
+        meant = "write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with / @ : # ? and % in a password as %2F %40 %3A %23 %3F %25"
+        raise ConfigInvalid("the address of the Postgres under `state` cannot be understood", meant) from None
+
+
+def complete(dsn: str) -> str:
+    """The DSN with our defaults."""
+    return make_conninfo("", **(DEFAULTS | parts(dsn)))
+
+
+def shown(dsn: str) -> str:
+    """The DSN as people may see it."""
+    found = parts(dsn)
+    user = f"{found['user']}@" if "user" in found else ""
+    host, port = found.get("host", found.get("hostaddr", "")), found.get("port")
+    if host.startswith("/"):
+        return f"postgresql://{user}/{found.get('dbname', '')}?host={host}" + (f"&port={port}" if port else "")
+    return f"postgresql://{user}{host}{f':{port}' if port else ''}/{found.get('dbname', '')}"
+
+
+def scrubbed(text: str, dsn: str) -> str:
+    """A message of the driver in one line, without anything secret of the DSN."""
+    for name, value in parts(dsn).items():
+        if name in _SECRET and value:
+            text = text.replace(value, "***")
+    return " ".join(text.split())

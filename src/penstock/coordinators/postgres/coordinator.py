@@ -1,0 +1,131 @@
+"""The coordinator in Postgres. `DESIGN.md` in the folder above says why it is safe."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from penstock.change import Lane
+from penstock.coordinator import Standing, Term
+from penstock.coordinators.postgres import address, presence
+from penstock.coordinators.postgres.candidate import PostgresCandidate
+from penstock.coordinators.postgres.claim import PostgresClaim, claimed
+from penstock.coordinators.postgres.idle import borrowed
+from penstock.coordinators.postgres.schema import NAME
+from penstock.coordinators.postgres.store import Store
+from penstock.cursor import Cursor, Watermark
+from penstock.errors import TermLost
+
+_HOLD = f"select 1 from {NAME}.terms where pipeline = %(pipeline)s and epoch = %(epoch)s and seat is not null for update"
+
+# A claim of an older term is deposed with it, so that it cannot move what was placed.
+_PLACE = f"""
+insert into {NAME}.watermarks as w (pipeline, lane, cursor, position, delivered, epoch, attempt)
+values (%(pipeline)s, %(lane)s, %(cursor)s, %(position)s, %(delivered)s, %(epoch)s, -1)
+on conflict (pipeline, lane) do update set
+    cursor = excluded.cursor, position = excluded.position, delivered = excluded.delivered, epoch = excluded.epoch,
+    attempt = case when w.epoch = excluded.epoch then w.attempt else -1 end
+"""
+_GONE = "pipeline = %(pipeline)s and lane = any(%(gone)s)"
+_TAKE_OVER = f"""
+update {NAME}.watermarks set total = total + (select coalesce(sum(total), 0) from {NAME}.watermarks where {_GONE})
+where pipeline = %(pipeline)s and lane = %(lane)s
+"""
+_TERM = f"select epoch, holder, coalesce({presence.ALIVE}, false), error from {NAME}.terms where pipeline = %(pipeline)s"
+_MARKS = f"select lane, cursor, position, delivered from {NAME}.watermarks where pipeline = %(pipeline)s"
+_SUMS = f"""
+select coalesce(sum(total), 0)::bigint, coalesce(sum(rate), 0.0), max(advanced_at) from {NAME}.watermarks
+where pipeline = %(pipeline)s
+"""
+
+
+@dataclass(frozen=True)
+class PostgresCoordinator:
+    """Terms and watermarks in a Postgres database; processes of any machine share it.
+
+    `grace` is how many seconds a claim waits for processes of older terms: one that was stopped would keep its lock for ever.
+    """
+
+    dsn: str = field(repr=False)
+    ttl: float = 5.0
+    grace: float = 1.0
+    clock: Callable[[], float] = time.monotonic
+
+    @property
+    def address(self) -> str:
+        """The database, without secrets."""
+        return address.shown(self.dsn)
+
+    def candidate(self, pipeline: str, holder: str) -> PostgresCandidate:
+        """Stand for a pipeline; makes the tables if there are none."""
+        return PostgresCandidate(self.dsn, pipeline, holder, self.ttl, self.clock)
+
+    @contextmanager
+    def claim(self, term: Term, lane: Lane, attempt: int) -> Iterator[PostgresClaim]:
+        """Hold a lane; blocks while a predecessor of this term still does."""
+        with claimed(self.dsn, term, lane, attempt, self.grace) as claim:
+            yield claim
+
+    def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:
+        """How far this lane has been delivered; None for a new pipeline."""
+        with borrowed(self.dsn) as store:
+            return _watermarks(store, pipeline).get(lane)
+
+    def place(self, term: Term, lane: Lane, watermark: Watermark, instead_of: Collection[Lane] = ()) -> None:
+        """Set a lane's watermark, also backwards, and drop lanes whose work it takes over. Raises TermLost."""
+        facts = {"pipeline": term.pipeline, "lane": lane, "epoch": term.epoch, "gone": [*instead_of]}
+        mark = {"cursor": watermark.cursor, "position": watermark.position, "delivered": watermark.delivered}
+        with self._under(term) as store:
+            store.write(_PLACE, **facts, **mark)
+            store.write(_TAKE_OVER, **facts)
+            store.write(f"delete from {NAME}.watermarks where {_GONE}", **facts)
+
+    def forget(self, term: Term) -> None:
+        """Remove all watermarks of a pipeline. Raises TermLost."""
+        with self._under(term) as store:
+            store.write(f"update {NAME}.terms set error = null where pipeline = %(pipeline)s", pipeline=term.pipeline)
+            store.write(f"delete from {NAME}.watermarks where pipeline = %(pipeline)s", pipeline=term.pipeline)
+
+    def halt(self, term: Term, error: Mapping[str, str]) -> None:
+        """Record the error this pipeline stopped with."""
+        sql = f"update {NAME}.terms set error = %(error)s where pipeline = %(pipeline)s"
+        with self._under(term) as store:
+            store.write(sql, error=json.dumps(dict(error)), pipeline=term.pipeline)
+
+    def standing(self, pipeline: str) -> Standing:
+        """What is known of a pipeline."""
+        with borrowed(self.dsn) as store:
+            return Standing() if store.is_new else _standing(store, pipeline)
+
+    @contextmanager
+    def _under(self, term: Term) -> Iterator[Store]:
+        """Writes that only the holder of a term may do, all or none; nobody takes the term meanwhile."""
+        with borrowed(self.dsn) as store, store.atomic():
+            if store.is_new or not store.rows(_HOLD, pipeline=term.pipeline, epoch=term.epoch):
+                raise TermLost(f"{term.holder} no longer leads {term.pipeline}: its term {term.epoch} has ended")
+            yield store
+
+
+def _standing(store: Store, pipeline: str) -> Standing:
+    terms = store.rows(_TERM, pipeline=pipeline)
+    epoch, holder, is_held, error = terms[0] if terms else (0, None, False, None)
+    delivered, rate, advanced_at = store.rows(_SUMS, pipeline=pipeline)[0]
+    return Standing(
+        epoch=epoch,
+        holder=holder,
+        is_held=is_held,
+        standbys=len(presence.standbys(store, pipeline)),
+        watermarks=_watermarks(store, pipeline),
+        advanced_at=advanced_at,
+        delivered=delivered,
+        rate=rate,
+        error=json.loads(error) if error else None,
+    )
+
+
+def _watermarks(store: Store, pipeline: str) -> dict[Lane, Watermark]:
+    rows = [] if store.is_new else store.rows(_MARKS, pipeline=pipeline)
+    return {Lane(lane): Watermark(Cursor(cursor), position, delivered) for lane, cursor, position, delivered in rows}

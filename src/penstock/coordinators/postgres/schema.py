@@ -1,0 +1,60 @@
+"""The tables of the state: made on first use, in a schema of their own, with a version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from penstock.errors import StateInvalid
+
+NAME = "penstock_state"
+VERSION = 1
+_MAKING = 0x50454E53  # "PENS": whoever makes the tables holds this lock
+
+_TABLES = f"""
+create table {NAME}.about (version integer not null);
+insert into {NAME}.about values ({VERSION});
+create table {NAME}.terms (
+    pipeline text primary key, epoch bigint not null, holder text, seat bigint, beat bigint not null default 0, beat_at timestamptz,
+    error text
+);
+create table {NAME}.watermarks (
+    pipeline text, lane text, cursor text not null, position bigint not null, delivered bigint, epoch bigint not null,
+    attempt bigint not null, step bigint not null default 0, total bigint not null default 0,
+    rate double precision not null default 0, advanced_at timestamptz, primary key (pipeline, lane)
+) with (fillfactor = 50);
+create table {NAME}.standbys (pipeline text, seat bigint, seen_at timestamptz not null, primary key (pipeline, seat));
+"""
+
+_ANOTHER = "name another database under `state`"
+
+
+def is_there(connection: psycopg.Connection[Any], where: str) -> bool:
+    """Whether the state has its tables; raises StateInvalid for tables that are not ours, or of another version."""
+    [(has_tables, is_ours)] = connection.execute(
+        "select exists (select from pg_class where relnamespace = to_regnamespace(%s)), to_regclass(%s) is not null",
+        (NAME, f"{NAME}.about"),
+    ).fetchall()
+    if has_tables and not is_ours:
+        raise StateInvalid(f"the schema {NAME} of {where} was not made by Penstock", _ANOTHER)
+    if not is_ours:
+        return False
+    [(version,)] = connection.execute(f"select version from {NAME}.about").fetchall()
+    if version != VERSION:
+        raise StateInvalid(
+            f"the state in {where} has version {version}, and this program reads version {VERSION}", "use the newer program"
+        )
+    return True
+
+
+def make(connection: psycopg.Connection[Any], where: str) -> None:
+    """Make the tables, unless somebody else just did."""
+    with connection.transaction():
+        connection.execute("select pg_advisory_xact_lock(%s)", (_MAKING,))
+        if is_there(connection, where):
+            return
+        [(is_missing,)] = connection.execute("select to_regnamespace(%s) is null", (NAME,)).fetchall()
+        if is_missing:  # asking for it `if not exists` would need the right to make one
+            connection.execute(f"create schema {NAME}")
+        connection.execute(_TABLES)
