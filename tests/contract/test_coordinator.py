@@ -31,7 +31,7 @@ MOMENT = 2.0
 
 RIGS: dict[str, Callable[[pytest.FixtureRequest, float], Any]] = {
     "sqlite": lambda test, ttl: SqliteCoordinator(str(test.getfixturevalue("tmp_path") / "state.db"), ttl=ttl),
-    "postgres": lambda test, ttl: PostgresCoordinator(test.getfixturevalue("postgres"), ttl=ttl),
+    "postgres": lambda test, ttl: PostgresCoordinator(test.getfixturevalue("empty_state"), ttl=ttl),
 }
 
 

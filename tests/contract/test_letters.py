@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,8 +48,8 @@ class Stage:
 
 
 @pytest.fixture(params=RIGS)
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Any]:
-    return lambda: RIGS[request.param](tmp_path, 60.0)
+def make(request: pytest.FixtureRequest) -> Callable[[], Any]:
+    return lambda: RIGS[request.param](request, 60.0)
 
 
 @pytest.fixture

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from threading import Lock
 
 from penstock.change import Lane
 from penstock.coordinator import Tally, Term
+from penstock.coordinators.postgres import letters
+from penstock.coordinators.postgres.numbers import number_of
 from penstock.coordinators.postgres.schema import NAME
 from penstock.coordinators.postgres.store import Store
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateLost, StateUnavailable, TermLost
+from penstock.poison import DeadLetter, Hold
+from penstock.rows import Row
 
 TICK = 0.02
 TOUCH = 1.0
@@ -40,6 +44,11 @@ update {NAME}.watermarks w set
 where {_MINE}
 """
 _STANDS = f"select w.step from {NAME}.watermarks w where {_MINE}"
+_STAY = f"""
+with held as ({_CURRENT.replace("select", "select 1", 1)} for share)
+select w.step from {NAME}.watermarks w where {_LANE} and w.epoch = %(epoch)s and w.attempt = %(attempt)s
+and exists (select from held) for share of w
+"""
 
 
 class PostgresClaim:
@@ -50,21 +59,33 @@ class PostgresClaim:
         self._mine = {"pipeline": term.pipeline, "lane": lane, "epoch": term.epoch, "attempt": attempt}
         self.watermark = self._recorded = self._register()
         self._written_at = time.monotonic()
-        self._step = self._counted = 0
-        self._unheard: int | None = None
-        self._is_locked = True
+        self._step, self._is_locked = 0, True
+        self._counted = Tally()  # what the store counts already, though nobody heard so
+        self._unheard: Tally | None = None
+        self._turn = Lock()  # one session has one transaction at a time
 
     def advance(self, watermark: Watermark, tally: Tally) -> None:
         """Record progress, or learn whether the claim still stands. Raises TermLost, StateUnavailable."""
-        now = time.monotonic()
-        self._recover()
-        if watermark == self._recorded and not tally.delivered and now - self._written_at < TOUCH:
-            stands = bool(self._store.rows(_STANDS, **self._mine))
-        else:
-            stands = self._write(watermark, tally)
-            self._recorded, self._written_at = watermark, now
-        if not stands:
-            raise lost(self._term, self._lane, self._attempt)
+        with self._turn:
+            self._recover()
+            self._advance(watermark, tally, time.monotonic())
+
+    def holds(self, rows: Collection[Row] | None = None) -> Sequence[Hold]:
+        """The letters of the pipeline; or those that share one of these rows."""
+        with self._turn:
+            self._recover()
+            return letters.holds(self._store, self._term.pipeline, rows)
+
+    def park(self, parked: Sequence[DeadLetter]) -> None:
+        """Keep these letters."""
+        with self._parking():
+            for letter in parked:
+                letters.park(self._store, self._term.pipeline, letter)
+
+    def follow(self, behind: Sequence[DeadLetter]) -> Sequence[bool]:
+        """Park those of these that come behind a letter of their key."""
+        with self._parking():
+            return [letters.follow(self._store, self._term.pipeline, letter) for letter in behind]
 
     def close(self) -> None:
         """Let the lane go."""
@@ -72,13 +93,43 @@ class PostgresClaim:
             self._store.rows("select pg_advisory_unlock_all()")
         self._store.close()
 
+    @contextmanager
+    def _parking(self) -> Iterator[None]:
+        """One step under the claim, which nobody ends meanwhile."""
+        with self._turn:
+            self._recover()
+            with self._store.atomic():
+                if not self._store.rows(_STAY, **self._mine):
+                    raise lost(self._term, self._lane, self._attempt)
+                letters.queue(self._store, self._term.pipeline)
+                yield
+
+    def _advance(self, watermark: Watermark, tally: Tally, now: float) -> None:
+        has_news = watermark != self._recorded or tally.delivered or tally.dropped or tally.passed
+        if not has_news and now - self._written_at < TOUCH:
+            stands = bool(self._store.rows(_STANDS, **self._mine))
+        else:
+            stands = self._write(watermark, tally)
+            self._recorded, self._written_at = watermark, now
+        if not stands:
+            raise lost(self._term, self._lane, self._attempt)
+
     def _write(self, watermark: Watermark, tally: Tally) -> bool:
-        changes, self._unheard = tally.delivered - self._counted, tally.delivered
-        place = {"position": watermark.position, "cursor": watermark.cursor, "delivered": watermark.delivered}
-        self._step += 1
-        stands = self._store.write(_ADVANCE, **place, changes=changes, rate=tally.rate, step=self._step, **self._mine)
-        self._unheard, self._counted = None, 0
+        dropped, passed = tally.dropped - self._counted.dropped, tally.passed - self._counted.passed
+        self._unheard, self._step = tally, self._step + 1
+        if dropped or passed:
+            with self._store.atomic():
+                if stands := self._move(watermark, tally):
+                    letters.count(self._store, self._term.pipeline, dropped=dropped, passed=passed)
+        else:
+            stands = self._move(watermark, tally)
+        self._unheard, self._counted = None, Tally()
         return stands
+
+    def _move(self, watermark: Watermark, tally: Tally) -> bool:
+        place = {"position": watermark.position, "cursor": watermark.cursor, "delivered": watermark.delivered}
+        changes = tally.delivered - self._counted.delivered
+        return self._store.write(_ADVANCE, **place, changes=changes, rate=tally.rate, step=self._step, **self._mine)
 
     def _recover(self) -> None:
         """After the end of a session: another one, the lane's lock, and whether what was written last had arrived."""
@@ -141,8 +192,7 @@ def _outwait_older_term(store: Store, term: Term, lane: Lane, epoch: int, grace:
 
 def lock_of(term: Term, lane: Lane) -> int:
     """The number on which whoever holds a lane in a term holds a lock."""
-    name = "\0".join((term.pipeline, lane, str(term.epoch)))
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True)
+    return number_of("lane", term.pipeline, lane, term.epoch)
 
 
 def lost(term: Term, lane: Lane, attempt: int) -> TermLost:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from penstock.change import Lane
 from penstock.coordinator import Standing, Term
-from penstock.coordinators.postgres import address, presence
+from penstock.coordinators.postgres import address, letters, presence
 from penstock.coordinators.postgres.candidate import PostgresCandidate
 from penstock.coordinators.postgres.claim import PostgresClaim, claimed
 from penstock.coordinators.postgres.idle import borrowed
+from penstock.coordinators.postgres.numbers import number_of
 from penstock.coordinators.postgres.schema import NAME
 from penstock.coordinators.postgres.store import Store
 from penstock.cursor import Cursor, Watermark
-from penstock.errors import TermLost
+from penstock.errors import StateUnavailable, TermHeld, TermLost
+from penstock.poison import DeadLetter
 
 _HOLD = f"select 1 from {NAME}.terms where pipeline = %(pipeline)s and epoch = %(epoch)s and seat is not null for update"
 
@@ -84,10 +86,11 @@ class PostgresCoordinator:
             store.write(f"delete from {NAME}.watermarks where {_GONE}", **facts)
 
     def forget(self, term: Term) -> None:
-        """Remove all watermarks of a pipeline. Raises TermLost."""
+        """Remove all watermarks and letters of a pipeline. Raises TermLost."""
         with self._under(term) as store:
             store.write(f"update {NAME}.terms set error = null where pipeline = %(pipeline)s", pipeline=term.pipeline)
             store.write(f"delete from {NAME}.watermarks where pipeline = %(pipeline)s", pipeline=term.pipeline)
+            letters.forget(store, term.pipeline)
 
     def halt(self, term: Term, error: Mapping[str, str]) -> None:
         """Record the error this pipeline stopped with."""
@@ -99,6 +102,42 @@ class PostgresCoordinator:
         """What is known of a pipeline."""
         with borrowed(self.dsn) as store:
             return Standing() if store.is_new else _standing(store, pipeline)
+
+    def park(self, term: Term, parked: Sequence[DeadLetter]) -> None:
+        """Keep letters that the leader itself has found. Raises TermLost."""
+        with self._under(term) as store:
+            letters.queue(store, term.pipeline)
+            for letter in parked:
+                letters.park(store, term.pipeline, letter)
+
+    def letters(self, pipeline: str) -> Sequence[DeadLetter]:
+        """The dead letters, those of one key in the order in which they must be sent."""
+        with borrowed(self.dsn) as store:
+            return [] if store.is_new else letters.letters(store, pipeline)
+
+    @contextmanager
+    def redriving(self, pipeline: str) -> Iterator[None]:
+        """The sole right to send letters again or to remove them. Raises TermHeld."""
+        with borrowed(self.dsn) as store:
+            if store.rows("select pg_try_advisory_lock(%(lock)s)", lock=number_of("redrive", pipeline)) == [(False,)]:
+                raise TermHeld(
+                    f"another process sends or drops dead letters of {pipeline}", "wait until it has ended, then try again"
+                )
+            try:
+                yield
+            finally:
+                with suppress(StateUnavailable):  # then the session has ended, and the lock with it
+                    store.rows("select pg_advisory_unlock_all()")
+
+    def hold(self, letter: DeadLetter, *, force: bool = False) -> bool:
+        """From now on later changes of its key wait for it. False if it is gone, or was overtaken and there is no force."""
+        with borrowed(self.dsn) as store, store.atomic():
+            return letters.hold(store, letter, force)
+
+    def remove(self, letter: DeadLetter, *, redriven: bool) -> bool:
+        """Forget a letter that was delivered, or that a person gave up. False if it is gone already."""
+        with borrowed(self.dsn) as store, store.atomic():
+            return letters.remove(store, letter, redriven)
 
     @contextmanager
     def _under(self, term: Term) -> Iterator[Store]:
@@ -123,6 +162,7 @@ def _standing(store: Store, pipeline: str) -> Standing:
         delivered=delivered,
         rate=rate,
         error=json.loads(error) if error else None,
+        **letters.summary(store, pipeline),
     )
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import psycopg
 
+from penstock.coordinators.postgres.numbers import number_of
 from penstock.errors import StateInvalid
 
 NAME = "penstock_state"
 VERSION = 1
-_MAKING = 0x50454E53  # "PENS": whoever makes the tables holds this lock
+_MAKING = number_of("schema")
 
 _TABLES = f"""
 create table {NAME}.about (version integer not null);
@@ -25,6 +26,21 @@ create table {NAME}.watermarks (
     rate double precision not null default 0, advanced_at timestamptz, primary key (pipeline, lane)
 ) with (fillfactor = 50);
 create table {NAME}.standbys (pipeline text, seat bigint, seen_at timestamptz not null, primary key (pipeline, seat));
+create table {NAME}.dead_letters (
+    number bigint generated always as identity primary key, pipeline text not null, incarnation text not null, lane text not null,
+    position bigint not null, ordinal bigint not null, table_name text not null, key text not null, op text not null,
+    before text, after text, at bigint not null, old_row_id bigint, new_row_id bigint, error text, transaction_id bigint,
+    stage text not null, code text not null, message text not null, tries bigint not null, epoch bigint not null,
+    behind boolean not null, holds boolean not null, overtaken boolean not null default false, parked_at timestamptz not null,
+    unique (pipeline, incarnation, lane, position, ordinal)
+);
+create table {NAME}.dead_rows (
+    pipeline text, table_name text, row_key text, letter bigint, primary key (pipeline, table_name, row_key, letter)
+);
+create index on {NAME}.dead_rows (letter);
+create table {NAME}.dead_counts (
+    pipeline text primary key, dropped bigint not null, passed bigint not null, redriven bigint not null
+);
 """
 
 _ANOTHER = "name another database under `state`"

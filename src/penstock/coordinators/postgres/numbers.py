@@ -1,0 +1,11 @@
+"""Names as the numbers on which Postgres takes advisory locks."""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def number_of(*names: object) -> int:
+    """The same number for the same names, and another one for others."""
+    text = "\0".join(map(str, ("penstock", *names)))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), signed=True)
