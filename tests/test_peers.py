@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ from bench.peers.results import (
 
 
 def paced(offered: int, p50: float, rate: float = 0) -> Paced:
-    return Paced(offered, offered * 15, rate or offered, p50, p50 * 3, 50.0, 20.0)
+    return Paced(offered, offered * 15, offered, rate or offered, p50, p50 * 3, 50.0, 20.0)
 
 
 def result(p50: float, saturation: float) -> Result:
@@ -83,6 +84,7 @@ def test_lateness_is_taken_from_the_row_and_the_rate_at_the_receiver() -> None:
     assert found.p50 == pytest.approx(4, abs=0.01)
     assert found.p99 == pytest.approx(500, abs=0.01)
     assert found.rate == pytest.approx(100 / 0.99)
+    assert not found.is_behind
     assert (found.engine_us, found.other_us) == pytest.approx((100, 50))
 
 
@@ -115,6 +117,12 @@ def test_the_table_goes_by_rates_and_names_who_fell_behind() -> None:
     lines = markdown(late).splitlines()[2:]
     assert [line.split(" | ")[1] for line in lines] == ["1,000"] * 4 + ["5,000"] * 4 + ["backlog"] * 3
     assert [line.startswith("| Debezium, default") for line in lines if "(behind)" in line] == [True]
+
+
+def test_a_writer_that_could_not_keep_up_is_not_held_against_the_contender() -> None:
+    some = replace(paced(10_000, 5, rate=6_000), written=6_100)
+    assert not some.is_behind
+    assert "| 6,100 of 10,000 | 6,000 |" in markdown({OURS: Result((some,))})
 
 
 def test_a_new_table_replaces_the_old_one_and_nothing_else() -> None:

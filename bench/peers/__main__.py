@@ -17,12 +17,12 @@ from bench.peers import report
 from bench.peers.contenders import Contender, Debezium, MicroBatches, Ours
 from bench.peers.measuring import Course
 from bench.peers.postgres import postgres, version
-from bench.peers.results import AGAIN, DEFAULT, HEADER, NAMES, OURS, PLAIN, TUNED, Result, control, sentence, table, verdicts
+from bench.peers.results import AGAIN, DEFAULT, HEADER, NAMES, OURS, PLAIN, STOCK, TUNED, Result, control, sentence, table, verdicts
 from bench.rig import keep
 from penstock.testing.receiver import ReceiverProcess
 
 RATES = (1_000, 5_000, 10_000)
-ORDER = (OURS, TUNED, DEFAULT, PLAIN, AGAIN)  # the two equal runs are as far apart as can be
+ORDER = (OURS, TUNED, STOCK, DEFAULT, PLAIN, AGAIN)  # the two equal runs are as far apart as can be
 
 
 def main() -> int:
@@ -37,8 +37,8 @@ def main() -> int:
     console.print(_table(results))
     for figure in figures:
         console.print(sentence(figure), highlight=False)
-    if set(results) == set(ORDER) and set(options.rates) == set(RATES) and not options.no_backlog:
-        report.write(results, figures, machine)
+    if set(results) == set(ORDER) and set(options.rates) == set(RATES) and options.backlog:
+        report.write(results, figures, machine, f"{options.seconds} s at each rate, a backlog of {options.backlog:,}")
         console.print(f"written: {report.PAGE.relative_to(report.ROOT)}, {report.PLOT.relative_to(report.ROOT)}")
     return 1 if any(not figure.is_kept for figure in figures) else 0
 
@@ -49,7 +49,8 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--only", type=_names, default=ORDER, metavar="NAME,...", help=f"of {','.join(ORDER)}")
     parser.add_argument("--rates", type=_rates, default=RATES, metavar="N,...", help="changes/s, rising; default 1000,5000,10000")
-    parser.add_argument("--no-backlog", action="store_true", help="leave out saturation")
+    parser.add_argument("--seconds", type=int, default=15, metavar="N", help="how long each rate runs; default 15")
+    parser.add_argument("--backlog", type=int, default=300_000, metavar="N", help="changes to drain, 0 for none; default 300000")
     return parser.parse_args()
 
 
@@ -67,7 +68,8 @@ def _rates(text: str) -> tuple[int, ...]:
 def _measure(console: Console, folder: Path, options: argparse.Namespace) -> dict[str, Result]:
     """One after the other, all into the same receiver."""
     with ReceiverProcess(folder / "requests") as receiver:
-        return {name: _run(console, name, folder / name, receiver, options) for name in options.only}
+        results = {name: _run(console, name, folder / name, receiver, options) for name in options.only}
+    return {name: results[name] for name in NAMES if name in results}
 
 
 def _run(console: Console, name: str, folder: Path, receiver: ReceiverProcess, options: argparse.Namespace) -> Result:
@@ -75,20 +77,20 @@ def _run(console: Console, name: str, folder: Path, receiver: ReceiverProcess, o
         contender = _contender(stack, name, folder, receiver.url)
         stack.callback(contender.writer.close)
         course = Course(contender, receiver.out, lambda what: status.update(f"{NAMES[name]}: {what}"))
-        paced = course.paced(options.rates)
-        result = Result(tuple(paced), None if options.no_backlog else course.drained())
+        paced = course.paced(options.rates, options.seconds)
+        result = Result(tuple(paced), course.drained(options.backlog) if options.backlog else None)
     console.print(*_summary(name, result), highlight=False)
     return result
 
 
 def _summary(name: str, result: Result) -> Sequence[str]:
     backlog = [f"backlog {result.drain.rate:,.0f}/s"] if result.drain else []
-    return f"{NAMES[name]:22}", *[f"{some.offered:,}/s p50 {some.p50:,.1f} ms" for some in result.paced], *backlog
+    return f"{NAMES[name]:28}", *[f"{some.offered:,}/s p50 {some.p50:,.1f} ms" for some in result.paced], *backlog
 
 
 def _contender(stack: ExitStack, name: str, folder: Path, url: str) -> Contender:
-    if name in (OURS, AGAIN):
-        return Ours(folder, url)
+    if name in (OURS, AGAIN, STOCK):
+        return Ours(folder, url, is_tuned=name != STOCK)
     if name == PLAIN:
         return MicroBatches(folder, url)
     return Debezium(folder, url, stack.enter_context(postgres()), is_tuned=name == TUNED)

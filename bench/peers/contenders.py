@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 class Contender(Protocol):
     """Prepared in a folder; it may run several times, each from where the last one ended."""
 
+    folder: Path
     writer: Writer
 
     def running(self) -> Any:
@@ -36,20 +37,21 @@ class Contender(Protocol):
 
 
 class Ours:
-    """`penstock run` with a webhook, everything at its default."""
+    """`penstock run` with a webhook; tuned, a change waits for no others, and a request may hold as many as Debezium's."""
 
-    def __init__(self, folder: Path, url: str) -> None:
-        self._folder = folder
-        self.writer: Writer = SQLiteWriter(shop(folder, f"{{type: webhook, url: '{url}'}}"))
+    def __init__(self, folder: Path, url: str, is_tuned: bool) -> None:
+        self.folder = folder
+        tuned = ", batch: {size: 2048, delay: 0ms}" if is_tuned else ""
+        self.writer: Writer = SQLiteWriter(shop(folder, f"{{type: webhook, url: '{url}'{tuned}}}"))
 
     @contextmanager
     def running(self) -> Iterator[Tree]:
-        (self._folder / "run.log").unlink(missing_ok=True)
-        with penstock_run(self._folder) as tree:
+        (self.folder / "run.log").unlink(missing_ok=True)
+        with penstock_run(self.folder) as tree:
             yield tree
 
     def is_ready(self) -> bool:
-        return has_claimed(self._folder)
+        return has_claimed(self.folder)
 
     def database_seconds(self) -> float:
         return 0.0
@@ -59,13 +61,13 @@ class MicroBatches:
     """The stream of `format("penstock")` and `foreachBatch`, without our engine."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        self._folder = folder
+        self.folder = folder
         self.writer: Writer = SQLiteWriter(shop(folder, "{type: discard}"))
         settings = {"url": url, "pipeline": str(folder / "pipeline.yaml"), "checkpoint": str(folder / "checkpoint")}
         (folder / "settings.json").write_text(json.dumps(settings))
 
     def running(self) -> Any:
-        return _process("bench.peers.microbatch", self._folder)
+        return _process("bench.peers.microbatch", self.folder)
 
     def is_ready(self) -> bool:
         return True
@@ -78,14 +80,14 @@ class Debezium:
     """The embedded engine on Postgres."""
 
     def __init__(self, folder: Path, url: str, server: Postgres, is_tuned: bool) -> None:
-        self._folder, self._server = folder, server
+        self.folder, self._server = folder, server
         folder.mkdir()
         self.writer = PostgresWriter(server.place)
         settings = {"url": url, "properties": properties(folder, server.port, is_tuned)}
         (folder / "settings.json").write_text(json.dumps(settings))
 
     def running(self) -> Any:
-        return _process("bench.peers.debezium", self._folder)
+        return _process("bench.peers.debezium", self.folder)
 
     def is_ready(self) -> bool:
         slots = self.writer.connection.execute(

@@ -13,9 +13,9 @@ from bench.peers.results import Drain, Paced, drain, pace
 from bench.peers.writers import paced
 from bench.rig import Tree, wait_until
 
-SIZE, WARM_RATE, WARM_SECONDS, LEAD_SECONDS, SECONDS = 10, 5_000, 12, 3, 15
-BACKLOG, BACKLOG_SIZE = 300_000, 100
-PATIENCE = 180.0
+SIZE, WARM_RATE, LEAD_SECONDS = 10, 5_000, 3
+BACKLOG_SIZE = 100
+PATIENCE = 300.0
 
 
 class Course:
@@ -24,34 +24,34 @@ class Course:
     def __init__(self, contender: Contender, out: Path, say: Callable[[str], None]) -> None:
         self._contender, self._out, self._say, self._next = contender, out, say, 1
 
-    def paced(self, rates: Sequence[int]) -> list[Paced]:
+    def paced(self, rates: Sequence[int], seconds: int) -> list[Paced]:
         """Warmed up, then each rate for some seconds."""
         with self._contender.running() as tree:
-            wait_until(self._contender.is_ready, PATIENCE, every=0.1)
+            self._wait(tree, self._contender.is_ready)
             self._say("warming up")
-            self._write(WARM_RATE, WARM_SECONDS)
-            self._arrive()
-            return [self._at(rate, tree) for rate in rates]
+            self._write(WARM_RATE, seconds)
+            self._arrive(tree)
+            return [self._at(rate, seconds, tree) for rate in rates]
 
-    def drained(self) -> Drain:
+    def drained(self, backlog: int) -> Drain:
         """Everything was written while nobody ran; the first third of it is warming up."""
         self._say("writing a backlog")
         first = self._next
-        for _ in range(BACKLOG // BACKLOG_SIZE):
+        for _ in range(backlog // BACKLOG_SIZE):
             self._contender.writer.write(self._next, BACKLOG_SIZE)
             self._next += BACKLOG_SIZE
         self._say("draining it")
-        with self._contender.running():
-            self._arrive()
+        with self._contender.running() as tree:
+            self._arrive(tree)
         return drain(self._collect(first))
 
-    def _at(self, rate: int, tree: Tree) -> Paced:
+    def _at(self, rate: int, seconds: int, tree: Tree) -> Paced:
         self._say(f"{rate:,} changes/s")
         self._write(rate, LEAD_SECONDS)
         first, before = self._next, self._spent(tree)
-        self._write(rate, SECONDS)
+        self._write(rate, seconds)
         spent = [after - then for after, then in zip(self._spent(tree), before, strict=True)]
-        self._arrive()
+        self._arrive(tree)
         return pace(rate, self._collect(first), engine_seconds=spent[0], other_seconds=sum(spent[1:]))
 
     def _write(self, rate: int, seconds: int) -> None:
@@ -61,8 +61,16 @@ class Course:
     def _spent(self, tree: Tree) -> tuple[float, float, float]:
         return tree.cpu_seconds(), self._contender.database_seconds(), time.process_time()
 
-    def _arrive(self) -> None:
-        wait_until(lambda: newest(self._out) >= self._next - 1, PATIENCE, every=0.2)
+    def _arrive(self, tree: Tree) -> None:
+        self._wait(tree, lambda: newest(self._out) >= self._next - 1)
+
+    def _wait(self, tree: Tree, condition: Callable[[], bool]) -> None:
+        """Until then, or until the contender has died."""
+        wait_until(lambda: condition() or tree.process.poll() is not None, PATIENCE, every=0.2)
+        if tree.process.poll() is not None:
+            raise RuntimeError(
+                f"{type(self._contender).__name__} ended by itself: {(self._contender.folder / 'run.log').read_text()[-2000:]}"
+            )
 
     def _collect(self, first: int) -> list[Arrival]:
         """All of them, or it does not count."""

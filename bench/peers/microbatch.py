@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from http.client import HTTPConnection
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -43,13 +44,13 @@ def _body(changes: Any) -> str:
 
 
 def main(settings: dict[str, Any]) -> None:
-    """Until standard input ends."""
+    """Until standard input ends, or the query fails."""
     spark = SparkSession.builder.master("local[2]").config("spark.log.level", "ERROR").getOrCreate()
     register(spark)
     changes = spark.readStream.format("penstock").option("pipeline", settings["pipeline"]).load()
     query = changes.writeStream.foreachBatch(post(settings["url"])).option("checkpointLocation", settings["checkpoint"]).start()
-    sys.stdin.read()
-    query.stop()
+    Thread(target=lambda: sys.stdin.read() or query.stop(), daemon=True).start()
+    query.awaitTermination()
     spark.stop()
 
 

@@ -10,13 +10,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bench.peers.results import NAMES, Result, markdown, sentence
+from bench.peers.results import AGAIN, DEFAULT, NAMES, OURS, PLAIN, STOCK, TUNED, Result, markdown, sentence
 from bench.rig import Figure
 
 ROOT = Path(__file__).parents[2]
 PAGE, PLOT = ROOT / "docs" / "peers.md", ROOT / "docs" / "images" / "peers.png"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-COLOURS = {"ours": "#0b6e4f", "again": "#6cc4a1", "tuned": "#c0392b", "default": "#e59866", "plain": "#5d6d7e"}
+COLOURS = {OURS: "#0b6e4f", AGAIN: "#5bb98c", STOCK: "#b5d99c", TUNED: "#b03a2e", DEFAULT: "#e59866", PLAIN: "#7f8c9b"}
+INK = {name: "white" if name in (OURS, TUNED) else "#111111" for name in NAMES}
 
 
 def machine(postgres: str) -> str:
@@ -30,9 +31,10 @@ def _processor() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown processor")
 
 
-def write(results: Mapping[str, Result], figures: Sequence[Figure], on: str) -> None:
+def write(results: Mapping[str, Result], figures: Sequence[Figure], on: str, extent: str) -> None:
     """Put the table between its marks, and draw."""
-    PAGE.write_text(inserted(PAGE.read_text(), fragment(results, figures, f"{on}; {time.strftime('%F', time.gmtime())}")))
+    told = f"{on}; {time.strftime('%F', time.gmtime())}; {extent}"
+    PAGE.write_text(inserted(PAGE.read_text(), fragment(results, figures, told)))
     draw(results, on)
 
 
@@ -79,13 +81,15 @@ def _draw_lateness(axes: Any, results: Mapping[str, Result]) -> None:
         axes.bar(places, p50, wide * 0.92, color=COLOURS[name], label=NAMES[name], zorder=2)
         axes.vlines(places, p50, p99, color="#333333", linewidth=1.2, zorder=3)
         axes.scatter(places, p99, marker="_", color="#333333", s=60, zorder=3)
-        for place, value, top in zip(places, p50, p99, strict=True):
-            axes.text(place, top * 1.12, f"{value:,.0f}" if value >= 10 else f"{value:.1f}", ha="center", fontsize=8)
+        for place, middle, top in zip(places, p50, p99, strict=True):
+            axes.text(place, middle * 0.93, _short(middle), ha="center", va="top", fontsize=7.5, color=INK[name], zorder=4)
+            axes.text(place, top * 1.08, _short(top), ha="center", va="bottom", fontsize=7.5, color="#555555")
     axes.set_yscale("log")
-    axes.margins(y=0.12)
+    axes.set_ylim(0.5, 6 * max(some.p99 for one in results.values() for some in one.paced))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.set_xticks(range(len(rates)), [f"{rate:,} changes/s" for rate in rates])
-    axes.set_ylabel("milliseconds (log)")
-    axes.set_title("lateness: bar and figure p50, whisker p99 (lower is better)", fontsize=10)
+    axes.set_ylabel("milliseconds, logarithmic")
+    axes.set_title("lateness: p50 the bar, p99 the whisker (lower is better)", fontsize=10)
     axes.grid(axis="y", color="#dddddd", zorder=0)
     axes.legend(fontsize=8, loc="upper left", ncols=2)
 
@@ -96,5 +100,10 @@ def _draw_backlog(axes: Any, results: Mapping[str, Result]) -> None:
     axes.bar_label(bars, [f"{value:,.0f}" for value in rates.values()], padding=4, fontsize=9)
     axes.invert_yaxis()
     axes.margins(x=0.18)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.set_title("saturation: a backlog drained, changes/s (higher is better)", fontsize=10)
     axes.grid(axis="x", color="#dddddd", zorder=0)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from bench.peers.arrivals import Arrival
 from bench.rig import Figure, at_least, at_most, quantile
 
-OURS, AGAIN, TUNED, DEFAULT, PLAIN = "ours", "again", "tuned", "default", "plain"
+OURS, AGAIN, STOCK, TUNED, DEFAULT, PLAIN = "ours", "again", "ours-default", "tuned", "default", "plain"
 NAMES = {
-    OURS: "Penstock",
-    AGAIN: "Penstock again (A/A)",
+    OURS: "Penstock, tuned",
+    AGAIN: "Penstock, tuned, again (A/A)",
+    STOCK: "Penstock, default",
     TUNED: "Debezium, tuned",
     DEFAULT: "Debezium, default",
     PLAIN: "Spark micro-batches",
@@ -24,6 +25,7 @@ class Paced:
 
     offered: int
     changes: int
+    written: float
     rate: float
     p50: float
     p99: float
@@ -32,8 +34,8 @@ class Paced:
 
     @property
     def is_behind(self) -> bool:
-        """Whether changes came slower than they were made."""
-        return self.rate < 0.95 * self.offered
+        """Whether changes came slower than they were written."""
+        return self.rate < 0.95 * min(self.offered, self.written)
 
 
 @dataclass(frozen=True)
@@ -56,21 +58,20 @@ class Result:
 
 
 def pace(offered: int, came: Sequence[Arrival], engine_seconds: float, other_seconds: float) -> Paced:
+    """Of everything that came at an offered rate."""
     late = [(at - sent) * 1000 for at, _, sent in came]
-    each = 1e6 / len(came)
-    return Paced(
-        offered, len(came), _rate(came), quantile(late, 0.5), quantile(late, 0.99), engine_seconds * each, other_seconds * each
-    )
+    written, arrived = _rate([sent for _, _, sent in came]), _rate([at for at, _, _ in came])
+    engine_us, other_us = (seconds / len(came) * 1e6 for seconds in (engine_seconds, other_seconds))
+    return Paced(offered, len(came), written, arrived, quantile(late, 0.5), quantile(late, 0.99), engine_us, other_us)
 
 
 def drain(came: Sequence[Arrival]) -> Drain:
     """Without the first third, which warms up."""
-    return Drain(len(came), _rate(came[len(came) // 3 :]))
+    return Drain(len(came), _rate([at for at, _, _ in came[len(came) // 3 :]]))
 
 
-def _rate(came: Sequence[Arrival]) -> float:
-    times = [at for at, _, _ in came]
-    return len(came) / (max(times) - min(times))
+def _rate(times: Sequence[float]) -> float:
+    return len(times) / (max(times) - min(times))
 
 
 def verdicts(results: Mapping[str, Result]) -> list[Figure]:
@@ -105,7 +106,7 @@ HEADER = ("", "offered /s", "arrived /s", "p50 ms", "p99 ms", "CPU us/change", "
 
 
 def table(results: Mapping[str, Result]) -> list[tuple[str, ...]]:
-    """The cells, rate by rate; a contender that fell behind says so."""
+    """The cells, rate by rate; a contender or a writer that fell behind is shown to."""
     rates = sorted({some.offered for result in results.values() for some in result.paced})
     lines = [_line(NAMES[name], some) for rate in rates for name, one in results.items() if (some := one.at(rate))]
     backlogs = [(NAMES[name], "backlog", f"{one.drain.rate:,.0f}", "", "", "", "") for name, one in results.items() if one.drain]
@@ -113,9 +114,10 @@ def table(results: Mapping[str, Result]) -> list[tuple[str, ...]]:
 
 
 def _line(name: str, some: Paced) -> tuple[str, ...]:
+    offered = f"{some.offered:,}" if some.written > 0.95 * some.offered else f"{some.written:,.0f} of {some.offered:,}"
     arrived = f"{some.rate:,.0f}" + (" (behind)" if some.is_behind else "")
     cpu = (f"{some.engine_us:,.0f}", f"{some.engine_us + some.other_us:,.0f}")
-    return name, f"{some.offered:,}", arrived, f"{some.p50:,.1f}", f"{some.p99:,.1f}", *cpu
+    return name, offered, arrived, f"{some.p50:,.1f}", f"{some.p99:,.1f}", *cpu
 
 
 def markdown(results: Mapping[str, Result]) -> str:
