@@ -88,19 +88,18 @@ def test_a_query_that_follows_another_in_the_same_term_is_not_stopped_by_what_st
 
 
 def test_many_short_epochs_lose_and_repeat_nothing(live):
-    began = time.time()
-    live.start(SyntheticSource(rate=500, total=2500, origin=began), epoch_seconds=0.7)
-    live.until_position(2500)
-    assert positions(live.out) == list(range(1, 2501))
-    epochs = {attempt for _, _, attempt, *_ in written(live.out)}
-    assert len(epochs) > 2
+    live.start(SyntheticSource(rate=500, origin=time.time()), epoch_seconds=0.7)
+    until(lambda: len({line[2] for line in written(live.out) if len(line) > 2}) > 3, 60)
+    live.stop()
+    got = positions(live.out)
+    assert got == list(range(1, len(got) + 1))
 
 
 def test_a_lone_change_arrives_without_waiting_for_the_next(live):
-    live.start(SyntheticSource(rate=4, total=40, origin=time.time() + 3))
-    live.until_position(40)
-    lateness = sorted(float(line[3]) for line in written(live.out)[8:])
-    assert lateness[len(lateness) // 2] < 0.1, "held back until the next change, 250 ms later"
+    live.start(SyntheticSource(rate=2, total=16, origin=time.time() + 3))
+    live.until_position(16)
+    lateness = sorted(float(line[3]) for line in written(live.out)[4:])
+    assert lateness[len(lateness) // 2] < 0.25, "held back until the next change, 500 ms later"
 
 
 def test_where_sees_documents_and_filtered_changes_still_move_the_watermark(live):

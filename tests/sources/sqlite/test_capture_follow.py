@@ -90,12 +90,13 @@ def test_changes_of_other_tables_move_the_cursor_and_nothing_else(writer: sqlite
     assert positions(followed(again, upto=5)) == [5]
 
 
-def test_a_lone_change_is_given_at_once(writer: sqlite3.Connection, path: Path) -> None:
+def test_a_lone_change_is_given_at_once(writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "BEAT", 1.0)
     source = source_of(path)
     windows = source.follow(LANE, source.head(LANE))
     next(windows)
     waits = []
-    for number in range(15):
+    for number in range(7):
         committed = []
 
         def commit(number: int = number, committed: list[float] = committed) -> None:
