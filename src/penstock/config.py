@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from penstock import document
 from penstock.complaint import complaints, keys, one_of, unknown
-from penstock.coordinators import COORDINATORS
+from penstock.coordinators import COORDINATORS, SCHEMES
 from penstock.document import Document, Key
 from penstock.errors import ConfigInvalid, ConfigUnsupported
 from penstock.pipeline import Pipeline, SparkSettings, Transform
@@ -29,7 +29,7 @@ LATER_KINDS = {
     "source": ("outbox", "postgres", "rqlite", "scylla", "feed"),
     "sink": ("kafka", "feed", "table", "consumer", "stdout"),
 }
-LATER_STATES = ("postgresql", "rqlite", "kafka")
+LATER_STATES = ("rqlite", "kafka")
 
 PATHS = (("database",), ("tls", "ca", "cert", "key"))
 """Keys of a source or a sink that name files; behind a key with others below it, those of them that do."""
@@ -149,9 +149,11 @@ def _transform_complaints(transform: Transform) -> dict[Key, str]:
 
 
 def _state_complaint(given: Document, state: str, source: Any) -> dict[Key, str]:
-    path = _path(given, state)
-    if "://" in state:
-        return {("state",): f"{state} must be the path of a file"}
+    path, scheme = _path(given, state), _scheme(state)
+    if scheme in SCHEMES:
+        return {}
+    if scheme:
+        return {("state",): f"{scheme}:// {unknown(scheme, list(SCHEMES))}, or the path of a file"}
     if os.path.isdir(path):
         return {("state",): f"{state} is a folder: name a file in it, such as {state.rstrip('/')}/penstock.db"}
     if os.path.realpath(path) == os.path.realpath(getattr(source, "database", "") or os.devnull):
@@ -160,7 +162,18 @@ def _state_complaint(given: Document, state: str, source: Any) -> dict[Key, str]
 
 
 def _coordinator(given: Document, state: str) -> Any:
-    return resolve_name(COORDINATORS["sqlite"])(path=_path(given, state))
+    kind = SCHEMES.get(_scheme(state), "sqlite")
+    try:
+        made = resolve_name(COORDINATORS[kind])
+    except ImportError as error:
+        what = f"{given.where(('state',))} needs a package that is not installed: {error}"
+        raise ConfigInvalid(f"{given.name}: {what}", f"pip install 'penstock[{kind}]'") from error
+    return made(_path(given, state))
+
+
+def _scheme(state: str) -> str:
+    """What stands before `://`; nothing for a path."""
+    return state.partition("://")[0] if "://" in state else ""
 
 
 def _invalid(given: Document, found: Mapping[Key, str]) -> ConfigInvalid:

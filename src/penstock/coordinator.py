@@ -93,6 +93,10 @@ class Coordinator(Protocol):
     """
 
     @property
+    def address(self) -> str:
+        """Where it is, as people may see it: without secrets."""
+
+    @property
     def ttl(self) -> float:
         """Seconds without a renewal after which a holder counts as silent."""
 

@@ -11,7 +11,8 @@ from penstock.checkup.finding import Finding, ok, warning
 
 _FILE = re.compile(r"\$\{file:([^}]+)\}")
 _WRITTEN = re.compile(r"^[^#\n]*\b(?:password|bearer|secret): *\[? *[\"']?([^\s\"'#,{}\[\]]+)", re.MULTILINE)
-_IN_URL = re.compile(r"https?://[^\s/?#@:]*:([^\s/?#@]+)@")
+_IN_URL = re.compile(r"[a-z]+://[^\s/?#@:]*:([^\s/?#@]+)@")
+_IN_QUERY = re.compile(r"[?&](?:ssl)?password=([^\s&\"'#]+)")
 
 
 def secrets(file: Path, key: str | None) -> Iterator[Finding]:
@@ -37,4 +38,4 @@ def holders(text: str, file: Path) -> Iterable[Path]:
 
 def has_password(text: str) -> bool:
     """Whether a secret is written out in it, in a URL or behind a key, and not substituted."""
-    return any(not secret.startswith("$") for secret in [*_IN_URL.findall(text), *_WRITTEN.findall(text)])
+    return any(not secret.startswith("$") for one in (_IN_URL, _IN_QUERY, _WRITTEN) for secret in one.findall(text))

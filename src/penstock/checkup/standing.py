@@ -13,16 +13,22 @@ from penstock.pipeline import Pipeline
 
 
 def state(pipeline: Pipeline) -> Iterator[Finding]:
-    """Whether the state file can be used, and agrees with the source."""
-    path = Path(getattr(pipeline.state, "path", ""))
-    known = pipeline.state.standing(pipeline.name)
-    why = "this user may not write to it" if path.exists() and not os.access(path, os.W_OK) else None
-    if why := why or ("there is no such folder" if not path.parent.is_dir() else unwritable(path.parent)):
+    """Whether the state can be used, and agrees with the source."""
+    known, path = pipeline.state.standing(pipeline.name), getattr(pipeline.state, "path", None)
+    if examine := getattr(pipeline.state, "examine", None):
+        examine()
+    elif path and (why := _obstacle(Path(path))):
         yield failed("state", f"{path} cannot be written: {why}", "make its folder, or give this user the right to write")
         return
     lanes = pipeline.source.lanes()
     registered = any(pipeline.source.registered(pipeline.name, lane) is not None for lane in lanes)
-    yield judged_state(str(path), known, is_registered=registered)
+    yield judged_state(pipeline.state.address, known, is_registered=registered)
+
+
+def _obstacle(path: Path) -> str | None:
+    if path.exists() and not os.access(path, os.W_OK):
+        return "this user may not write to it"
+    return unwritable(path.parent) if path.parent.is_dir() else "there is no such folder"
 
 
 def judged_state(path: str, known: Standing, *, is_registered: bool) -> Finding:
@@ -30,7 +36,7 @@ def judged_state(path: str, known: Standing, *, is_registered: bool) -> Finding:
     if known.watermarks:
         return ok("state", path)
     if is_registered:
-        remedy = "point `state` at the file that it used, or say where to go on: penstock run FILE --from ..."
+        remedy = "point `state` at the store that it used, or say where to go on: penstock run FILE --from ..."
         return failed("state", f"the database knows this pipeline and {path} does not: its progress is lost", remedy)
     return ok("state", f"{path}: a new pipeline")
 

@@ -71,7 +71,7 @@ def described(pipeline: Pipeline, folder: Path) -> Iterator[Setting]:
     from penstock.sinks import SINKS
     from penstock.sources import SOURCES
 
-    state = getattr(pipeline.state, "path", str(pipeline.state))
+    state = pipeline.state.address
     yield Setting("name", pipeline.name, False)
     yield from _kind(pipeline.source, SOURCES, "source")
     yield from _settings(pipeline.transform, "transform")

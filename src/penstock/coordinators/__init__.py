@@ -1,5 +1,8 @@
 """Where terms and watermarks are kept: one folder for each kind of store."""
 
+SCHEMES = {"postgresql": "postgres", "postgres": "postgres"}
+"""Which store a URL means; what is no URL is the path of a file."""
+
 COORDINATORS = {
     "postgres": "penstock.coordinators.postgres:PostgresCoordinator",
     "sqlite": "penstock.coordinators.sqlite:SqliteCoordinator",

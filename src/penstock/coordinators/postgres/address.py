@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -19,16 +21,20 @@ DEFAULTS = {
 }
 """How to connect, where the DSN does not say otherwise: a server that is cut off is noticed within a term."""
 
+_PORTS = re.compile(r"[0-9,]*")
 _SECRET = ("password", "sslpassword", "passfile", "sslkey", "oauth_client_secret")
 
 
 def parts(dsn: str) -> dict[str, str]:
     """Its parameters by name. Raises ConfigInvalid, which does not repeat what may hold a password."""
     try:
-        return {name: str(value) for name, value in conninfo_to_dict(dsn).items()}
+        found = {name: str(value) for name, value in conninfo_to_dict(dsn).items()}
     except psycopg.ProgrammingError:
+        found = None
+    if found is None or not _PORTS.fullmatch(found.get("port", "")) or "@" in found.get("dbname", ""):
         meant = "write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with / @ : # ? and % in a password as %2F %40 %3A %23 %3F %25"
-        raise ConfigInvalid("the address of the Postgres under `state` cannot be understood", meant) from None
+        raise ConfigInvalid("the address of the Postgres under `state` cannot be understood", meant)
+    return found
 
 
 def complete(dsn: str) -> str:

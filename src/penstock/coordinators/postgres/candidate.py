@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from penstock.coordinator import Term
 from penstock.coordinators.observation import Sighting, Verdict, judge, sight, trusted_until
 from penstock.coordinators.postgres import presence
 from penstock.coordinators.postgres.schema import NAME
 from penstock.coordinators.postgres.store import PATIENCE, Store
-from penstock.errors import StateUnavailable, TermLost
+from penstock.errors import PenstockError, StateInvalid, StateUnavailable, TermLost
 
 _LOOK = f"select epoch, beat, seat, {presence.ALIVE} from {NAME}.terms where pipeline = %(pipeline)s"
 _ENTER = f"insert into {NAME}.terms (pipeline, epoch) values (%(pipeline)s, 0) on conflict do nothing"
@@ -69,15 +69,18 @@ class PostgresCandidate:
 
     def close(self) -> None:
         """Leave without resigning what is held."""
-        with suppress(StateUnavailable):
+        with suppress(StateUnavailable, StateInvalid), closing(self._store):
             presence.leave(self._store, self._pipeline, self._seat)
             self._store.rows("select pg_advisory_unlock_all()")  # the server would take a moment to notice
-        self._store.close()
 
     def _sit(self) -> Store:
         """A new session in a new seat: the old one's lock may be held until the server notices its end."""
         store, self._seat = Store(self._dsn, creates=True), secrets.randbits(62) + 1
-        store.rows("select pg_advisory_lock(%(seat)s)", seat=self._seat)
+        try:
+            store.rows("select pg_advisory_lock(%(seat)s)", seat=self._seat)
+        except PenstockError:
+            store.close()
+            raise
         return store
 
     def _sit_again(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from threading import Lock
 
 from penstock.change import Lane
@@ -89,9 +89,8 @@ class PostgresClaim:
 
     def close(self) -> None:
         """Let the lane go."""
-        with suppress(StateUnavailable):
+        with suppress(StateUnavailable), closing(self._store):
             self._store.rows("select pg_advisory_unlock_all()")
-        self._store.close()
 
     @contextmanager
     def _parking(self) -> Iterator[None]:

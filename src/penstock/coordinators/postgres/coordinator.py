@@ -56,10 +56,18 @@ class PostgresCoordinator:
     grace: float = 1.0
     clock: Callable[[], float] = time.monotonic
 
+    def __post_init__(self) -> None:
+        address.parts(self.dsn)  # what cannot be understood is told at once
+
     @property
     def address(self) -> str:
         """The database, without secrets."""
         return address.shown(self.dsn)
+
+    def examine(self) -> None:
+        """Raise what would keep a pipeline from using it; nothing is changed."""
+        with borrowed(self.dsn) as store:
+            store.examine()
 
     def candidate(self, pipeline: str, holder: str) -> PostgresCandidate:
         """Stand for a pipeline; makes the tables if there are none."""

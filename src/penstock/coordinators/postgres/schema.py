@@ -43,7 +43,27 @@ create table {NAME}.dead_counts (
 );
 """
 
+RIGHTS = f"""
+select to_regnamespace('{NAME}') is null, case
+    when to_regnamespace('{NAME}') is null then has_database_privilege(current_database(), 'create')
+    when %(is_new)s then has_schema_privilege('{NAME}', 'create')
+    else (select bool_and(has_table_privilege(oid, 'select') and has_table_privilege(oid, 'insert')
+            and has_table_privilege(oid, 'update') and has_table_privilege(oid, 'delete'))
+        from pg_class where relkind = 'r' and relnamespace = to_regnamespace('{NAME}')) end
+"""
+"""Whether the schema is missing, and whether this user may do what is needed."""
+
 _ANOTHER = "name another database under `state`"
+
+
+def grants(user: str, is_missing: bool) -> str:
+    """What gives a user the rights that are needed."""
+    if is_missing:
+        return f"let the owner of the database run: create schema {NAME} authorization {user}"
+    return (
+        f"let the owner of the schema run: grant usage, create on schema {NAME} to {user}; "
+        f"grant select, insert, update, delete on all tables in schema {NAME} to {user}"
+    )
 
 
 def is_there(connection: psycopg.Connection[Any], where: str) -> bool:

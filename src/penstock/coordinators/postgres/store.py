@@ -71,6 +71,7 @@ class Store:
         with self._translated():
             self._session = Session.connect(address.complete(dsn), autocommit=True)
             _alive.add(self._session)
+            self._user = sql.Identifier(self._session.info.user).as_string(self._session)
             try:
                 self.is_new = not self._greet(creates)
             except BaseException:
@@ -110,6 +111,13 @@ class Store:
         waiting.register(self._session.fileno(), select.POLLIN)
         return not waiting.poll(0)
 
+    def examine(self) -> None:
+        """Raise StateInvalid if this user lacks a right; nothing is changed."""
+        [(is_missing, is_allowed)] = self.rows(schema.RIGHTS, is_new=self.is_new)
+        if not is_allowed:
+            what = f"{self._user} may not {'make' if is_missing else 'use'} the schema {schema.NAME} of {self.address}"
+            raise StateInvalid(what, schema.grants(self._user, is_missing))
+
     def close(self) -> None:
         """End the session, and with it its locks."""
         self._session.close()
@@ -144,13 +152,7 @@ class Store:
     def _remedy(self, error: psycopg.Error) -> str:
         if not isinstance(error, errors.InsufficientPrivilege):
             return "restore the tables from a backup, or say where to go on: penstock run FILE --from ..."
-        user = sql.Identifier(self._session.info.user).as_string(self._session)
-        if "database" in self._said(error):
-            return f"let the owner of the database run: create schema {schema.NAME} authorization {user}"
-        return (
-            f"let the owner of the schema run: grant usage, create on schema {schema.NAME} to {user}; "
-            f"grant select, insert, update, delete on all tables in schema {schema.NAME} to {user}"
-        )
+        return schema.grants(self._user, is_missing="for database" in self._said(error))
 
 
 _alive: weakref.WeakSet[Session] = weakref.WeakSet()

@@ -50,6 +50,11 @@ class SqliteCoordinator:
     grace: float = 1.0
     clock: Callable[[], float] = time.monotonic
 
+    @property
+    def address(self) -> str:
+        """The path of the file."""
+        return self.path
+
     def candidate(self, pipeline: str, holder: str) -> SqliteCandidate:
         """Stand for a pipeline; creates the file if there is none."""
         return SqliteCandidate(self._file, pipeline, holder, self.ttl, self.clock)

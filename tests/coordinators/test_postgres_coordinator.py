@@ -1,0 +1,448 @@
+"""What is special about the coordinator in Postgres."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deadline import until
+from penstock.change import Lane
+from penstock.config import parse
+from penstock.coordinator import Standing, Tally, Term
+from penstock.coordinators.postgres import PostgresCoordinator
+from penstock.coordinators.postgres.candidate import PostgresCandidate
+from penstock.coordinators.postgres.schema import NAME
+from penstock.cursor import Cursor, Watermark
+from penstock.errors import ConfigInvalid, PenstockError, StateInvalid, StateUnavailable, TermLost
+from penstock.testing.postgres import PostgresServer
+from penstock.testing.proxy import Proxy
+
+sys.path.append(str(Path(__file__).parent.parent / "contract"))
+from puppet import Puppet
+
+LANE = Lane("main")
+MOMENT = 10.0
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def coordinator(empty_state: str, clock: Clock) -> PostgresCoordinator:
+    return PostgresCoordinator(empty_state, ttl=10.0, clock=clock)
+
+
+@pytest.fixture
+def leader(coordinator: PostgresCoordinator) -> Iterator[PostgresCandidate]:
+    with closing(coordinator.candidate("p", "leader")) as made:
+        yield made
+
+
+@pytest.fixture
+def rival(coordinator: PostgresCoordinator) -> Iterator[PostgresCandidate]:
+    with closing(coordinator.candidate("p", "rival")) as made:
+        yield made
+
+
+@pytest.fixture
+def sql(empty_state: str, postgres_server: PostgresServer) -> Callable[[str], list[Any]]:
+    return lambda text: postgres_server.execute(text, empty_state)
+
+
+def mark(position: int) -> Watermark:
+    return Watermark(Cursor(f"c{position}"), position, position)
+
+
+def taken(coordinator: PostgresCoordinator, leader: PostgresCandidate) -> Term:
+    term = leader.campaign()
+    assert term
+    coordinator.place(term, LANE, mark(0))
+    return term
+
+
+def through(dsn: str, proxy: Proxy, ttl: float = 5.0) -> PostgresCoordinator:
+    head, _, name = dsn.rpartition("/")
+    return PostgresCoordinator(f"{head.rpartition(':')[0]}:{proxy.port}/{name}", ttl=ttl)
+
+
+def end_sessions(sql: Callable[[str], list[Any]]) -> None:
+    """As a server does that is stopped."""
+    sql("select pg_terminate_backend(pid, 10000) from pg_stat_activity where application_name = 'penstock'")
+
+
+# Its tables.
+
+
+def test_asking_makes_no_tables_and_standing_for_a_pipeline_does(postgres: str, postgres_server: PostgresServer) -> None:
+    coordinator = PostgresCoordinator(postgres)
+    assert coordinator.standing("p") == Standing()
+    assert coordinator.watermark("p", LANE) is None
+    assert coordinator.letters("p") == []
+    coordinator.examine()
+    assert postgres_server.execute(f"select to_regnamespace('{NAME}')", postgres) == [(None,)]
+    with ThreadPoolExecutor(8) as pool:
+        made = [pool.submit(coordinator.candidate, "p", str(number)) for number in range(8)]
+        for one in made:
+            one.result().close()
+    assert postgres_server.execute(f"select version from {NAME}.about", postgres) == [(1,)]
+    assert coordinator.standing("p") == Standing()
+
+
+def test_a_schema_that_is_not_ours_or_of_a_later_version_is_refused_and_left_alone(
+    postgres: str, postgres_server: PostgresServer
+) -> None:
+    coordinator = PostgresCoordinator(postgres)
+    postgres_server.execute(f"create schema {NAME} create table {NAME}.orders (id int)", postgres)
+    for deed in (lambda: coordinator.candidate("p", "a"), lambda: coordinator.standing("p")):
+        with pytest.raises(StateInvalid, match="was not made by Penstock"):
+            deed()
+    postgres_server.execute(f"drop table {NAME}.orders", postgres)
+    coordinator.candidate("p", "a").close()
+    postgres_server.execute(f"update {NAME}.about set version = 2", postgres)
+    with pytest.raises(StateInvalid, match="version 2"):
+        PostgresCoordinator(postgres).candidate("p", "a")
+
+
+def test_who_lacks_rights_is_told_what_to_grant_and_needs_no_more(postgres: str, postgres_server: PostgresServer) -> None:
+    role, name = f"r{os.getpid()}-x", postgres.rpartition("/")[2]
+    postgres_server.execute(f"create role \"{role}\" login password 'x'", postgres)
+    coordinator = PostgresCoordinator(postgres_server.dsn_of(name, role, "x"))
+
+    def refused(*deeds: Callable[[], Any]) -> str:
+        remedies = set()
+        for deed in deeds:
+            with pytest.raises(StateInvalid) as caught:
+                deed()
+            remedies.add(caught.value.remedy)
+        [remedy] = remedies
+        return remedy.partition(": ")[2]
+
+    def stand() -> None:
+        with closing(coordinator.candidate("p", "a")) as one:
+            coordinator.place(one.campaign() or Term("p", "a", 0), LANE, mark(1))
+
+    try:
+        grant = refused(coordinator.examine, stand)
+        assert grant == f'create schema {NAME} authorization "{role}"'
+        PostgresCoordinator(postgres).candidate("p", "owner").close()
+        grant = refused(coordinator.examine, lambda: coordinator.standing("p"), stand)
+        assert grant.startswith(f'grant usage, create on schema {NAME} to "{role}"; grant select')
+        postgres_server.execute(f'grant usage on schema {NAME} to "{role}"', postgres)
+        assert refused(coordinator.examine, stand) == grant
+        for statement in grant.split("; "):
+            postgres_server.execute(statement, postgres)
+        coordinator.examine()
+        stand()
+        assert coordinator.watermark("p", LANE) == mark(1)
+    finally:
+        postgres_server.execute(f'drop owned by "{role}"', postgres)
+        postgres_server.execute(f'drop role "{role}"', postgres)
+
+
+def test_a_pooler_before_the_server_is_noticed(empty_state: str, postgres_server: PostgresServer) -> None:
+    class Pooler(Proxy):
+        """Gives clients a number of its own for their session, as poolers do."""
+
+        def altered(self, data: bytes) -> bytes:
+            at = data.find(b"K\x00\x00\x00\x0c")
+            return data if at < 0 else data[: at + 5] + b"\x00\x00\x00\x07" + data[at + 9 :]
+
+    with Pooler(postgres_server.port) as pooler, pytest.raises(StateInvalid, match="a connection pooler"):
+        through(empty_state, pooler).standing("p")
+
+
+# Secrets, and what is told of failures.
+
+
+def test_no_password_shows_anywhere(postgres_server: PostgresServer) -> None:
+    secret = "s3cret-p4ss"
+    dsns = [
+        f"postgresql://postgres:{secret}@127.0.0.1:{postgres_server.port}/postgres",
+        f"postgresql://postgres@127.0.0.1:{postgres_server.port}/postgres?password={secret}",
+        f"postgresql://postgres:{secret}@127.0.0.1:1/postgres",
+        f"postgresql://postgres:{secret}@nowhere.invalid/postgres?sslpassword={secret}",
+    ]
+    for dsn in dsns:
+        coordinator = PostgresCoordinator(dsn)
+        with pytest.raises(StateUnavailable) as caught:
+            coordinator.standing("p")
+        for shown in (str(caught.value), repr(caught.value.__cause__), repr(coordinator), coordinator.address):
+            assert secret not in shown
+        assert "postgres@" in str(caught.value)
+    for broken in (f"postgresql://u:{secret}/x@h/d", f"postgresql://u:1/{secret}@h/d", f"postgresql://u@h/d?{secret}=1"):
+        with pytest.raises(ConfigInvalid) as refused:
+            PostgresCoordinator(broken)
+        assert secret not in str(refused.value)
+
+
+def test_without_its_client_the_extra_is_named(tmp_path: Path) -> None:
+    script = """
+import sys
+sys.modules["psycopg"] = None
+from penstock.config import parse
+parse({"name": "p", "source": {"type": "sqlite", "database": "x"}, "sink": {"type": "discard"}, "state": sys.argv[1]})
+"""
+    done = subprocess.run([sys.executable, "-c", script, "postgresql://u:secret@h/d"], capture_output=True, text=True, check=False)
+    assert "[config.invalid]" in done.stderr
+    assert "penstock[postgres]" in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_a_pipeline_file_names_the_database_and_a_file_needs_no_client(empty_state: str) -> None:
+    values = {"name": "p", "source": {"type": "sqlite", "database": "x"}, "sink": {"type": "discard"}}
+    made = parse({**values, "state": empty_state}).state
+    assert made == PostgresCoordinator(empty_state)
+    assert pickle.loads(pickle.dumps(made)) == made
+    script = "import sys; from penstock.config import parse; parse(eval(sys.argv[1])); print('psycopg' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script, repr(values)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+# Terms.
+
+
+def test_a_silent_holder_is_judged_by_the_observers_clock_and_no_other(
+    clock: Clock, leader: PostgresCandidate, rival: PostgresCandidate, sql: Callable[[str], list[Any]]
+) -> None:
+    leader.campaign()
+    for wall in ("1970-01-01", "2100-01-01"):
+        sql(f"update {NAME}.terms set beat_at = '{wall}'")
+        assert rival.campaign() is None
+    clock.now += 9.9
+    assert rival.campaign() is None
+    leader.renew()
+    clock.now += 9.9
+    assert rival.campaign() is None
+    clock.now += 10
+    assert rival.campaign() == Term("p", "rival", 2)
+    with pytest.raises(TermLost, match="another process"):
+        leader.renew()
+
+
+def test_a_beat_between_look_and_grasp_keeps_the_term(clock: Clock, leader: PostgresCandidate, rival: PostgresCandidate) -> None:
+    leader.campaign()
+    rival.campaign()
+    clock.now += 10
+
+    def renewing() -> float:
+        leader.renew()
+        return clock.now
+
+    rival._clock = renewing  # the clock is read after the look and before the grasp
+    assert rival.campaign() is None
+    leader.renew()
+
+
+def test_a_holder_whose_session_ended_goes_on_if_nobody_took_its_term(
+    coordinator: PostgresCoordinator, leader: PostgresCandidate, sql: Callable[[str], list[Any]]
+) -> None:
+    with coordinator.claim(taken(coordinator, leader), LANE, 0) as held:
+        end_sessions(sql)
+        assert not coordinator.standing("p").is_held
+        leader.renew()
+        held.advance(mark(1), Tally(1, 1.0))
+    assert coordinator.standing("p").is_held
+    assert coordinator.standing("p").epoch == 1
+    assert coordinator.watermark("p", LANE) == mark(1)
+
+
+def test_a_holder_whose_session_ended_is_replaced_at_once_and_hears_of_it(
+    coordinator: PostgresCoordinator, leader: PostgresCandidate, rival: PostgresCandidate, sql: Callable[[str], list[Any]]
+) -> None:
+    with coordinator.claim(taken(coordinator, leader), LANE, 0) as held:
+        assert rival.campaign() is None
+        end_sessions(sql)
+        assert rival.campaign() == Term("p", "rival", 2)
+        with pytest.raises(TermLost):
+            leader.renew()
+        with pytest.raises(TermLost):
+            held.advance(mark(1), Tally(1, 1.0))
+    assert coordinator.watermark("p", LANE) == mark(0)
+
+
+def test_a_holder_that_cannot_renew_stops_trusting_itself_before_others_call_it_silent(
+    empty_state: str, postgres_server: PostgresServer, clock: Clock
+) -> None:
+    with Proxy(postgres_server.port) as proxy:
+        coordinator = PostgresCoordinator(through(empty_state, proxy).dsn, ttl=10.0, clock=clock)
+        with closing(coordinator.candidate("p", "leader")) as leader, closing(coordinator.candidate("p", "rival")):
+            leader.campaign()
+            proxy.cut()
+            clock.now += 8.5
+            began = time.monotonic()
+            with pytest.raises(StateUnavailable, match="no answer within"):
+                leader.renew()
+            assert time.monotonic() - began < MOMENT
+            with pytest.raises(TermLost, match="no time left"):
+                leader.renew()
+            proxy.heal()
+
+
+def test_a_leader_that_is_cut_off_is_replaced_within_its_ttl_and_changes_nothing_afterwards(
+    empty_state: str, postgres_server: PostgresServer
+) -> None:
+    ttl = 3.0
+    near = PostgresCoordinator(empty_state, ttl=ttl)
+    with Proxy(postgres_server.port) as proxy, closing(near.candidate("p", "rival")) as rival:
+        with Puppet(through(empty_state, proxy, ttl), "p", "leader") as leader:
+            assert leader.told("campaign") == 1
+            near.place(Term("p", "leader", 1), LANE, mark(0))
+            assert leader.told("hold", "p", "leader", 1, LANE, 0) == 0
+            assert leader.told("advance", 5) is None
+            assert leader.told("renew") is None
+            proxy.cut()
+            cut_at = time.monotonic()
+            assert rival.campaign() is None
+            heard = until(lambda: (code := leader.told("renew")) == "term.lost" and code, MOMENT)
+            assert heard == "term.lost"
+            assert rival.campaign() is None or time.monotonic() - cut_at >= ttl
+            term = until(rival.campaign, MOMENT)
+            with near.claim(term, LANE, 0) as claim:
+                assert claim.watermark == mark(5)
+                claim.advance(mark(6), Tally(1, 1.0))
+                proxy.heal()
+                assert until(lambda: leader.told("advance", 9) == "term.lost", MOMENT)
+            assert leader.told("renew") == "term.lost"
+        assert near.watermark("p", LANE) == mark(6)
+        assert near.standing("p").holder == "rival"
+
+
+def test_a_child_that_was_forked_does_not_keep_its_dead_parents_term(
+    coordinator: PostgresCoordinator, rival: PostgresCandidate
+) -> None:
+    script = """
+import os, pickle, signal, sys, time
+coordinator = pickle.loads(bytes.fromhex(sys.argv[1]))
+candidate = coordinator.candidate("p", "parent")
+assert candidate.campaign()
+child = os.fork()
+if child:
+    candidate.renew()
+    print(child, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+coordinator.standing("p")
+time.sleep(60)
+"""
+    parent = PostgresCoordinator(coordinator.dsn)
+    command = [sys.executable, "-c", script, pickle.dumps(parent).hex()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        child = int(process.stdout.readline())
+        try:
+            assert until(rival.campaign, MOMENT).epoch == 2
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+# Claims.
+
+
+def test_what_was_written_before_the_session_ended_is_counted_once(
+    coordinator: PostgresCoordinator, leader: PostgresCandidate, empty_state: str, postgres_server: PostgresServer
+) -> None:
+    term = taken(coordinator, leader)
+
+    class Deaf(Proxy):
+        """Carries what the client says, and at a word ends the connection instead of the answer."""
+
+        is_deaf = False
+
+        def altered(self, data: bytes) -> bytes:
+            if self.is_deaf:
+                raise ConnectionResetError
+            return data
+
+    with Deaf(postgres_server.port) as proxy, through(empty_state, proxy).claim(term, LANE, 0) as held:
+        held.advance(mark(1), Tally(1))
+        proxy.is_deaf = True
+        with pytest.raises(StateUnavailable):
+            held.advance(mark(3), Tally(2))
+        until(lambda: coordinator.watermark("p", LANE) == mark(3))
+        with pytest.raises(StateUnavailable):
+            held.advance(mark(4), Tally(3))
+        proxy.is_deaf = False
+        held.advance(mark(5), Tally(4, 0.0, 1, 2))
+        held.advance(mark(6), Tally(1))
+    found = coordinator.standing("p")
+    assert (found.delivered, found.dropped, found.passed) == (6, 1, 2)
+
+
+def test_a_claim_of_an_older_term_cannot_move_what_was_placed_while_it_waited(
+    coordinator: PostgresCoordinator, leader: PostgresCandidate, rival: PostgresCandidate, sql: Callable[[str], list[Any]]
+) -> None:
+    """It has looked at its term before that ended, and writes after the watermark was set back."""
+    import psycopg
+
+    old = taken(coordinator, leader)
+    coordinator.place(old, LANE, mark(5))
+    with coordinator.claim(old, LANE, 0) as held, psycopg.connect(coordinator.dsn) as blocker, ThreadPoolExecutor(1) as pool:
+        blocker.execute(f"select from {NAME}.watermarks for update")
+        late = pool.submit(held.advance, mark(9), Tally(4))
+        until(lambda: sql("select count(*) from pg_locks where not granted") == [(1,)])
+        leader.resign()
+        new = rival.campaign()
+        assert new
+        blocker.execute(
+            f"update {NAME}.watermarks set position = 2, cursor = 'c2', delivered = 2, epoch = {new.epoch}, attempt = -1"
+        )
+        blocker.commit()
+        with pytest.raises(TermLost):
+            late.result()
+    assert coordinator.watermark("p", LANE) == mark(2)
+
+
+def test_tables_that_are_gone_are_told_as_such(
+    coordinator: PostgresCoordinator, postgres: str, postgres_server: PostgresServer
+) -> None:
+    own = PostgresCoordinator(postgres)
+    with closing(own.candidate("p", "leader")) as leader:
+        leader.campaign()
+        postgres_server.execute(f"drop schema {NAME} cascade", postgres)
+        with pytest.raises(StateInvalid, match="does not exist") as caught:
+            leader.renew()
+        assert isinstance(caught.value, PenstockError)
+
+
+def test_a_restart_and_a_crash_of_the_server_lose_nothing_and_end_no_claim(private_postgres: PostgresServer) -> None:
+    coordinator = PostgresCoordinator(private_postgres.create_database(), ttl=60.0)
+    with closing(coordinator.candidate("p", "leader")) as leader:
+        term = taken(coordinator, leader)
+        with coordinator.claim(term, LANE, 0) as held:
+            for position, end in enumerate((private_postgres.stop, private_postgres.kill), 1):
+                held.advance(mark(position), Tally(1))
+                end()
+                with pytest.raises(StateUnavailable):
+                    held.advance(mark(9), Tally(1))
+                with pytest.raises(StateUnavailable):
+                    leader.renew()
+                with pytest.raises(StateUnavailable):
+                    coordinator.standing("p")
+                private_postgres.start()
+                leader.renew()
+            held.advance(mark(3), Tally(1))
+        assert coordinator.watermark("p", LANE) == mark(3)
+        assert coordinator.standing("p").delivered == 3
+        assert coordinator.standing("p").epoch == term.epoch
