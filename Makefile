@@ -44,7 +44,7 @@ check: $(VENV)/.installed-dev ## Formatting, lint, types
 bench: $(VENV)/.installed-dev ## Every figure of the docs, measured here; raw results in bench/results
 	$(BIN)/python -m bench
 
-bench-peers: $(VENV)/.installed-peers ## Beside Debezium and plain micro-batches, in about 12 minutes: table and plot of docs/peers.md
+bench-peers: $(VENV)/.installed-peers ## Beside Debezium and plain micro-batches, a quarter of an hour: table and plot of docs/peers.md
 	$(BIN)/python -m bench.peers
 
 COMPILE := $(BIN)/pip-compile --quiet --upgrade --generate-hashes --strip-extras --allow-unsafe \

@@ -48,18 +48,16 @@ class Course:
     def _at(self, rate: int, seconds: int, tree: Tree) -> Paced:
         self._say(f"{rate:,} changes/s")
         self._write(rate, LEAD_SECONDS)
-        first, before = self._next, self._spent(tree)
+        first, engine, database, writer = self._next, tree.cpu_seconds(), self._contender.database_seconds(), time.process_time()
         self._write(rate, seconds)
-        spent = [after - then for after, then in zip(self._spent(tree), before, strict=True)]
+        writer = time.process_time() - writer
         self._arrive(tree)
-        return pace(rate, self._collect(first), engine_seconds=spent[0], other_seconds=sum(spent[1:]))
+        engine, database = tree.cpu_seconds() - engine, self._contender.database_seconds() - database
+        return pace(rate, self._collect(first), engine, database + writer)
 
     def _write(self, rate: int, seconds: int) -> None:
         paced(self._contender.writer, self._next, rate * seconds, rate, SIZE)
         self._next += rate * seconds
-
-    def _spent(self, tree: Tree) -> tuple[float, float, float]:
-        return tree.cpu_seconds(), self._contender.database_seconds(), time.process_time()
 
     def _arrive(self, tree: Tree) -> None:
         self._wait(tree, lambda: newest(self._out) >= self._next - 1)
