@@ -205,7 +205,6 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) 
     [
         *((inside("source", type=kind), f"source.type: {kind}") for kind in ("outbox", "postgres", "rqlite", "scylla", "feed")),
         *((inside("sink", type=kind), f"sink.type: {kind}") for kind in ("kafka", "feed", "table", "consumer", "stdout")),
-        *((inside("sink", retry={"then": kind}), kind) for kind in ("drop", "dead-letter")),
         *((plain(state=f"{kind}://x"), f"state: {kind}://") for kind in ("rqlite", "kafka")),
     ],
 )

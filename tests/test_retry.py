@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import ConfigUnsupported
 from penstock.retry import LONGEST_ASKED, Retry
 
 chances = st.floats(0, 1, exclude_max=True)
@@ -64,8 +63,3 @@ def test_forever_is_never_spent(tried):
 def test_what_cannot_work_is_refused(wrong):
     with pytest.raises(ValueError, match="retry"):
         Retry(**wrong)
-
-
-def test_only_halting_is_there_yet():
-    with pytest.raises(ConfigUnsupported):
-        Retry(then="drop")

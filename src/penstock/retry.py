@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Literal
 
 from penstock.duration import Duration
-from penstock.errors import ConfigUnsupported
 from penstock.settings import settings
 
 LONGEST_ASKED = 300.0
@@ -15,17 +14,20 @@ LONGEST_ASKED = 300.0
 
 @settings
 class Retry:
-    """How often and how patiently a delivery is tried."""
+    """How often and how patiently a delivery is tried, then what becomes of poison, and of later changes of its key."""
 
     tries: int | Literal["forever"] = 10
     policy: Literal["linear", "exponential"] = "exponential"
     min: Duration = timedelta(seconds=1)
     max: Duration = timedelta(seconds=30)
     then: Literal["halt", "drop", "dead-letter"] = "halt"
+    keys: Literal["wait", "go-on"] = "wait"
 
     def __post_init__(self) -> None:
-        if self.then != "halt":
-            raise ConfigUnsupported(f"retry.then: {self.then} is not supported yet", "use then: halt")
+        if self.keys != "wait" and self.then != "dead-letter":
+            raise ValueError(
+                f"retry.keys: {self.keys} belongs to then: dead-letter, whose keys can wait: remove it, or change then"
+            )
         if self.tries != "forever" and self.tries < 1:
             raise ValueError(f"retry.tries is {self.tries}: write 1 or more, or forever")
         if self.min < timedelta(milliseconds=1):

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from penstock.errors import ConfigUnsupported
 from penstock.retry import Retry
 from penstock.sinks.webhook import Batch, WebhookSink
 from penstock.sinks.webhook.endpoint import parse
@@ -154,13 +153,13 @@ def test_a_negative_delay_is_refused():
         Batch(delay=timedelta(seconds=-1))
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {"retry": {"then": "drop"}},
-        {"retry": {"then": "dead-letter"}},
-    ],
-)
-def test_what_comes_later_is_said_to_come_later(keys):
-    with pytest.raises(ConfigUnsupported, match="not supported yet"):
-        written(**keys)
+@pytest.mark.parametrize("then", ["halt", "drop", "dead-letter"])
+def test_what_becomes_of_poison_can_be_chosen(then):
+    assert written(retry={"then": then}).retry.then == then
+
+
+@pytest.mark.parametrize("then", ["halt", "drop"])
+def test_keys_that_go_on_belong_to_dead_letters(then):
+    assert written(retry={"then": "dead-letter", "keys": "go-on"}).retry.keys == "go-on"
+    with pytest.raises(ValidationError, match=r"retry\.keys: go-on belongs to then: dead-letter"):
+        written(retry={"then": then, "keys": "go-on"})

@@ -1,19 +1,21 @@
-"""Carries batches over one line, one after the other, until each is taken or all is at an end."""
+"""Carries batches over one line, one after the other, until each change is taken, condemned, or all is at an end."""
 
 from __future__ import annotations
 
 import random
-from itertools import count
 from threading import Thread
 
 from penstock.errors import DeliveryExhausted
 from penstock.event import DeliveryRetried
 from penstock.failpoint import reach
+from penstock.poison import IN_A_ROW
 from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.webhook.dispatch import Dispatch
+from penstock.sinks.webhook.inquest import Fault, Inquest, Part
 from penstock.sinks.webhook.line import Answer, Line
 from penstock.sinks.webhook.parcel import Packer, Parcel
+from penstock.sinks.webhook.schedule import Waiting
 
 
 class Courier(Thread):
@@ -22,38 +24,93 @@ class Courier(Thread):
     def __init__(self, line: Line, packer: Packer, dispatch: Dispatch, retry: Retry, assignment: Assignment) -> None:
         super().__init__(name="webhook", daemon=True)
         self.line, self._packer, self._dispatch, self._retry, self._assignment = line, packer, dispatch, retry, assignment
+        self._poison, self._halts = assignment.poison, assignment.poison.then == "halt"
 
     def run(self) -> None:
         """Send batches until the end."""
         try:
-            while (batch := self._dispatch.cut()) and self._send(self._packer.pack(batch)):
-                self._dispatch.settle(batch)
+            while (batch := self._dispatch.cut()) and self._carry(Inquest(batch, self._retry.is_spent)):
+                continue
         except BaseException as failure:  # noqa: BLE001 - a thread's last words: every later call of its owner raises them
             self._dispatch.fail(failure)
 
-    def _send(self, parcel: Parcel) -> bool:
-        """Try until it is taken; False when the end came first."""
-        failures = 0
-        for attempt in count(1):
+    def _carry(self, inquest: Inquest) -> bool:
+        """Try until everything is settled; False when the end came first."""
+        answer: Answer | None = None
+        while not inquest.is_over:
             reach("sink.sending")
             if self._dispatch.is_ending:
-                break
-            answer = self.line.post(parcel.body, parcel.numbered(attempt))
-            if answer.status is not None:
-                reach("sink.sent")
-            if answer.is_taken:
-                return True
-            if not answer.is_stale:
-                failures += 1
-                self._rest(parcel, answer, failures)
-        return False
+                return False
+            if part := inquest.next(self._dispatch.requests_taken):
+                answer = self._try(inquest, part) or answer
+            elif more := self._dispatch.more() if inquest.is_in_doubt else []:
+                inquest.add(more)
+            elif answer:
+                self._rest(answer, max(part.failures for part in inquest.parts))
+                inquest.again()
+        return True
 
-    def _rest(self, parcel: Parcel, answer: Answer, failures: int) -> None:
-        """Wait before the next try, or give up if that was the last."""
-        reason = f"{self.line.shown}: {answer.reason}"
-        if self._retry.is_spent(failures):
-            raise DeliveryExhausted(f"{reason}; changes {parcel.span} were not taken in {failures} tries")
+    def _try(self, inquest: Inquest, part: Part) -> Answer | None:
+        """Send what does not have to wait for a dead letter; the answer if it failed."""
+        if not self._sift(inquest, part):
+            return None
+        parcel = self._packer.pack(part.changes)
+        part.attempts += 1
+        answer = self.line.post(parcel.body, parcel.numbered(part.attempts))
+        if answer.status is not None:
+            reach("sink.sent")
+        if answer.is_taken:
+            inquest.settled(part)
+            self._dispatch.settle(part.changes, is_taken=True)
+        elif not answer.is_stale:
+            self._failed(inquest, part, parcel, answer)
+            return answer
+        return None
+
+    def _sift(self, inquest: Inquest, part: Part) -> bool:
+        """Leave out what waits behind a dead letter, which settles it; whether anything is left."""
+        concerned = [one for one in part.changes if self._poison.may_concern(one.rows, one.at)]
+        if not concerned:
+            return True
+        sent = {change.place for change in self._poison.sift(self._dispatch.changes(concerned))}
+        if parked := [one for one in concerned if one.at not in sent]:
+            gone = {one.number for one in parked}
+            part.changes = [one for one in part.changes if one.number not in gone]
+            if not part.changes:
+                inquest.settled(part)
+            self._dispatch.settle(parked)
+        return bool(part.changes)
+
+    def _failed(self, inquest: Inquest, part: Part, parcel: Parcel, answer: Answer) -> None:
+        failures = part.failures + 1
+        if self._halts and self._retry.is_spent(failures):
+            raise self._exhausted(answer, parcel, failures)
+        if condemned := inquest.failed(part, self._dispatch.requests_taken, self._fault(answer)):
+            self._condemn(condemned, self._exhausted(answer, parcel, failures), failures)
+
+    def _fault(self, answer: Answer) -> Fault:
+        if self._halts or not answer.is_refusal:
+            return Fault.NONE
+        if not answer.is_final:
+            return Fault.POSSIBLE
+        return Fault.CERTAIN if self._dispatch.condemned_in_row < IN_A_ROW else Fault.LIKELY
+
+    def _condemn(self, condemned: Waiting, error: DeliveryExhausted, tries: int) -> None:
+        [change] = self._dispatch.changes([condemned])
+        self._poison.condemn(change, error, tries)
+        self._dispatch.settle([condemned], is_condemned=True)
+
+    def _exhausted(self, answer: Answer, parcel: Parcel, failures: int) -> DeliveryExhausted:
+        return DeliveryExhausted(f"{self.line.shown}: {answer.reason}; changes {parcel.span} were not taken in {failures} tries")
+
+    def _rest(self, answer: Answer, failures: int) -> None:
+        """Wait before the next try."""
         wait = self._retry.wait(failures, random.random(), answer.retry_after)
-        told = DeliveryRetried(pipeline=self._assignment.pipeline, reason=reason, tries=failures, wait_seconds=round(wait, 3))
+        told = DeliveryRetried(
+            pipeline=self._assignment.pipeline,
+            reason=f"{self.line.shown}: {answer.reason}",
+            tries=failures,
+            wait_seconds=round(wait, 3),
+        )
         self._assignment.tell(told)
         self._dispatch.rest(wait)

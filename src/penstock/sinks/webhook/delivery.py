@@ -31,7 +31,7 @@ class WebhookDelivery:
     def __init__(self, sink: WebhookSink, assignment: Assignment) -> None:
         endpoint = parse(sink.url)
         self._packer, self._dispatch = Packer(sink, assignment), Dispatch(sink)
-        self._previous, self._is_parallel = assignment.previous, sink.parallel > 1
+        self._previous, self._needs_rows = assignment.previous, sink.parallel > 1 or not assignment.poison.is_idle
         # After every answer a courier asks for the interpreter; a busy caller would by default give it away only every 5 ms.
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
         timeout, security, hide = sink.timeout.total_seconds(), _security(sink, endpoint, assignment), Hider(sink)
@@ -50,7 +50,7 @@ class WebhookDelivery:
         return True
 
     def _ready(self, changes: pa.RecordBatch) -> Ready:
-        rows = rows_of(changes) if self._is_parallel else repeat(())
+        rows = rows_of(changes) if self._needs_rows else repeat(())
         return Ready(changes, places(changes), self._packer.format.texts(changes, self._previous), rows)
 
     def delivered(self) -> Change | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Condition, Event, Lock
 
 from penstock.change import Change
@@ -27,6 +27,7 @@ class Dispatch:
         self._room = self._stock + sink.parallel * sink.batch.size
         self._schedule = Schedule(self._room if sink.parallel > 1 else None)
         self._urgent = 0
+        self.requests_taken = self.condemned_in_row = 0
         self._failure: BaseException | None = None
         self._lock, self._turn, self._ending = Lock(), Lock(), Event()
         self._progress, self._work = Condition(self._lock), Condition(self._lock)
@@ -98,14 +99,26 @@ class Dispatch:
                     self._work.wait(due)
         return []
 
+    def more(self) -> list[Waiting]:
+        """A batch of what waits now, if anything does."""
+        with self._lock:
+            return self._schedule.take(self._batch.size)
+
+    def changes(self, some: Sequence[Waiting]) -> list[Change]:
+        """The changes that these were made of."""
+        with self._lock:
+            return [self._schedule.change(one.number) for one in some]
+
     def _due_in(self) -> float | None:
         waiting = self._schedule.waiting
         waited = time.monotonic() - self._schedule.since if waiting else 0.0
         return due_in(waiting, waited, self._batch, is_urgent=self._schedule.durable < self._urgent)
 
-    def settle(self, batch: list[Waiting]) -> None:
-        """These were taken by the far side."""
+    def settle(self, batch: Sequence[Waiting], *, is_taken: bool = False, is_condemned: bool = False) -> None:
+        """These are done with: taken by the far side, condemned, or waiting behind what was."""
         with self._lock:
+            self.requests_taken += is_taken
+            self.condemned_in_row = 0 if is_taken else self.condemned_in_row + is_condemned
             if self._schedule.settle(batch):
                 self._work.notify()
             # not for every little room: waking costs

@@ -22,6 +22,8 @@ from penstock.sinks.webhook.tls import explained
 
 _READ_BYTES = 1 << 16  # what an answer may hold before its connection is given up rather than read to the end
 _SHOWN_CHARACTERS = 120
+_FINAL = (400, 413, 415, 422)
+_NOT_NOW = (429, 503)
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -37,18 +39,29 @@ class Answer:
     """What came of one request.
 
     `status` is None if no answer came. `is_stale`: the endpoint closed a kept connection just as the request was sent on it,
-    which is no sign of trouble.
+    which is no sign of trouble. `is_unsent`: nobody was reached.
     """
 
     status: int | None
     reason: str
     retry_after: float | None = None
     is_stale: bool = False
+    is_unsent: bool = False
 
     @property
     def is_taken(self) -> bool:
         """Whether the far side has the changes: any 2xx."""
         return self.status is not None and 200 <= self.status < 300
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it says that these changes will never be taken as they are."""
+        return self.status in _FINAL
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it may be about the changes: nobody was reached, or asked for time, if not."""
+        return not self.is_unsent and self.status not in _NOT_NOW
 
 
 class Line:
@@ -59,27 +72,29 @@ class Line:
         self._opening = f"POST {endpoint.target} HTTP/1.1\r\nHost: {endpoint.authority}\r\nAccept-Encoding: identity\r\n"
         self._connection = _connection(endpoint, timeout, security)
         self._due_at: float | None = None
+        self._is_sent = False
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Send a request and wait for its answer."""
         is_kept = self._connection.is_connected
         if not is_kept:
             self._connection.close()
-        self._due_at = time.monotonic() + self._timeout
+        self._due_at, self._is_sent = time.monotonic() + self._timeout, False
         try:
             return self._ask(body, headers)
         except (OSError, HTTPError, HTTPException) as error:
             self._connection.close()
             is_late = time.monotonic() >= self._due_at
             is_stale = is_kept and not is_late and isinstance(error, ConnectionError)
-            return Answer(None, self._late() if is_late else self._reason(error), is_stale=is_stale)
+            reason = self._late() if is_late else self._reason(error)
+            return Answer(None, reason, is_stale=is_stale, is_unsent=not self._is_sent)
         finally:
             self._due_at = None
 
     def _ask(self, body: bytes, headers: Mapping[str, str]) -> Answer:
         if self._connection.sock is None:
             self._connection.connect()
-        sock = self._connection.sock
+        sock, self._is_sent = self._connection.sock, True
         with suppress(BrokenPipeError):  # an endpoint may refuse before it has read everything, and its answer is waiting
             sock.sendall(self._head(len(body), headers) + body)
         with closing(HTTPResponse(sock, method="POST")) as response:

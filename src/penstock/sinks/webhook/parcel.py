@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
+from itertools import repeat
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from penstock.formats.cloudevents import CloudEventsFormat
 from penstock.formats.debezium import DebeziumFormat
 from penstock.formats.penstock import PenstockFormat
 from penstock.formats.rqlite import RqliteFormat
+from penstock.poison import Place
 from penstock.sink import Assignment
 from penstock.sinks.webhook.schedule import Waiting
 from penstock.sinks.webhook.sink import WebhookSink
@@ -25,15 +27,12 @@ from penstock.sinks.webhook.sink import WebhookSink
 _LEVEL = 6  # of gzip: beyond it much time buys few bytes
 
 
-def places(changes: pa.RecordBatch) -> list[str]:
-    """What each of these is called in keys and messages: its position, and its ordinal if it has one."""
+def places(changes: pa.RecordBatch) -> list[Place]:
+    """Where each of these stands: its position, and its ordinal or 0."""
     positions, ordinals = changes.column(0).to_pylist(), changes.column(ORDINAL)
     if ordinals.null_count == len(ordinals):
-        return list(map(str, positions))
-    return [
-        str(position) if ordinal is None else f"{position}.{ordinal}"
-        for position, ordinal in zip(positions, ordinals.to_pylist(), strict=True)
-    ]
+        return list(zip(positions, repeat(0), strict=False))
+    return [(position, ordinal or 0) for position, ordinal in zip(positions, ordinals.to_pylist(), strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,8 @@ class Packer:
     def __init__(self, sink: WebhookSink, assignment: Assignment) -> None:
         self.format = _format(sink, assignment)
         self._key = f"{_safe(assignment.pipeline)}-{_safe(assignment.incarnation)}"
-        self._headers, self._is_parallel = _headers(sink, self.format, assignment), sink.parallel > 1
+        self._headers = _headers(sink, self.format, assignment)
+        self._has_gaps = sink.parallel > 1 or not assignment.poison.is_idle
         self._signer, self._is_compressed = sink.signing.signer(), sink.compression == "gzip"
 
     def pack(self, changes: Sequence[Waiting]) -> Parcel:
@@ -74,8 +74,8 @@ class Packer:
         return Parcel(changes, sent, {**self._headers, "Idempotency-Key": key}, sign)
 
     def _rest(self, changes: Sequence[Waiting]) -> str:
-        """What tells apart batches with the same ends, which only lines side by side can make."""
-        if not self._is_parallel or changes[-1].number - changes[0].number == len(changes) - 1:
+        """What tells apart batches with the same ends, which only lines side by side can make, and poison."""
+        if not self._has_gaps or changes[-1].number - changes[0].number == len(changes) - 1:
             return ""
         inside = ",".join(change.place for change in changes)
         return f"-{hashlib.blake2b(inside.encode(), digest_size=8).hexdigest()}"
@@ -102,6 +102,8 @@ def _headers(sink: WebhookSink, form: Format, assignment: Assignment) -> dict[st
         "Penstock-Incarnation": _safe(assignment.incarnation),
         "Penstock-Epoch": str(assignment.epoch),
     }
+    if assignment.is_redrive:
+        headers["Penstock-Redriven"] = "true"
     if sink.compression != "none":
         headers["Content-Encoding"] = sink.compression
     return headers | dict(sink.headers) | ({"Authorization": sink.authorization} if sink.authorization else {})

@@ -10,26 +10,32 @@ from typing import NamedTuple, cast
 import pyarrow as pa
 
 from penstock.change import Change, from_batch
+from penstock.poison import Place
 from penstock.rows import Row
 
 
 class Ready(NamedTuple):
-    """Changes as they are offered: what each is called, its text, and the rows it is about. No text: the format leaves it out."""
+    """Changes as they are offered: where each stands, its text, and the rows it is about. No text: the format leaves it out."""
 
     offered: pa.RecordBatch
-    places: Sequence[str]
+    places: Sequence[Place]
     texts: Sequence[str | None]
     rows: Iterable[Sequence[Row]]
 
 
 class Waiting(NamedTuple):
-    """A change that was taken: its number, since when it waits, what it is called, its text, and the rows it is about."""
+    """A change that was taken: its number, since when it waits, where it stands, its text, and the rows it is about."""
 
     number: int
     since: float
-    place: str
+    at: Place
     text: str
     rows: Sequence[Row]
+
+    @property
+    def place(self) -> str:
+        """What it is called in keys and messages: its position, and its ordinal if it has one."""
+        return f"{self.at[0]}.{self.at[1]}" if self.at[1] else str(self.at[0])
 
     @property
     def is_whole(self) -> bool:
@@ -72,8 +78,12 @@ class Schedule:
         """The last change up to which everything is durable."""
         if not self.durable:
             return None
-        start, offered = self._offers[0]
-        return next(from_batch(offered.slice(self.durable - 1 - start, 1)))
+        return self.change(self.durable - 1)
+
+    def change(self, number: int) -> Change:
+        """The change of this number; it is the last durable one, or not durable yet."""
+        start, offered = next(offer for offer in reversed(self._offers) if offer[0] <= number)
+        return next(from_batch(offered.slice(number - start, 1)))
 
     def put(self, ready: Ready, now: float) -> None:
         """Take these changes."""

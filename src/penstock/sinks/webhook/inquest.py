@@ -1,0 +1,140 @@
+"""Which changes of a batch are poison: found by sending parts of it. Pure: no clock, no threads, no requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from penstock.rows import Row
+from penstock.sinks.webhook.schedule import Waiting
+
+
+class Fault(Enum):
+    """Whether a failure is the changes' own fault."""
+
+    NONE = "none"  # nobody was reached, or time was asked for
+    POSSIBLE = "possible"  # after the last try
+    LIKELY = "likely"  # no further try can help, but so many have failed that the far side may be at fault
+    CERTAIN = "certain"
+
+
+_Split = tuple[list[Waiting], list[Waiting]]
+
+
+@dataclass(eq=False, slots=True)
+class Part:
+    """Changes that are sent together. `failures` are all tries that failed, `refusals` those that may be the changes' own fault.
+
+    `doubted_at`: how many requests the far side had taken when it refused this change, alone, for the last time that is allowed.
+    """
+
+    changes: Sequence[Waiting]
+    attempts: int = 0
+    failures: int = 0
+    refusals: int = 0
+    is_tried: bool = False
+    doubted_at: int | None = None
+
+    def is_cleared(self, taken: int) -> bool:
+        """Whether the far side took something since it was doubted, so that the next refusal is its own fault."""
+        return self.doubted_at is not None and taken > self.doubted_at
+
+    def halves(self) -> list[Part]:
+        """Two of half the size, or one again; what failed has failed for both."""
+        middle = (len(self.changes) + 1) // 2
+        found = (self.changes[:middle], self.changes[middle:])
+        return [Part(some, self.attempts, self.failures, self.refusals, False, self.doubted_at) for some in found if some]
+
+
+class Inquest:
+    """The parts of a batch that are not settled yet, in order.
+
+    - A part whose tries are spent is halved, until a change is refused alone. Then it is doubted, but not condemned: the far side
+      may be in trouble. It is condemned if the far side takes something else, and then refuses it once more.
+    - As long as a change is in doubt, further parts are halved one at a time, after rests: an outage costs few requests.
+    - Of changes that share a row, no later one is sent before the earlier one is settled.
+    - `taken` is how many requests the far side has taken, on any line: told with every question.
+    """
+
+    def __init__(self, batch: Sequence[Waiting], is_spent: Callable[[int], bool]) -> None:
+        self.parts = [Part(batch)]
+        self._is_spent, self._turn = is_spent, 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything is settled."""
+        return not self.parts
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it would help if the far side took something else."""
+        return any(part.doubted_at is not None for part in self.parts)
+
+    def next(self, taken: int) -> Part | None:
+        """The part to send now; None if all wait for a rest."""
+        blocked: set[Row] = set()
+        for part in self.parts:
+            if (not part.is_tried or part.is_cleared(taken)) and not _overlap(blocked, part.changes):
+                return part
+            blocked.update(row for change in part.changes for row in change.rows)
+        return None
+
+    def settled(self, part: Part) -> None:
+        """All of it is delivered, parked or dropped."""
+        self.parts.remove(part)
+
+    def failed(self, part: Part, taken: int, fault: Fault) -> Waiting | None:
+        """What is condemned now, if anything."""
+        part.failures += 1
+        part.refusals += fault is not Fault.NONE
+        part.is_tried = True
+        if fault is Fault.NONE or (fault is Fault.POSSIBLE and not self._is_spent(part.refusals)):
+            return None
+        if len(part.changes) > 1:
+            if fault is Fault.CERTAIN or not self.is_in_doubt:
+                self._halve(part)
+            return None
+        if fault is Fault.CERTAIN or part.is_cleared(taken):
+            self.parts.remove(part)
+            return part.changes[0]
+        part.doubted_at = taken if part.doubted_at is None else part.doubted_at
+        return None
+
+    def again(self) -> None:
+        """After a rest: try again what has tries left; of the rest the first part, and half of another one, each in its turn."""
+        spent = [part for part in self.parts if self._is_spent(part.refusals)]
+        for part in self.parts:
+            part.is_tried = part in spent[1:]
+        if len(spent) > 1:
+            self._turn += 1
+            self._halve(spent[1 + self._turn % (len(spent) - 1)])
+
+    def add(self, batch: Sequence[Waiting]) -> None:
+        """Take these as well, behind all others: those that wait for nothing here, and those that do."""
+        free, bound = _parted((change for part in self.parts for change in part.changes), batch)
+        self.parts += [Part(some) for some in (free, bound) if some]
+
+    def _halve(self, part: Part) -> None:
+        at = self.parts.index(part)
+        self.parts[at : at + 1] = part.halves()
+
+
+def _parted(earlier: Iterable[Waiting], batch: Sequence[Waiting]) -> _Split:
+    blocked = {row for change in earlier for row in change.rows}
+    found: _Split = [], []
+    for change in batch:
+        is_bound = _overlap(blocked, [change])
+        found[is_bound].append(change)
+        if is_bound:
+            blocked.update(change.rows)
+    return found
+
+
+def _overlap(blocked: set[Row], changes: Sequence[Waiting]) -> bool:
+    """Whether one of these has to wait for a blocked row; what is about a whole table waits for all, and all for it."""
+    if not blocked:
+        return False
+    if any(change.is_whole for change in changes) or any(key is None for _, key in blocked):
+        return True
+    return any(not blocked.isdisjoint(change.rows) for change in changes)

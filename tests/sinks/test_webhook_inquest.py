@@ -1,0 +1,127 @@
+"""Which changes of a batch are condemned, whatever the far side does."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from penstock.rows import Row
+from penstock.sinks.webhook.inquest import Fault, Inquest
+from penstock.sinks.webhook.schedule import Waiting
+
+
+def waiting(number: int, key: int | None = None) -> Waiting:
+    rows: tuple[Row, ...] = (("t", str(number if key is None else key)),)
+    return Waiting(number, 0.0, (number, 0), "", rows)
+
+
+@dataclass
+class World:
+    """A far side that refuses some changes, and is down for some requests; `more` waits behind the batch."""
+
+    bad: Collection[int]
+    fault: Fault = Fault.POSSIBLE
+    is_down: Callable[[int], bool] = lambda request: False
+    more: list[Waiting] = field(default_factory=list)
+    taken: int = 0
+    requests: int = 0
+    rests: int = 0
+    arrived: list[int] = field(default_factory=list)
+    condemned: list[int] = field(default_factory=list)
+
+    def carry(self, batch: Sequence[Waiting], tries: int = 1, patience: int = 1000) -> World:
+        inquest = Inquest(batch, lambda refusals: refusals >= tries)
+        while not inquest.is_over and self.rests < patience:
+            part = inquest.next(self.taken)
+            if part is None:
+                if inquest.is_in_doubt and self.more:
+                    inquest.add([self.more.pop(0)])
+                    continue
+                self.rests += 1
+                inquest.again()
+                continue
+            self.requests += 1
+            if self.is_down(self.requests):
+                condemned = inquest.failed(part, self.taken, Fault.POSSIBLE)
+            elif not any(one.number in self.bad for one in part.changes):
+                inquest.settled(part)
+                self.taken += 1
+                self.arrived += [one.number for one in part.changes]
+                continue
+            else:
+                condemned = inquest.failed(part, self.taken, self.fault)
+            if condemned:
+                self.condemned.append(condemned.number)
+        return self
+
+
+@pytest.mark.parametrize("fault", [Fault.POSSIBLE, Fault.CERTAIN])
+@pytest.mark.parametrize("seed", range(150))
+def test_any_set_of_bad_changes_in_any_batch_is_condemned_and_nothing_else(seed: int, fault: Fault) -> None:
+    rounds = random.Random(seed)
+    size = rounds.randrange(1, 60)
+    batch = [waiting(number, rounds.randrange(rounds.choice([2, 8, 100]))) for number in range(size)]
+    bad = {number for number in range(size) if rounds.random() < rounds.choice([0.02, 0.2, 0.6])}
+    world = World(bad, fault, more=[waiting(1000 + number) for number in range(60)]).carry(batch, rounds.choice([1, 3]))
+    assert sorted(world.condemned) == sorted(bad)
+    assert sorted(number for number in world.arrived if number < 1000) == [n for n in range(size) if n not in bad]
+    settled = {number: order for order, number in enumerate(world.arrived)}
+    for row in {one.rows for one in batch}:
+        arrived = [one.number for one in batch if one.rows == row and one.number in settled]
+        assert arrived == sorted(arrived, key=settled.__getitem__)
+
+
+@pytest.mark.parametrize("fault", [Fault.POSSIBLE, Fault.CERTAIN])
+def test_one_bad_change_of_a_hundred_costs_about_two_requests_for_each_halving(fault: Fault) -> None:
+    for bad in range(100):
+        world = World({bad}, fault, more=[waiting(1000)]).carry([waiting(number) for number in range(100)])
+        assert world.condemned == [bad]
+        assert world.requests <= 2 * math.ceil(math.log2(100)) + 4
+        assert world.rests == 0
+
+
+def test_as_long_as_nothing_is_taken_nothing_is_condemned_and_a_rest_lies_between_few_requests() -> None:
+    world = World(set(), is_down=lambda request: True, more=[waiting(1000)]).carry([waiting(n) for n in range(100)], patience=50)
+    assert (world.condemned, world.arrived) == ([], [])
+    assert world.requests <= 20 + 3 * 50
+
+
+@pytest.mark.parametrize("tries", [1, 3])
+@pytest.mark.parametrize("end", range(1, 60, 3))
+def test_an_outage_that_begins_and_ends_anywhere_condemns_no_good_change(end: int, tries: int) -> None:
+    for start in range(0, end, 2):
+        world = World({40}, is_down=lambda request, start=start: start < request <= end, more=[waiting(1000), waiting(1001)])
+        world.carry([waiting(n) for n in range(60)], tries)
+        assert world.condemned == [40]
+        assert sorted(set(world.arrived) - {1000, 1001}) == [n for n in range(60) if n != 40]
+
+
+def test_a_change_that_is_alone_is_not_condemned_before_something_else_was_taken() -> None:
+    assert World({0}).carry([waiting(0)], tries=2, patience=20).condemned == []
+    assert World({0}, more=[waiting(1)]).carry([waiting(0)], tries=2).condemned == [0]
+
+
+def test_a_later_change_of_its_own_row_clears_no_doubt() -> None:
+    assert World({0}, more=[waiting(1, key=0)]).carry([waiting(0)], patience=20).condemned == []
+    world = World({0}, more=[waiting(1, key=0), waiting(2)]).carry([waiting(0)])
+    assert (world.condemned, world.arrived) == ([0], [2, 1])
+
+
+def test_before_its_tries_are_spent_a_batch_stays_whole() -> None:
+    world = World({3}).carry([waiting(n) for n in range(8)], tries=5, patience=4)
+    assert (world.requests, world.condemned) == (4, [])
+
+
+def test_where_nobody_was_reached_a_batch_stays_whole_for_ever() -> None:
+    world = World({3}, Fault.NONE).carry([waiting(n) for n in range(8)], patience=30)
+    assert (world.requests, world.condemned) == (30, [])
+
+
+def test_what_is_about_a_whole_table_waits_for_doubted_changes_and_they_for_it() -> None:
+    whole = Waiting(1, 0.0, (1, 0), "", (("t", None),))
+    world = World({0}, more=[whole, waiting(2)]).carry([waiting(0)], patience=20)
+    assert (world.condemned, world.arrived) == ([], [])

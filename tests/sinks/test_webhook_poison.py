@@ -1,0 +1,207 @@
+"""Changes that a receiver never takes: found, and given up or parked, while the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deadline import until
+from penstock.change import Change, Lane, Op, to_batch
+from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.cursor import Cursor, Watermark
+from penstock.event import ChangeDropped, ChangeParked, DeliveryRetried
+from penstock.poison import Circumstances, Poison
+from penstock.retry import Retry
+from penstock.sink import Assignment
+from penstock.sinks.webhook import Batch, WebhookSink
+from penstock.testing.receiver import Receiver
+
+LANE = Lane("main")
+MILLISECOND = timedelta(milliseconds=1)
+
+
+def changes(*keys: int, start: int = 1) -> list[Change]:
+    """A change for each key."""
+    return [Change(p, Op.INSERT, "t", f'{{"id":{key}}}', None, f'{{"id":{key},"n":{p}}}', p) for p, key in enumerate(keys, start)]
+
+
+@dataclass
+class Desk:
+    """A webhook with a store of letters behind it."""
+
+    receiver: Receiver
+    state: SqliteCoordinator
+    claim: Any
+    told: Any
+    stage: ExitStack
+
+    def open(self, then: Any = "dead-letter", keys: Any = "wait", tries: Any = 2, size: int = 20, **settings: Any) -> Any:
+        retry = Retry(tries=tries, min=MILLISECOND, max=4 * MILLISECOND, then=then, keys=keys)
+        sink = WebhookSink(url=self.receiver.url, retry=retry, batch=Batch(size=size, delay=MILLISECOND), **settings)
+        poison = Poison(then, keys, self.claim, Circumstances("orders", LANE, "cafe", 1, self.told))
+        assignment = Assignment("orders", LANE, 1, 0, "cafe", None, self.told, poison)
+        return self.stage.enter_context(closing(sink.open(assignment)))
+
+    def parked(self) -> list[int]:
+        return [letter.change.position for letter in self.state.letters("orders")]
+
+    def arrived(self) -> list[int]:
+        return [change["position"] for change in self.receiver.changes()]
+
+    def events(self, kind: type) -> list[Any]:
+        return [event for event in self.told.events if isinstance(event, kind)]
+
+
+@pytest.fixture
+def desk(receiver: Receiver, told: Any, tmp_path: Path) -> Iterator[Desk]:
+    state = SqliteCoordinator(str(tmp_path / "state.db"), ttl=60.0)
+    with ExitStack() as stage:
+        term = stage.enter_context(closing(state.candidate("orders", "test"))).campaign()
+        assert term
+        state.place(term, LANE, Watermark(Cursor("c0"), 0))
+        yield Desk(receiver, state, stage.enter_context(state.claim(term, LANE, 1)), told, stage)
+
+
+PARALLEL = pytest.mark.parametrize("parallel", [1, 4])
+
+
+def assert_in_order(seen: list[dict[str, Any]]) -> None:
+    """First deliveries, per key."""
+    last: dict[str, int] = {}
+    firsts: dict[int, dict[str, Any]] = {}
+    for change in seen:
+        firsts.setdefault(change["position"], change)
+    for change in firsts.values():
+        key = str(change["key"])
+        assert last.get(key, 0) < change["position"]
+        last[key] = change["position"]
+
+
+@PARALLEL
+@pytest.mark.parametrize("status", [422, 500])
+def test_only_the_bad_changes_are_parked_and_everything_else_arrives_in_order(desk: Desk, parallel: int, status: int) -> None:
+    desk.receiver.turn(poison='"n":7}', statuses=(status,))
+    given = changes(*(n % 50 + 100 for n in range(1, 121)))
+    delivery = desk.open(parallel=parallel)
+    assert delivery.offer(to_batch(given), 5)
+    assert delivery.offer(to_batch(changes(1, 2, 3, start=121)), 5)
+    until(lambda: delivery.drain(0.05), 60)
+    assert desk.parked() == [7, 57, 107]
+    assert sorted(set(desk.arrived())) == [p for p in range(1, 124) if p not in (7, 57, 107)]
+    assert_in_order(desk.receiver.changes())
+    first, *others = desk.state.letters("orders")
+    assert (first.is_behind, [one.is_behind for one in others]) == (False, [True, True])
+    assert f"status {status}" in first.message
+    assert delivery.delivered().position == 123
+    assert len(desk.events(ChangeParked)) == 1
+
+
+@PARALLEL
+def test_where_keys_go_on_only_the_bad_change_is_parked_and_known_as_overtaken(desk: Desk, parallel: int) -> None:
+    desk.receiver.turn(poison='"n":7}', statuses=(422,))
+    delivery = desk.open(keys="go-on", parallel=parallel)
+    delivery.offer(to_batch(changes(*(n % 50 for n in range(1, 121)))), 5)
+    until(lambda: delivery.drain(0.05), 60)
+    assert sorted(set(desk.arrived())) == [p for p in range(1, 121) if p != 7]
+    [letter] = desk.state.letters("orders")
+    assert (letter.change.position, letter.is_overtaken) == (7, True)
+
+
+@PARALLEL
+def test_dropped_changes_are_told_and_nothing_waits_for_them(desk: Desk, parallel: int) -> None:
+    desk.receiver.turn(poison='"n":7}', statuses=(422,))
+    delivery = desk.open("drop", parallel=parallel)
+    delivery.offer(to_batch(changes(*(n % 50 for n in range(1, 121)))), 5)
+    until(lambda: delivery.drain(0.05), 60)
+    assert sorted(set(desk.arrived())) == [p for p in range(1, 121) if p != 7]
+    assert desk.parked() == []
+    assert [event.position for event in desk.events(ChangeDropped)] == [7]
+
+
+@PARALLEL
+@pytest.mark.parametrize("dials", [{"statuses": (500,)}, {"statuses": (404,)}, {"statuses": (422,)}, {"statuses": (503,)}])
+def test_a_receiver_that_refuses_everything_is_waited_for_and_not_taken_for_poison(desk: Desk, parallel: int, dials: Any) -> None:
+    desk.receiver.turn(fail_rate=1.0, **dials)
+    delivery = desk.open(parallel=parallel)
+    delivery.offer(to_batch(changes(*range(1, 41))), 5)
+    desk.told.wait(30, within=60)
+    assert len(desk.events(DeliveryRetried)) > 10
+    parked = desk.parked()
+    assert len(parked) <= 10 + 3
+    assert parked == [] or dials["statuses"] == (422,)
+    desk.receiver.turn(fail_rate=0.0)
+    until(lambda: delivery.drain(0.05), 60)
+    assert sorted(set(desk.arrived())) == [p for p in range(1, 41) if p not in parked]
+    assert desk.parked() == parked
+
+
+def test_a_receiver_that_is_gone_is_waited_for(desk: Desk, told: Any) -> None:
+    with Receiver() as gone:
+        port = gone.port
+    desk.receiver.port = port
+    delivery = desk.open()
+    delivery.offer(to_batch(changes(*range(1, 41))), 5)
+    told.wait(20, within=60)
+    assert desk.parked() == []
+    with Receiver(port) as back:
+        until(lambda: delivery.drain(0.05), 60)
+        assert [change["position"] for change in back.changes()] == list(range(1, 41))
+        assert len(back.requests) == 2, "what nobody was reached with is not cut into pieces"
+
+
+def test_a_lone_change_that_fails_for_no_final_reason_waits_until_another_one_is_taken(desk: Desk) -> None:
+    desk.receiver.turn(poison='"n":1}', statuses=(500,))
+    delivery = desk.open()
+    delivery.offer(to_batch(changes(1)), 5)
+    desk.told.wait(5, within=60)
+    assert desk.parked() == []
+    delivery.offer(to_batch(changes(1, 2, start=2)), 5)
+    until(lambda: delivery.drain(0.05), 60)
+    assert (desk.parked(), desk.arrived()) == ([1, 2], [3])
+
+
+def test_a_lone_change_that_is_refused_for_good_is_parked_at_once(desk: Desk) -> None:
+    desk.receiver.turn(poison='"n":1}', statuses=(422,))
+    delivery = desk.open(tries="forever")
+    delivery.offer(to_batch(changes(1)), 5)
+    assert delivery.drain(60)
+    assert desk.parked() == [1]
+    assert len(desk.receiver.requests) == 1
+    [letter] = desk.state.letters("orders")
+    assert letter.message.endswith("status 422; changes 1..1 were not taken in 1 tries")
+
+
+def test_a_batch_that_is_too_large_for_the_receiver_is_cut_until_it_fits(desk: Desk) -> None:
+    desk.receiver.turn(script=(413, 413))
+    delivery = desk.open()
+    delivery.offer(to_batch(changes(*range(1, 9))), 5)
+    until(lambda: delivery.drain(0.05), 60)
+    assert desk.arrived() == list(range(1, 9))
+    assert [len(request.changes()) for request in desk.receiver.requests] == [8, 4, 2, 2, 4]
+    assert len({request.headers["idempotency-key"] for request in desk.receiver.requests}) == 5
+
+
+def test_letters_are_met_again_after_a_crash_and_stay_single(desk: Desk) -> None:
+    desk.receiver.turn(poison='"n":3}', statuses=(422,))
+    for _ in range(2):
+        delivery = desk.open()
+        delivery.offer(to_batch(changes(1, 2, 3, 1, 3)), 5)
+        until(lambda delivery=delivery: delivery.drain(0.05), 60)
+        delivery.close()
+    assert desk.parked() == [3, 5]
+    assert desk.arrived() == [1, 2, 4, 1, 2, 4]
+
+
+def test_one_poisoned_change_of_a_hundred_costs_few_requests(desk: Desk) -> None:
+    desk.receiver.turn(poison='"n":77}', statuses=(422,))
+    delivery = desk.open(size=100)
+    delivery.offer(to_batch(changes(*range(1, 101))), 5)
+    until(lambda: delivery.drain(0.05), 60)
+    assert desk.parked() == [77]
+    assert len(desk.receiver.requests) <= 16
