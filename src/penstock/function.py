@@ -31,13 +31,16 @@ WITNESSED = {"op", "table", "at"}
 class Outcome(NamedTuple):
     """What became of a run of changes, or of those before the one that `error` is about.
 
-    `last` is the last one that went through the function; `is_rewritten` if some came out with another op, table or time.
+    `last` is the last one that is done with; `is_rewritten` if some came out with another op, table or time. `failures` are those
+    that were to be spared; the last so many of them came `in_row`.
     """
 
     changes: pa.RecordBatch
     last: Change | None
     is_rewritten: bool
     error: TransformInvalid | None
+    failures: Sequence[tuple[Change, TransformInvalid]] = ()
+    in_row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +50,23 @@ class Function:
     name: str
     call: Callable[[Change], Any]
 
-    def apply(self, run: pa.RecordBatch) -> Outcome:
-        """Call it with every change of a run; what tells of schemas passes by."""
+    def apply(self, run: pa.RecordBatch, spared: int = 0, in_row: int = 0) -> Outcome:
+        """Call it with every change of a run; what tells of schemas passes by. So many failures in a row are spared."""
         rows: list[Row] = []
         altered: set[str] = set()
-        last, error = None, None
+        last, error, failures = None, None, []
         for change in from_batch(run):
             try:
                 rows += self._made(change, altered)
+                in_row = 0
             except TransformInvalid as found:
-                error = found
-                break
+                if in_row >= spared:
+                    error = found
+                    break
+                failures.append((change, found))
+                in_row += 1
             last = change
-        return Outcome(of_values(rows), last, not altered.isdisjoint(WITNESSED), error)
+        return Outcome(of_values(rows), last, not altered.isdisjoint(WITNESSED), error, failures, in_row)
 
     def _made(self, change: Change, altered: set[str]) -> Sequence[Row]:
         """What it makes of a change, and which fields it has altered."""

@@ -9,7 +9,7 @@ from penstock.change import Change, Op, to_batch
 from penstock.cursor import Cursor
 from penstock.errors import TransformInvalid
 from penstock.pipeline import Transform
-from penstock.spark.rows import DDL, Mark, rows
+from penstock.spark.rows import DDL, Mark, Raised, pieces, rows
 from penstock.spark.transform import apply
 
 DOCUMENT = (
@@ -162,3 +162,37 @@ def test_an_expression_that_spark_does_not_understand_is_named(stream, expressio
 def test_chance_is_refused(stream, transform):
     with pytest.raises(TransformInvalid, match="another value each time"):
         transformed(stream, **transform)
+
+
+@pytest.mark.parametrize(
+    ("transform", "expected"),
+    [
+        ({"where": "after:total::double >= 0"}, [(1, None), (3, "where")]),
+        ({"where": "position < 3", "select": {"total": "after:total::double"}}, [(1, None), (2, None)]),
+        ({"select": {"total": "after:total::double", "one": "1"}}, [(1, None), (2, None), (3, "select"), (4, None), (5, None)]),
+        (
+            {"where": "after:total::double > 1 or op <> 'insert'", "select": {"n": "100 / (position - 4)"}},
+            [(3, "where"), (4, None), (5, None)],
+        ),
+    ],
+)
+def test_poison_that_is_to_be_spared_passes_as_it_was_and_says_what_raised(spark, transform, expected):
+    import pyarrow as pa
+
+    given = [
+        Change(1, Op.INSERT, "orders", '{"id":1}', None, '{"total": 1.0}', AT),
+        Change(2, Op.INSERT, "orders", '{"id":2}', None, '{"total": -1.0}', AT),
+        Change(3, Op.INSERT, "orders", '{"id":3}', None, '{"total":  "a lot"}', AT),
+        Change(4, Op.DELETE, "orders", '{"id":1}', '{"total": 1.0}', None, AT),
+        Change(5, Op.SCHEMA, "orders", "{}", None, '{"columns": ["id"]}', AT),
+    ]
+    stream = spark.createDataFrame(pa.Table.from_batches([rows(to_batch(given), MARK)]))
+    found = apply(stream, Transform(**transform), spares=True).toArrow().combine_chunks()
+    seen = [piece for batch in found.to_batches() for piece in pieces(batch)]
+    raised = {piece.change.position: piece.part for piece in seen if isinstance(piece, Raised)}
+    assert [piece for piece in seen if isinstance(piece, Mark)] == [MARK]
+    kept = [position for piece in seen if isinstance(piece, pa.RecordBatch) for position in piece.column("position").to_pylist()]
+    assert sorted([(position, None) for position in kept] + list(raised.items()), key=lambda one: one[0]) == expected
+    for piece in seen:
+        if isinstance(piece, Raised):
+            assert piece.change == given[piece.change.position - 1], "it was parked as something else"

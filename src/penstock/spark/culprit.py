@@ -120,16 +120,20 @@ class Trial:
 
     def failure(self, changes: pa.RecordBatch, transform: Transform | None = None) -> str | None:
         """What it raises on these, if anything."""
+        made = self.result(changes, transform)
+        return made if isinstance(made, str) else None
+
+    def result(self, changes: pa.RecordBatch, transform: Transform | None = None) -> pa.Table | str:
+        """What it makes of these, or what it raises."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
         given = self.spark.createDataFrame(pa.Table.from_batches([rows(changes)]))
         try:
-            apply(given, transform or self.transform).collect()
+            return apply(given, transform or self.transform).toArrow()
         except (PySparkException, Py4JJavaError) as error:
             found = _WORDS.search(str(error))
             return found[0].strip() if found else str(error).partition("\n")[0]
-        return None
 
     def culprit(self, changes: pa.RecordBatch) -> Culprit:
         """The first of these that it raises on; there is one."""

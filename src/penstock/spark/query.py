@@ -17,6 +17,7 @@ from penstock.coordinator import Term
 from penstock.errors import EngineFailed, EngineLost, PenstockError, TransformInvalid, from_text
 from penstock.goal import Goal
 from penstock.pipeline import Pipeline
+from penstock.poison import then_of
 from penstock.spark.archive import cache
 from penstock.spark.culprit import barred
 from penstock.spark.errand import Errand
@@ -38,6 +39,7 @@ class Query:
         self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{pipeline.name}.{term.epoch}.", dir=folder))
         self._errand = Errand(pipeline, term, folder, self._checkpoint.name, EPOCH_SECONDS, goal)
         self._query: Any = None
+        self._spares = then_of(pipeline.sink) != "halt"
 
     def start(self) -> None:
         """Begin. Raises TransformInvalid where Spark does not understand the transform."""
@@ -51,7 +53,9 @@ class Query:
             make_active(spark)
             changes = spark.readStream.format("penstock").option("errand", self._errand.encode()).load()
             writing = (
-                apply(changes, self._pipeline.transform).writeStream.format("penstock").option("errand", self._errand.encode())
+                apply(changes, self._pipeline.transform, spares=self._spares)
+                .writeStream.format("penstock")
+                .option("errand", self._errand.encode())
             )
             writing = writing.option("checkpointLocation", str(self._checkpoint)).queryName(self._pipeline.name)
             self._query = writing.trigger(**self._trigger()).start()

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.change import CHANGES, Lane, Op
+from penstock.change import CHANGES, Change, Lane, Op, from_batch
 from penstock.cursor import Cursor
 
 ROWS = CHANGES.append(pa.field("mark", pa.string()))
-"""A change, or a mark: op `resolved`, its lane in `key`, its cursor in `mark`. Filters let marks pass."""
+"""A change, or a mark: op `resolved`, its lane in `key`, its cursor in `mark`. Filters let marks pass.
+
+A change that `where` or `select` raised on, and that is to be spared, has the name of that in `mark`.
+"""
 
 CHANGE_DDL = (
     "position bigint not null, op string not null, table string, key string, before string, after string, "
@@ -46,6 +49,14 @@ class Mark:
     cursor: Cursor
 
 
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A change that an expression raised on: `where` or `select`."""
+
+    change: Change
+    part: str
+
+
 def rows(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> pa.RecordBatch:
     """Changes as rows of the stream, with a mark behind them where there is one.
 
@@ -63,13 +74,15 @@ def _marks(mark: Mark, pad: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([positions, _RESOLVED, _NO_TEXT, lanes, *_REST, cursors], schema=ROWS)
 
 
-def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark]:
-    """The runs of changes and the marks of a batch, in order; thin marks are passed over."""
-    begin = 0
-    for index in pc.indices_nonzero(pc.equal(batch.column(1), _RESOLVED[0])).to_pylist():
+def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark | Raised]:
+    """The runs of changes, what was raised on, and the marks of a batch, in order; thin marks are passed over."""
+    begin, is_mark = 0, pc.equal(batch.column(1), _RESOLVED[0])
+    for index in pc.indices_nonzero(pc.or_(is_mark, pc.is_valid(batch.column(_MARK)))).to_pylist():
         if index > begin:
             yield batch.slice(begin, index - begin)
-        if cursor := batch.column(_MARK)[index].as_py():
+        if not is_mark[index].as_py():
+            yield Raised(next(from_batch(batch.slice(index, 1))), batch.column(_MARK)[index].as_py())
+        elif cursor := batch.column(_MARK)[index].as_py():
             yield Mark(batch.column(3)[index].as_py(), batch.column(0)[index].as_py(), Cursor(cursor.partition(_PADDING)[0]))
         begin = index + 1
     if begin < batch.num_rows:

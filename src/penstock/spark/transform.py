@@ -1,4 +1,4 @@
-"""The transform as Spark SQL: `where`, then `select`. Marks pass whatever it says."""
+"""The transform as Spark SQL: `where`, then `select`. Marks pass whatever it says, and so does poison where it is to be spared."""
 
 from __future__ import annotations
 
@@ -17,16 +17,21 @@ _JSON = {
 }
 
 
-def apply(changes: Any, transform: Transform) -> Any:
-    """The stream with the transform laid over it; expressions see documents as VARIANT, sinks get the original text."""
+def apply(changes: Any, transform: Transform, *, spares: bool = False) -> Any:
+    """The stream with the transform laid over it; expressions see documents as VARIANT, sinks get the original text.
+
+    Where poison is spared, a change that an expression raises on passes as it was, and its mark says which of the two raised.
+    """
     if transform.where is None and transform.select is None:
         return changes
     from pyspark.sql.functions import col
 
     seen = visible(changes)
-    kept = seen if transform.where is None else _kept(seen, transform.where)
     given = {name: col(f"_{name}") if name in _DOCUMENTS else col(name) for name in changes.columns}
-    if transform.select is not None:
+    kept = seen if transform.where is None else _kept(seen, transform.where, spares)
+    if spares:
+        given |= _spared(seen, transform)
+    elif transform.select is not None:
         given["after"] = _rebuilt(seen, transform.select)
     made = kept.select([column.alias(name) for name, column in given.items()])
     if not made._jdf.queryExecution().analyzed().deterministic():
@@ -45,23 +50,67 @@ def visible(changes: Any) -> Any:
     return hidden.withColumns({name: try_parse_json(col(f"_{name}")) for name in _DOCUMENTS})
 
 
-def _kept(seen: Any, where: str) -> Any:
+def _kept(seen: Any, where: str, spares: bool) -> Any:
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql.functions import col, expr
 
     try:
-        return seen.where((col("op") == "resolved") | expr(where))
+        plain = seen.where((col("op") == "resolved") | expr(where))
     except (ParseException, AnalysisException) as error:
         raise _misunderstood("where", "a condition", error) from error
+    if not spares:
+        return plain
+    tried = _tried(expr(where))
+    return seen.where((col("op") == "resolved") | tried.isNull() | tried["value"])
 
 
 def _rebuilt(seen: Any, select: Mapping[str, str]) -> Any:
     """A new `after` where there is one; what tells of schemas is no row of the table, and stays."""
-    from pyspark.sql.functions import col, struct, to_json, when
+    from pyspark.sql.functions import col, when
 
-    fields = [_field(seen, name, expression).alias(name) for name, expression in select.items()]
-    is_row = col("_after").isNotNull() & ~col("op").isin("schema", "resolved")
-    return when(is_row, to_json(struct(*fields), _JSON)).otherwise(col("_after"))
+    return when(_is_row(), _built(seen, select)).otherwise(col("_after"))
+
+
+def _spared(seen: Any, transform: Transform) -> dict[str, Any]:
+    """A new `after` where none raises, and a mark where one does."""
+    from pyspark.sql.functions import col, expr, lit, when
+
+    mark, after = when(col("op") == "resolved", col("mark")), col("_after")
+    if transform.where is not None:
+        is_raising = _tried(expr(transform.where)).isNull()
+        mark = mark.when(is_raising, lit("where"))
+    if transform.select is not None:
+        tried = _tried(_built(seen, transform.select))
+        mark = mark.when(_is_row() & tried.isNull(), lit("select"))
+        after = when(_is_row() & tried.isNotNull(), tried["value"]).otherwise(after)
+    if transform.where is not None and transform.select is not None:
+        after = when(is_raising, col("_after")).otherwise(after)
+    return {"after": after, "mark": mark}
+
+
+def _tried(column: Any) -> Any:
+    """The value of a column inside a struct, or NULL if it raises: what Spark's own try functions are made of."""
+    from pyspark.sql import SparkSession
+    from pyspark.sql.classic.column import Column
+    from pyspark.sql.functions import struct
+
+    jvm = SparkSession.active().sparkContext._jvm
+    assert jvm
+    expressions = getattr(getattr(jvm.org.apache.spark.sql.classic, "ExpressionUtils$"), "MODULE$")
+    inside = expressions.expression(struct(column.alias("value"))._jc)
+    return Column(expressions.column(jvm.org.apache.spark.sql.catalyst.expressions.TryEval(inside)))
+
+
+def _is_row() -> Any:
+    from pyspark.sql.functions import col
+
+    return col("_after").isNotNull() & ~col("op").isin("schema", "resolved")
+
+
+def _built(seen: Any, select: Mapping[str, str]) -> Any:
+    from pyspark.sql.functions import struct, to_json
+
+    return to_json(struct(*(_field(seen, name, expression).alias(name) for name, expression in select.items())), _JSON)
 
 
 def _field(seen: Any, name: str, expression: str) -> Any:

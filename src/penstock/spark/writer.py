@@ -13,15 +13,17 @@ from pyspark import TaskContext
 from penstock.change import NO_CHANGES, Change, last_place
 from penstock.coordinator import Claim, Tally
 from penstock.cursor import Cursor, Watermark
-from penstock.errors import StateUnavailable
+from penstock.errors import StateUnavailable, TransformInvalid
 from penstock.event import Delivered, LaneClaimed, LaneReleased
 from penstock.failpoint import reach
-from penstock.function import Outcome
+from penstock.function import Function, Outcome, described, way_on
 from penstock.importing import function_of
+from penstock.pipeline import Pipeline
+from penstock.poison import IN_A_ROW, Circumstances, Poison, of_sink
 from penstock.progress import Place, Progress
 from penstock.sink import Assignment, Delivery
 from penstock.spark.errand import Errand
-from penstock.spark.rows import Mark, pieces
+from penstock.spark.rows import Mark, Raised, pieces
 
 SETTLE_SECONDS = 0.2
 TELL_SECONDS = 1.0
@@ -49,15 +51,19 @@ def _deliver(errand: Errand, task: int, batches: Iterable[pa.RecordBatch]) -> No
             carrier.close()
 
 
-def _assignment(errand: Errand, task: int, opening: Mark, watermark: Watermark) -> Assignment:
+def _assignment(errand: Errand, task: int, opening: Mark, claim: Claim) -> Assignment:
+    pipeline, epoch = errand.pipeline, errand.term.epoch
+    incarnation = pipeline.source.incarnation(claim.watermark.cursor)
+    about = Circumstances(pipeline.name, opening.lane, incarnation, epoch, errand.tell)
     return Assignment(
-        pipeline=errand.pipeline.name,
+        pipeline=pipeline.name,
         lane=opening.lane,
-        epoch=errand.term.epoch,
+        epoch=epoch,
         attempt=task,
-        incarnation=errand.pipeline.source.incarnation(watermark.cursor),
-        previous=watermark.delivered,
+        incarnation=incarnation,
+        previous=claim.watermark.delivered,
         tell=errand.tell,
+        poison=of_sink(pipeline.sink, claim, about),
     )
 
 
@@ -67,8 +73,10 @@ class Carrier:
     def __init__(self, errand: Errand, task: int, opening: Mark, claim: Claim) -> None:
         self._errand, self._opening, self._claim = errand, opening, claim
         self._function, self._is_rewritten = function_of(errand.pipeline), False
-        self._delivery: Delivery = errand.pipeline.sink.open(_assignment(errand, task, opening, claim.watermark))
-        self._progress, self._meter = Progress(claim.watermark), Meter()
+        assignment = _assignment(errand, task, opening, claim)
+        self._poison, self._failed_in_row, self._raised_in_row = assignment.poison, 0, 0
+        self._delivery: Delivery = errand.pipeline.sink.open(assignment)
+        self._progress, self._meter = Progress(claim.watermark), Meter(self._poison)
         self._floor = claim.watermark.position
         self._tried_at = self._recorded_at = self._told_at = time.monotonic()
         claimed = LaneClaimed(
@@ -76,7 +84,7 @@ class Carrier:
         )
         errand.tell(claimed)
 
-    def carry(self, stream: Iterator[pa.RecordBatch | Mark]) -> None:
+    def carry(self, stream: Iterator[pa.RecordBatch | Mark | Raised]) -> None:
         """Hand everything to the sink and wait until it is durable, or until somebody asks to stop."""
         for piece in stream:
             self._take(piece)
@@ -94,11 +102,14 @@ class Carrier:
         finally:
             self._errand.tell(LaneReleased(pipeline=name, lane=lane, position=self._progress.watermark.position))
 
-    def _take(self, piece: pa.RecordBatch | Mark) -> None:
+    def _take(self, piece: pa.RecordBatch | Mark | Raised) -> None:
         if isinstance(piece, Mark):
             self._progress.mark(piece.position, piece.cursor)
+        elif isinstance(piece, Raised):
+            self._spare(piece)
         elif run := self._above_floor(piece):
-            self._hand_made(self._function.apply(run)) if self._function else self._hand(run)
+            self._raised_in_row = 0
+            self._call(self._function, run) if self._function else self._hand(run)
         self._tick()
 
     def _hand(self, changes: pa.RecordBatch) -> None:
@@ -108,6 +119,29 @@ class Carrier:
         while not self._delivery.offer(changes, 0.05) and not self._errand.is_stopped():
             self._tick()
 
+    def _spare(self, raised: Raised) -> None:
+        """Park or drop what an expression raised on, unless there are too many in a row: then the expression is wrong."""
+        self._raised_in_row += 1
+        error = _raised(self._errand.pipeline, raised)
+        if self._raised_in_row > IN_A_ROW:
+            self._drain()
+            if not self._errand.is_stopped():
+                raise error
+        elif raised.change.position > self._floor:
+            self._poison.condemn(raised.change, error, stage="sql")
+
+    def _call(self, function: Function, run: pa.RecordBatch) -> None:
+        """Hand over what the function makes of a run; what it raises on is poison."""
+        outcome = function.apply(run, 0 if self._poison.then == "halt" else IN_A_ROW, self._failed_in_row)
+        self._failed_in_row = outcome.in_row
+        for change, error in outcome.failures:
+            self._poison.condemn(change, error, stage="function")
+        self._hand_made(outcome)
+        if outcome.error:
+            self._drain()
+            if not self._errand.is_stopped():
+                raise outcome.error
+
     def _hand_made(self, outcome: Outcome) -> None:
         """What a function made does not tell where the source stands: a mark behind it does."""
         self._is_rewritten = self._is_rewritten or outcome.is_rewritten
@@ -115,10 +149,6 @@ class Carrier:
             self._hand(outcome.changes)
         if outcome.last and outcome.last.ordinal is None:
             self._progress.mark(outcome.last.position, self._behind(outcome.last))
-        if outcome.error:
-            self._drain()
-            if not self._errand.is_stopped():
-                raise outcome.error
 
     def _drain(self) -> None:
         """Wait until everything is durable, or until somebody asks to stop."""
@@ -173,10 +203,21 @@ class Carrier:
                 self._errand.tell(told)
 
 
-class Meter:
-    """Counts what became durable, run by run, for the store's tally and for people."""
+def _raised(pipeline: Pipeline, raised: Raised) -> TransformInvalid:
+    """Spark gave NULL instead of its words, which a redrive would tell."""
+    transform, part = pipeline.transform, raised.part
+    expression = transform.where if part == "where" else f"one of {', '.join(transform.select or ())}"
+    return TransformInvalid(
+        f"transform.{part}: {expression} raised on {described(raised.change)}",
+        f"use a form that gives NULL; {way_on(raised.change)}",
+    )
 
-    def __init__(self) -> None:
+
+class Meter:
+    """Counts what was delivered, run by run, for the store's tally and for people: what is durable and was not kept back."""
+
+    def __init__(self, poison: Poison) -> None:
+        self._poison, self._kept_back, self._dropped, self._passed = poison, 0, 0, 0
         self._runs: deque[tuple[Place, int]] = deque()
         self._unrecorded = self._untold = 0
         self._rate = 0.0
@@ -191,17 +232,26 @@ class Meter:
             _, rows = self._runs.popleft()
             self._unrecorded += rows
             self._untold += rows
+        kept, self._kept_back = self._poison.kept_back - self._kept_back, self._poison.kept_back
+        self._unrecorded -= kept
+        self._untold -= kept
 
     def tally(self) -> Tally:
         """What the store has not heard of yet."""
-        return Tally(self._unrecorded, self._rate)
+        self._tally = Tally(
+            max(0, self._unrecorded), self._rate, self._poison.dropped - self._dropped, self._poison.passed - self._passed
+        )
+        return self._tally
 
     def recorded(self) -> None:
         """The store has heard it."""
-        self._unrecorded = 0
+        self._unrecorded -= self._tally.delivered
+        self._dropped += self._tally.dropped
+        self._passed += self._tally.passed
 
     def tell(self, seconds: float) -> int:
-        """What became durable in the last so many seconds."""
-        told, self._untold = self._untold, 0
+        """What was delivered in the last so many seconds."""
+        told = max(0, self._untold)
+        self._untold -= told
         self._rate = told / seconds
         return told
