@@ -16,7 +16,7 @@ LAYERS = (
     ("demo",),
     ("testing",),
     ("checkup", "metrics"),
-    ("running",),
+    ("running", "redriving"),
     ("spark",),
     ("config",),
     ("complaint",),

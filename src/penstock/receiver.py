@@ -77,6 +77,7 @@ class Receiver:
     - Changes that were accepted before are left out of the verdict.
     - by="lane", for senders with `parallel: 1`: a request behind a gap is refused: 409.
     - by="row", for senders with any `parallel`, and for those that park poison: a position is kept for each row; gaps are not seen.
+    - A dead letter that is sent again comes behind what went before it in its row; of one lane, it is outside the order.
     """
 
     def __init__(
@@ -135,7 +136,9 @@ class Receiver:
             return Verdict(409, reason=f"epoch {request.epoch} is over: epoch {newest} has begun")
         if request.epoch > newest:
             self._store.put(name, str(request.epoch))
-        return self._by_lane(request) if self._by == "lane" else self._by_row(request)
+        if self._by == "row":
+            return self._by_row(request)
+        return self._redriven(request) if request.is_redriven else self._by_lane(request)
 
     def _by_lane(self, request: _Request) -> Verdict:
         last = self._last(request.lane)
@@ -144,6 +147,13 @@ class Receiver:
             return Verdict(409, reason=f"{missing}; with parallel requests, or where poison is parked, use by='row'")
         if fresh:
             self._keep(request.lane, _place(fresh[-1]))
+        return Verdict(200, fresh, len(request.changes) - len(fresh))
+
+    def _redriven(self, request: _Request) -> Verdict:
+        """Letters have places below the last of their lane: each is known by its own."""
+        fresh = [change for change in request.changes if self._last(f"{request.lane}redriven/{_place(change)}") is None]
+        for change in fresh:
+            self._keep(f"{request.lane}redriven/{_place(change)}", _place(change))
         return Verdict(200, fresh, len(request.changes) - len(fresh))
 
     def _by_row(self, request: _Request) -> Verdict:
@@ -178,6 +188,7 @@ class _Request(NamedTuple):
     lane: str
     epoch: int
     changes: list[Change]
+    is_redriven: bool = False
 
 
 def _decoded(encoding: str, body: bytes, largest: int) -> bytes:
@@ -209,7 +220,8 @@ def _request(headers: Mapping[str, str], content: bytes) -> _Request:
         raise _Refusal(400, "the header Penstock-Epoch is no number")
     inner = "/".join(quote(headers[f"penstock-{part}"], safe="%:") for part in ("incarnation", "lane"))
     pipeline = quote(pipeline, safe="")
-    return _Request(pipeline, f"place/{pipeline}/{inner}/", int(headers["penstock-epoch"]), changes)
+    epoch, is_redriven = int(headers["penstock-epoch"]), "penstock-redriven" in headers
+    return _Request(pipeline, f"place/{pipeline}/{inner}/", epoch, changes, is_redriven)
 
 
 def _content(content: bytes) -> tuple[str, list[Change]]:

@@ -21,13 +21,11 @@ COMMANDS = {
     "status": "penstock.cli.status:status",
     "rewind": "penstock.cli.rewind:rewind",
     "forget": "penstock.cli.forget:forget",
+    "dead": "penstock.cli.dead:app",
 }
 """Each is a function, or a Typer app with commands of its own; imported when it is asked for, or for --help."""
 
-LATER = (
-    "dead",
-    *("outbox", "reap", "pump", "feed", "agent", "schema", "chaos", "verify", "trace", "console"),
-)
+LATER = ("outbox", "reap", "pump", "feed", "agent", "schema", "chaos", "verify", "trace", "console")
 
 _WRONG_REQUESTS = ("config.", "capture.refused")
 

@@ -44,6 +44,8 @@ def _forget(pipeline: Pipeline, yes: bool) -> None:
         raise ConfigInvalid(f"nothing is known of {pipeline.name}", "it has not run yet, or was forgotten already")
     for lane, mark in standing.watermarks.items():
         typer.echo(f"{pipeline.name} has delivered up to position {mark.position} (lane {lane}); its watermark will be removed.")
+    if standing.dead:
+        typer.echo(f"{standing.dead} dead letters, which were never delivered, will be removed: penstock dead list FILE")
     if registered is not None:
         typer.echo(f"Its source will no longer keep anything for it: noted position {registered}.")
     if yes or typer.confirm(f"Forget {pipeline.name}?", abort=True):

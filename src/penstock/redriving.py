@@ -1,0 +1,154 @@
+"""Send dead letters again: each through the stages that it has not passed, those of one key in order, beside a running pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from penstock.change import to_batch
+from penstock.errors import DeliveryExhausted, PenstockError
+from penstock.event import Event
+from penstock.importing import function_of
+from penstock.pipeline import Pipeline
+from penstock.poison import IN_A_ROW, DeadLetter
+from penstock.rows import Row
+from penstock.sink import Assignment
+
+PATIENCE = 300.0
+"""Seconds that one letter may take."""
+
+Outcome = Literal["sent", "left out", "failed", "waits", "overtaken"]
+"""Sent; left out by the transform as it is now; failed again; waits behind one that failed; needs force."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """What became of a letter."""
+
+    letter: DeadLetter
+    outcome: Outcome
+    error: PenstockError | None = None
+
+
+def chains(letters: Sequence[DeadLetter], chosen: Callable[[DeadLetter], bool]) -> list[DeadLetter]:
+    """The chosen letters with all that are bound to them by a row: what comes before them goes first, what waits follows."""
+    rows = {row for letter in letters if chosen(letter) for row in letter.rows}
+    while grown := {row for letter in letters if not rows.isdisjoint(letter.rows) for row in letter.rows} - rows:
+        rows |= grown
+    return [letter for letter in letters if chosen(letter) or not rows.isdisjoint(letter.rows)]
+
+
+def redrive(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool], force: bool = False) -> Iterator[Redriven]:
+    """Send letters again, and tell of each; also those that are parked behind them meanwhile: their keys are free at the end.
+
+    Stops when too many in a row have failed. Raises TermHeld if another process does the same.
+    """
+    sending = Sending(pipeline)
+    with pipeline.state.redriving(pipeline.name):
+        done: set[int | None] = set()
+        rows: set[Row] = set()
+        while some := [
+            letter
+            for letter in chains(pipeline.state.letters(pipeline.name), lambda one: chosen(one) or not rows.isdisjoint(one.rows))
+            if letter.number not in done
+        ]:
+            rows.update(row for letter in some for row in letter.rows)
+            done.update(letter.number for letter in some)
+            yield from sending.send(some, force)
+            if sending.failed_in_row >= IN_A_ROW:
+                return
+
+
+class Sending:
+    """One redrive: what failed, and which rows wait for it."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline, self.failed_in_row = pipeline, 0
+        self._blocked: set[Row] = set()
+
+    def send(self, letters: Sequence[DeadLetter], force: bool) -> Iterator[Redriven]:
+        """Each of these in order, unless it waits behind one that failed."""
+        made = self._transformed(letters)
+        for letter in letters:
+            if self.failed_in_row >= IN_A_ROW:
+                return
+            yield self._sent(letter, made.get(letter.number), force)
+
+    def _sent(self, letter: DeadLetter, made: pa.RecordBatch | PenstockError | None, force: bool) -> Redriven:
+        state = self._pipeline.state
+        if not self._blocked.isdisjoint(letter.rows):
+            return Redriven(letter, "waits")
+        if not state.hold(letter, force=force):
+            return Redriven(letter, "overtaken")
+        try:
+            changes = self._called(letter, made)
+            if changes.num_rows:
+                self._deliver(letter, changes)
+        except PenstockError as error:
+            self.failed_in_row += 1
+            self._blocked.update(letter.rows)
+            return Redriven(letter, "failed", error)
+        self.failed_in_row = 0
+        state.remove(letter, redriven=True)
+        return Redriven(letter, "sent" if changes.num_rows else "left out")
+
+    def _called(self, letter: DeadLetter, made: pa.RecordBatch | PenstockError | None) -> pa.RecordBatch:
+        """The letter behind the transform."""
+        if isinstance(made, PenstockError):
+            raise made
+        given = to_batch([letter.change]) if made is None else made
+        if letter.stage == "sink" or not given.num_rows or not (function := function_of(self._pipeline)):
+            return given
+        outcome = function.apply(given)
+        if outcome.error:
+            raise outcome.error
+        return outcome.changes
+
+    def _transformed(self, letters: Iterable[DeadLetter]) -> Mapping[int | None, pa.RecordBatch | PenstockError]:
+        """What the expressions make of those that they raised on, which takes a session of Spark."""
+        raised = [letter for letter in letters if letter.stage == "sql"]
+        if not raised:
+            return {}
+        from penstock.spark.again import transformed
+
+        made = transformed(self._pipeline, [letter.change for letter in raised])
+        return {letter.number: one for letter, one in zip(raised, made, strict=True)}
+
+    def _deliver(self, letter: DeadLetter, changes: pa.RecordBatch) -> None:
+        """Send it once; under the epoch of now, since a receiver takes no older one."""
+        pipeline = self._pipeline
+        assignment = Assignment(
+            pipeline=pipeline.name,
+            lane=letter.lane,
+            epoch=pipeline.state.standing(pipeline.name).epoch,
+            attempt=0,
+            incarnation=letter.incarnation,
+            previous=None,
+            tell=_unheard,
+            is_redrive=True,
+        )
+        with closing(_once(pipeline.sink).open(assignment)) as delivery:
+            delivery.offer(changes, PATIENCE)
+            if not delivery.drain(PATIENCE):
+                raise DeliveryExhausted(f"the sink has not taken change {letter.change.position} within {PATIENCE:g} s")
+
+
+def _once(sink: Any) -> Any:
+    """The sink with a single try: who redrives sees the answer."""
+    retry = getattr(sink, "retry", None)
+    return replace(sink, retry=replace(retry, tries=1, then="halt", keys="wait")) if retry else sink
+
+
+def _unheard(event: Event) -> None:
+    """Nobody follows the events of a redrive: its outcome is told."""
+
+
+def drop(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool]) -> list[DeadLetter]:
+    """Give up letters for good, and count them; what waits behind them stays. Raises TermHeld."""
+    with pipeline.state.redriving(pipeline.name):
+        some = [letter for letter in pipeline.state.letters(pipeline.name) if chosen(letter)]
+        return [letter for letter in some if pipeline.state.remove(letter, redriven=False)]

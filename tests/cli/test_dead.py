@@ -1,0 +1,280 @@
+"""`penstock dead`, over a real state file and a real receiver of webhooks."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, Literal
+
+import pytest
+import yaml
+
+from penstock.change import Change, Lane, Op
+from penstock.cli import main
+from penstock.config import load
+from penstock.coordinator import Term
+from penstock.cursor import Cursor, Watermark
+from penstock.errors import DeliveryExhausted
+from penstock.poison import Circumstances, Poison
+from penstock.receiver import MemoryStore, Receiver
+from penstock.redriving import Redriven, redrive
+
+LANE = Lane("log")
+ERROR = DeliveryExhausted("http://h/: status 422; changes were not taken in 1 tries")
+
+
+def change(position: int, key: int = 1, **more: Any) -> Change:
+    return Change(position, Op.INSERT, "orders", f'{{"id":{key}}}', None, f'{{"id":{key},"n":{position}}}', position, **more)
+
+
+class Hook:
+    """A receiver of webhooks as a user would write it, with `penstock.receiver` inside; refuses changes with certain numbers."""
+
+    def __init__(self, by: Literal["lane", "row"]) -> None:
+        self.applied: list[int] = []
+        self.refused: set[int] = set()
+        self.repeats = 0
+        self.headers: list[dict[str, str]] = []
+        self.before: dict[int, Any] = {}
+        judge = Receiver(MemoryStore(), by=by)
+        hook = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(hook.take(judge, dict(self.headers), body))
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/"
+
+    def take(self, judge: Receiver, headers: dict[str, str], body: bytes) -> int:
+        positions = [one["position"] for one in json.loads(body)["changes"]]
+        for position in positions:
+            self.before.pop(position, lambda: None)()
+        if self.refused.intersection(positions):
+            return 422
+        with judge.accepting(headers, body) as verdict:
+            self.applied += [one["position"] for one in verdict.changes]
+            self.repeats += verdict.repeats
+        self.headers.append({name.lower(): value for name, value in headers.items()})
+        return verdict.status
+
+
+@dataclass
+class Office:
+    """A pipeline that is led, so that letters can be parked, and its receiver."""
+
+    file: Path
+    hook: Hook
+    term: Term
+    claim: Any
+    told: list[Any] = field(default_factory=list)
+
+    @property
+    def pipeline(self) -> Any:
+        return load(self.file)
+
+    def poison(self, keys: Any = "wait") -> Poison:
+        return Poison("dead-letter", keys, self.claim, Circumstances("orders", LANE, "cafe", self.term.epoch, self.told.append))
+
+    def parked(self) -> list[int]:
+        return [letter.change.position for letter in self.pipeline.state.letters("orders")]
+
+    def run(self, capsys: Any, *words: str) -> tuple[int, str]:
+        capsys.readouterr()
+        code = main(["dead", words[0], str(self.file), *words[1:]])
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+
+@pytest.fixture(params=["row"])
+def office(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Office]:
+    hook = Hook(request.param)
+    thread = Thread(target=hook.server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    content = {
+        "name": "orders",
+        "source": {"type": "sqlite", "database": "shop.db"},
+        "sink": {"type": "webhook", "url": hook.url, "retry": {"then": "dead-letter"}},
+    }
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(content))
+    state = load(tmp_path / "p.yaml").state
+    with ExitStack() as stage:
+        term = stage.enter_context(closing(state.candidate("orders", "test"))).campaign()
+        assert term
+        state.place(term, LANE, Watermark(Cursor("c0"), 0))
+        yield Office(tmp_path / "p.yaml", hook, term, stage.enter_context(state.claim(term, LANE, 1)))
+    hook.server.shutdown()
+    hook.server.server_close()
+    thread.join()
+
+
+def parked_chain(office: Office) -> Poison:
+    """Letter 3 with 5 and 7 behind it, and letter 4 of another key."""
+    poison = office.poison()
+    poison.condemn(change(3), ERROR, tries=2)
+    poison.condemn(change(4, 2), ERROR)
+    assert poison.sift([change(5), change(7)]) == []
+    return poison
+
+
+def test_letters_are_listed_and_shown_for_people_and_for_programs(
+    office: Office, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert office.run(capsys, "list") == (0, "0 dead letters, 0 of them wait behind another of their key.\n")
+    parked_chain(office)
+    code, said = office.run(capsys, "list")
+    assert code == 0
+    assert "waits behind another" in said
+    assert "4 dead letters, 2 of them wait behind another of their key." in said
+    code, said = office.run(capsys, "list", "--json", "table=orders", 'key={"id": 1}')
+    found = [json.loads(line) for line in said.splitlines()]
+    assert [(one["position"], one["behind"]) for one in found] == [(3, False), (5, True), (7, True)]
+    code, said = office.run(capsys, "show", str(found[0]["number"]), "--json")
+    shown = json.loads(said)
+    assert (shown["key"], shown["after"], shown["code"], shown["tries"]) == ({"id": 1}, {"id": 1, "n": 3}, "sink.exhausted", 2)
+    code, said = office.run(capsys, "show", "position=4")
+    assert "status 422" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["redrive"], "no letter is named"),
+        (["drop"], "no letter is named"),
+        (["show"], "no letter is named"),
+        (["show", "99"], "there is no such dead letter"),
+        (["redrive", "keys=1"], "'keys=1' names no letter"),
+        (["redrive", "key=5"], "key=5 is no JSON object"),
+        (["redrive", "position=x"], "'position=x' names no letter"),
+        (["drop", "table=drafts"], "there is no such dead letter"),
+    ],
+)
+def test_a_wrong_request_says_what_is_meant(office: Office, capsys: Any, words: list[str], said: str) -> None:
+    parked_chain(office)
+    code, told = office.run(capsys, *words)
+    assert code == 2
+    assert said in told
+    assert len(office.parked()) == 4
+
+
+@pytest.mark.parametrize("office", ["row", "lane"], indirect=True)
+def test_a_redrive_sends_a_key_in_order_and_its_receiver_takes_each_once(office: Office, capsys: Any) -> None:
+    parked_chain(office)
+    number = office.pipeline.state.letters("orders")[-1].number
+    code, said = office.run(capsys, "redrive", str(number))
+    assert (code, office.hook.applied, office.parked()) == (0, [3, 5, 7], [4])
+    assert "3 of 3 dead letters are gone." in said
+    assert {headers["penstock-redriven"] for headers in office.hook.headers} == {"true"}
+    assert {headers["penstock-epoch"] for headers in office.hook.headers} == {"1"}
+    office.poison().condemn(change(3), ERROR)  # the redrive was killed before it could remove the letter
+    code, said = office.run(capsys, "redrive", "all", "--json")
+    assert (code, office.hook.applied, office.parked()) == (0, [3, 5, 7, 4], [])
+    assert office.hook.repeats == 1
+    assert [json.loads(line)["outcome"] for line in said.splitlines()] == ["sent", "sent"]
+    assert office.pipeline.state.standing("orders").redriven == 5
+
+
+def test_what_fails_again_stays_with_all_behind_it_and_the_others_go(office: Office, capsys: Any) -> None:
+    parked_chain(office)
+    office.hook.refused = {5}
+    code, said = office.run(capsys, "redrive", "all")
+    assert (code, office.hook.applied, office.parked()) == (1, [3, 4], [5, 7])
+    assert "change 5 of orders" in said
+    assert "failed again" in said
+    assert "status 422" in said
+    assert "waits behind one that failed" in said
+
+
+def test_changes_that_come_for_the_key_meanwhile_are_parked_and_sent_by_the_same_redrive(office: Office) -> None:
+    poison = parked_chain(office)
+    arrived: list[int] = []
+    office.hook.before = {
+        3: lambda: arrived.extend(one.position for one in poison.sift([change(9)])),
+        7: lambda: arrived.extend(one.position for one in poison.sift([change(11)])),
+        11: lambda: arrived.extend(one.position for one in poison.sift([change(13), change(14, 5)])),
+    }
+    told = [(one.letter.change.position, one.outcome) for one in redrive(office.pipeline, lambda one: one.change.position == 3)]
+    assert [position for position, outcome in told if outcome == "sent"] == [3, 5, 7, 9, 11, 13]
+    assert office.hook.applied == [3, 5, 7, 9, 11, 13]
+    assert arrived == [14], "another key does not wait"
+    assert office.parked() == [4]
+    assert [one.position for one in poison.sift([change(15)])] == [15], "the key is free"
+
+
+def test_a_letter_that_was_overtaken_is_sent_by_force_alone(office: Office, capsys: Any) -> None:
+    poison = office.poison("go-on")
+    poison.condemn(change(3), ERROR)
+    poison.condemn(change(4, 2), ERROR)
+    assert len(poison.sift([change(5)])) == 1
+    code, said = office.run(capsys, "redrive", "all")
+    assert (code, office.hook.applied, office.parked()) == (1, [4], [3])
+    assert "would put an old image behind them (--force sends it)" in said
+    assert office.run(capsys, "redrive", "all", "--force")[0] == 0
+    assert office.parked() == []
+
+
+def test_a_receiver_in_trouble_ends_a_redrive_after_ten(office: Office) -> None:
+    poison = office.poison()
+    for position in range(1, 31):
+        poison.condemn(change(position, position), ERROR)
+    office.hook.refused = set(range(1, 31))
+    told: list[Redriven] = list(redrive(office.pipeline, lambda one: True))
+    assert [one.outcome for one in told] == ["failed"] * 10
+    assert len(office.parked()) == 30
+
+
+def test_two_redrives_at_once_are_refused(office: Office, capsys: Any) -> None:
+    parked_chain(office)
+    with office.pipeline.state.redriving("orders"):
+        code, said = office.run(capsys, "redrive", "all")
+        assert code == 1
+        assert "another process sends or drops dead letters of orders" in said
+        assert office.run(capsys, "drop", "all", "--yes")[0] == 1
+
+
+def test_dropping_asks_counts_and_leaves_what_waits(office: Office, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    parked_chain(office)
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    code, said = office.run(capsys, "drop", "position=3")
+    assert (code, len(office.parked())) == (1, 4), "nobody said yes"
+    code, said = office.run(capsys, "drop", "position=3", "--yes")
+    assert code == 0
+    assert "1 dead letters are dropped." in said
+    assert "2 other letters of their keys are still parked" in said
+    assert office.parked() == [4, 5, 7]
+    assert office.pipeline.state.standing("orders").dropped == 1
+    assert office.run(capsys, "redrive", 'key={"id":1}')[0] == 0
+    assert office.hook.applied == [5, 7]
+
+
+def test_letters_of_a_function_go_through_the_function_as_it_is_now(office: Office, tmp_path: Path) -> None:
+    (tmp_path / "dead_rules.py").write_text(
+        "def mend(change):\n"
+        "    if change.position == 4:\n"
+        "        raise ValueError('no')\n"
+        "    return None if change.position == 3 else [change, change.replace(table='books')]\n"
+    )
+    content = yaml.safe_load(office.file.read_text()) | {"transform": {"function": "dead_rules:mend"}}
+    office.file.write_text(yaml.safe_dump(content))
+    poison = office.poison()
+    for position in (3, 4, 5):
+        poison.condemn(change(position, position), ERROR, stage="function")
+    told = {one.letter.change.position: one for one in redrive(office.pipeline, lambda one: True)}
+    assert {position: one.outcome for position, one in told.items()} == {3: "left out", 4: "failed", 5: "sent"}
+    assert office.hook.applied == [5, 5]
+    failed = told[4].error
+    assert failed
+    assert "raised ValueError: no" in failed.message
