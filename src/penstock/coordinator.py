@@ -124,9 +124,6 @@ class Coordinator(Protocol):
     def standing(self, pipeline: str) -> Standing:
         """What is known of a pipeline, for people and for the next holder."""
 
-    def park(self, term: Term, letters: Sequence[DeadLetter]) -> None:
-        """Keep these while no lane is claimed: what the leader itself has found. Raises TermLost."""
-
     def letters(self, pipeline: str) -> Sequence[DeadLetter]:
         """The dead letters, those of one key in the order in which they must be sent."""
 

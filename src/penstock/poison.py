@@ -26,6 +26,9 @@ Then = Literal["halt", "drop", "dead-letter"]
 Stage = Literal["sql", "function", "sink"]
 """What a parked change could not pass: `where` and `select`, the function, or the far side. Earlier stages have let it pass."""
 
+IN_A_ROW = 10
+"""So many changes in a row are poison; if then the next one fails too, it is not the changes' fault."""
+
 _SHOWN = 200
 
 
@@ -169,7 +172,7 @@ class Circumstances:
 class Poison:
     """Decides about poison on one lane; any thread may call.
 
-    `keys`: whether later changes of a parked key `wait` behind it or `go-on`.
+    `keys`: whether later changes of a parked key `wait` behind it or `go-on`. `kept_back` counts what a sink was handed in vain.
     """
 
     def __init__(
@@ -201,7 +204,7 @@ class Poison:
                 self._holding.add(letter.hold)
             else:
                 self.dropped += 1
-            self.kept_back += 1
+            self.kept_back += stage == "sink"
         self._about.tell(_told(ChangeParked if self.then == "dead-letter" else ChangeDropped, self._about.pipeline, change, error))
 
     def may_concern(self, rows: Sequence[Row], place: Place) -> bool:
@@ -273,6 +276,19 @@ class Poison:
 
 HALTING = Poison()
 """Raises every error: for whoever has no store of letters."""
+
+
+def then_of(sink: object) -> Then:
+    """What becomes of poison, as the settings of this sink say; halt, if they say nothing."""
+    retry = getattr(sink, "retry", None)
+    then: Then = retry.then if retry else "halt"
+    return then
+
+
+def of_sink(sink: object, parking: Parking, about: Circumstances) -> Poison:
+    """The policy that the settings of this sink ask for."""
+    retry = getattr(sink, "retry", None)
+    return Poison(then_of(sink), retry.keys if retry else "wait", parking, about)
 
 
 def _told(kind: type[ChangeParked | ChangeDropped], pipeline: str, change: Change, error: PenstockError) -> Event:

@@ -80,10 +80,11 @@ def summarise(pipeline: Pipeline, standing: Standing, waiting: Mapping[Lane, Bac
 
 
 def remarks(pipeline: Pipeline) -> list[str]:
-    """What else a person should know: how far a snapshot has come, and who holds the log back. Nothing, where nobody can say."""
+    """What else a person should know: of a snapshot, of poison, and who holds the log back. Nothing, where nobody can say."""
     with suppress(PenstockError):
         standing = pipeline.state.standing(pipeline.name)
-        return [*_snapshot(pipeline, standing), *_holders(pipeline.name, pipeline.source.readers())]
+        own = [*_snapshot(pipeline, standing), *_poison(pipeline.name, standing)]
+        return [*own, *_holders(pipeline.name, pipeline.source.readers())]
     return []
 
 
@@ -93,6 +94,15 @@ def _snapshot(pipeline: Pipeline, standing: Standing) -> Iterator[str]:
     if ranges:
         read = sum(name in marks and marks[name].position > source.position(begin) for name, begin in ranges.items())
         yield f"{pipeline.name}: snapshot: {read} of {len(ranges)} ranges"
+
+
+def _poison(name: str, standing: Standing) -> Iterator[str]:
+    if standing.dead:
+        behind = f", {standing.waiting} of them wait behind another" if standing.waiting else ""
+        passed = f", passed by {standing.passed} later changes of their keys" if standing.passed else ""
+        yield f"{name}: {standing.dead} dead letters{behind}{passed}: penstock dead list FILE"
+    if standing.dropped:
+        yield f"{name}: {standing.dropped} changes were dropped"
 
 
 def _holders(name: str, readers: Sequence[Reader]) -> Iterator[str]:

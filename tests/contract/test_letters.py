@@ -82,13 +82,6 @@ def test_letters_are_sent_in_the_order_of_their_lane_and_lanes_in_the_order_they
     assert stage.parked() == [2, 90, 5, 7]
 
 
-def test_the_leader_parks_what_it_has_found_itself_and_nobody_else_does(stage: Stage) -> None:
-    stage.state.park(stage.term, [letter(1)])
-    with pytest.raises(TermLost):
-        stage.state.park(replace(stage.term, epoch=stage.term.epoch - 1), [letter(2)])
-    assert stage.parked() == [1]
-
-
 def test_a_claim_that_another_attempt_has_replaced_parks_nothing(make: Callable[[], Any]) -> None:
     state = make()
     with closing(state.candidate("p", "leader")) as leader:

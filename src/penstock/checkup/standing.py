@@ -42,8 +42,14 @@ def judged_state(path: str, known: Standing, *, is_registered: bool) -> Finding:
 
 
 def leader(pipeline: Pipeline) -> Iterator[Finding]:
-    """Who carries it, and what it stopped with."""
-    yield judged_leader(pipeline.state.standing(pipeline.name))
+    """Who carries it, what it stopped with, and what it could not deliver."""
+    known = pipeline.state.standing(pipeline.name)
+    yield judged_leader(known)
+    if known.dead:
+        why = f"{known.dead} changes could not be delivered and are parked, {known.waiting} of them behind another of their key"
+        yield warning(
+            "dead letters", why, "look at them: penstock dead list FILE; mend the cause, then: penstock dead redrive FILE all"
+        )
 
 
 def judged_leader(known: Standing) -> Finding:

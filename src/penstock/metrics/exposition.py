@@ -62,7 +62,7 @@ def gauges(sights: Iterable[Sight]) -> Iterator[Metric]:
     )
     yield plain("penstock_progress_age_seconds", "Since it was seen to get on.", lambda one: one.idle_seconds)
     yield plain("penstock_delivery_rate", "Changes per second, just now.", lambda one: one.status.rate)
-    yield plain("penstock_dead_changes", "Changes that were given up.", lambda one: one.status.dead)
+    yield plain("penstock_dead_changes", "Dead letters: changes that are parked.", lambda one: one.status.dead)
     kept = (((one.status.name, reader.pipeline), reader.kept) for one in seen for reader in one.readers)
     yield _gauge("penstock_log_held_changes", "Changes that the source keeps for this reader alone.", ("reader",), kept)
 
@@ -78,6 +78,10 @@ def counters(sights: Iterable[Sight]) -> Iterator[Metric]:
     yield plain(
         "penstock_delivery_retries_total", "Requests that were not taken and are sent again.", lambda one: one.tally.retries
     )
+    yield plain("penstock_parked_changes_total", "Changes that became dead letters.", lambda one: one.tally.parked)
+    yield plain("penstock_waited_changes_total", "Changes parked behind a dead letter of their key.", lambda one: one.tally.waited)
+    yield plain("penstock_passed_changes_total", "Changes that went on past one.", lambda one: one.tally.passed)
+    yield plain("penstock_dropped_changes_total", "Changes that were given up.", lambda one: one.tally.dropped)
     failed = (((one.status.name, code), times) for one in seen for code, times in one.tally.failed.items())
     yield _counter("penstock_attempts_failed_total", "Attempts of workers that ended with an error.", ("code",), failed)
     restarts = (((one.status.name, code), times) for one in seen for code, times in one.tally.restarts.items())

@@ -8,6 +8,10 @@ from typing import Literal
 
 from penstock.event import (
     AttemptFailed,
+    ChangeDropped,
+    ChangeParked,
+    ChangesPassed,
+    ChangesWaited,
     Completed,
     Delivered,
     DeliveryRetried,
@@ -43,6 +47,10 @@ class Tally:
     moved_at: float = 0.0
     delivered: int = 0
     retries: int = 0
+    parked: int = 0
+    waited: int = 0
+    passed: int = 0
+    dropped: int = 0
     failed: Counter[str] = field(default_factory=Counter)
     restarts: Counter[str] = field(default_factory=Counter)
     terms: int = 0
@@ -75,6 +83,19 @@ def counted(tally: Tally, event: Event, now: float) -> Tally:
             tally = replace(tally, released=tally.released + 1)
         case Halted(code=code, message=message):
             tally = replace(tally, error=(code, message))
+    return _poisoned(tally, event)
+
+
+def _poisoned(tally: Tally, event: Event) -> Tally:
+    match event:
+        case ChangeParked():
+            return replace(tally, parked=tally.parked + 1)
+        case ChangesWaited(changes=changes):
+            return replace(tally, waited=tally.waited + changes)
+        case ChangesPassed(changes=changes):
+            return replace(tally, passed=tally.passed + changes)
+        case ChangeDropped():
+            return replace(tally, dropped=tally.dropped + 1)
     return tally
 
 

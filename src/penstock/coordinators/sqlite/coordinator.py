@@ -104,14 +104,6 @@ class SqliteCoordinator:
         with self._open() as store:
             return _standing(store, pipeline, self.ttl)
 
-    def park(self, term: Term, parked: Sequence[DeadLetter]) -> None:
-        """Keep letters that the leader itself has found. Raises TermLost."""
-        touch = f"update terms set beat_at = beat_at where pipeline = ? and {CURRENT}"
-        with self._open() as store, store.atomic():
-            self._write_under(term, store, touch, term.pipeline, term.pipeline, term.epoch)
-            for letter in parked:
-                letters.park(store, term.pipeline, letter)
-
     def letters(self, pipeline: str) -> Sequence[DeadLetter]:
         """The dead letters, those of one key in the order in which they must be sent."""
         if not self._file.exists():
