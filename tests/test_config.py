@@ -132,9 +132,9 @@ def test_the_public_names_are_these() -> None:
         (plain(source=...), "source is missing"),
         (plain(source="shop.db"), "source must be keys and values below it"),
         (plain(source=None), "source is empty: give it a value, or remove the key"),
-        (plain(source={"database": "x"}), "source.type is missing: allowed is sqlite"),
+        (plain(source={"database": "x"}), "source.type is missing: allowed is outbox, sqlite"),
         (plain(source={"type": "sqlit"}), "source.type sqlit is unknown: did you mean sqlite?"),
-        (plain(source={"type": "oracle"}), "source.type oracle is unknown: allowed is sqlite"),
+        (plain(source={"type": "oracle"}), "source.type oracle is unknown: allowed is outbox, sqlite"),
         (plain(source={"type": ["sqlite"]}), "source.type ['sqlite'] is unknown"),
         (plain(source={"type": "sqlite"}), "source.database is missing"),
         (inside("source", database=5), "source.database must be text"),
@@ -203,7 +203,7 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        *((inside("source", type=kind), f"source.type: {kind}") for kind in ("outbox", "postgres", "rqlite", "scylla", "feed")),
+        *((inside("source", type=kind), f"source.type: {kind}") for kind in ("postgres", "rqlite", "scylla", "feed")),
         *((inside("sink", type=kind), f"sink.type: {kind}") for kind in ("kafka", "feed", "table", "consumer", "stdout")),
         *((plain(state=f"{kind}://x"), f"state: {kind}://") for kind in ("rqlite", "kafka")),
     ],

@@ -50,8 +50,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: workers and `penstock --help` need few of them."""
-    if name == "spark":
-        return resolve_name("penstock.spark")
+    if name in ("outbox", "spark"):
+        return resolve_name(f"penstock.{name}")
     if name not in _PLACES:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
     return resolve_name(f"{_PLACES[name]}:{name}")

@@ -26,7 +26,7 @@ from penstock.sources import SOURCES
 KINDS: Mapping[str, Mapping[str, str]] = {"source": SOURCES, "sink": SINKS}
 
 LATER_KINDS = {
-    "source": ("outbox", "postgres", "rqlite", "scylla", "feed"),
+    "source": ("postgres", "rqlite", "scylla", "feed"),
     "sink": ("kafka", "feed", "table", "consumer", "stdout"),
 }
 LATER_STATES = ("rqlite", "kafka")

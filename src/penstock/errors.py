@@ -80,6 +80,18 @@ class LogDamaged(PenstockError):
     code = "capture.damaged"
 
 
+class OutboxMissing(PenstockError):
+    """The database has no outbox of this name."""
+
+    code = "outbox.missing"
+
+
+class OutboxUnfit(PenstockError):
+    """The outbox, its database or its rights are not such that messages can be read from it in order."""
+
+    code = "outbox.unfit"
+
+
 class SourceRewound(PenstockError):
     """The source is not the one the watermark was taken from: restored, replaced or rewritten."""
 

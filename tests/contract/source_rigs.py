@@ -8,8 +8,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
+from uuid import uuid4
 
+import psycopg
+import pytest
+
+from penstock.outbox import stash_many
 from penstock.source import Source
+from penstock.sources.outbox.naming import Names
+from penstock.sources.outbox.schema import init
+from penstock.sources.outbox.source import OutboxSource
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.source import SqliteSource
 
@@ -80,4 +88,35 @@ class FilteredSqliteRig(SqliteRig):
         self.writer.execute("insert into aside default values")
 
 
-RIGS: dict[str, Callable[[Path], Rig]] = {"sqlite": SqliteRig, "sqlite, some tables": FilteredSqliteRig}
+class OutboxRig:
+    def __init__(self, dsn: str) -> None:
+        self._dsn, self._table, self.written = dsn, f"box_{uuid4().hex[:8]}", 0
+        self.source: Source = OutboxSource(database=dsn, table=self._table)
+        self.writer = psycopg.connect(dsn)
+        init(dsn, Names(self._table))
+
+    def commit(self, changes: int) -> None:
+        stash_many(self.writer, [("orders", str(self.written + n), f"value {n}") for n in range(changes)], table=self._table)
+        self.writer.commit()
+        self.written += changes
+
+    def rest(self) -> None:
+        pass
+
+    def replace(self) -> None:
+        for suffix in ("", "_window", "_life", "_reader"):
+            self.writer.execute(f"drop table {self._table}{suffix}")
+        self.writer.commit()
+        init(self._dsn, Names(self._table))
+        written, self.written = self.written, 0
+        self.commit(written)
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+RIGS: dict[str, Callable[[pytest.FixtureRequest], Rig]] = {
+    "sqlite": lambda request: SqliteRig(request.getfixturevalue("tmp_path")),
+    "sqlite, some tables": lambda request: FilteredSqliteRig(request.getfixturevalue("tmp_path")),
+    "outbox": lambda request: OutboxRig(request.getfixturevalue("postgres_of_module")),
+}

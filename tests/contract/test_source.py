@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -25,8 +24,8 @@ PATIENCE = 20.0
 
 
 @pytest.fixture(params=RIGS)
-def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
-    made = RIGS[request.param](tmp_path)
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    made = RIGS[request.param](request)
     yield made
     made.close()
 

@@ -17,6 +17,7 @@ COMMANDS = {
     "validate": "penstock.cli.validate:validate",
     "doctor": "penstock.cli.doctor:doctor",
     "capture": "penstock.cli.capture:app",
+    "outbox": "penstock.cli.outbox:app",
     "run": "penstock.cli.run:run",
     "status": "penstock.cli.status:status",
     "rewind": "penstock.cli.rewind:rewind",
@@ -25,7 +26,7 @@ COMMANDS = {
 }
 """Each is a function, or a Typer app with commands of its own; imported when it is asked for, or for --help."""
 
-LATER = ("outbox", "reap", "pump", "feed", "agent", "schema", "chaos", "verify", "trace", "console")
+LATER = ("reap", "pump", "feed", "agent", "schema", "chaos", "verify", "trace", "console")
 
 _WRONG_REQUESTS = ("config.", "capture.refused")
 

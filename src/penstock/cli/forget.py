@@ -55,8 +55,8 @@ def _forget(pipeline: Pipeline, yes: bool) -> None:
 
 def _strike_off(database: Path, name: str, yes: bool) -> None:
     from penstock.duration import roughly
+    from penstock.sources.retain import GONE
     from penstock.sources.sqlite import readers
-    from penstock.sources.sqlite.retain import GONE
 
     if not database.is_file():
         raise ConfigInvalid(f"there is no database {database}", "check the path")

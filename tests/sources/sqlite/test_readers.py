@@ -17,8 +17,9 @@ from test_capture_settle import at, fill, kept, quieten
 
 from penstock.errors import SourcePruned
 from penstock.source import Settlement
-from penstock.sources.sqlite import retain, settle
-from penstock.sources.sqlite.retain import GONE, Registration, Retain, is_overdue, kept_for, prunable_below
+from penstock.sources import retain
+from penstock.sources.retain import GONE, Registration, Retain, is_overdue, kept_for, prunable_below
+from penstock.sources.sqlite import settle
 from penstock.sources.sqlite.settle import BEAT, STILL, STILL_BEAT, Ledger, is_due
 from penstock.sources.sqlite.source import LANE, SqliteSource
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from penstock.change import Lane
 from penstock.source import Reader
+from penstock.sources.retain import Registration, kept_for
 from penstock.sources.sqlite.database import opened, transaction
-from penstock.sources.sqlite.retain import Registration, kept_for
 
 _DAY = 86400.0
 _PATIENCE = 5.0  # seconds to wait for writers

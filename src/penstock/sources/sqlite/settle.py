@@ -17,11 +17,11 @@ from penstock.change import Lane
 from penstock.duration import roughly
 from penstock.errors import SourcePruned, SourceUnavailable
 from penstock.source import Settlement
+from penstock.sources.retain import Registration, Retain, is_overdue, prunable_below
 from penstock.sources.sqlite import readers
 from penstock.sources.sqlite.database import data_version, opened, transaction
 from penstock.sources.sqlite.log import Extent, Log
 from penstock.sources.sqlite.place import Place
-from penstock.sources.sqlite.retain import Registration, Retain, is_overdue, prunable_below
 
 BATCH = 500  # rows deleted in one transaction: half a millisecond
 BOUND = 50_000  # changes beyond which it is done although somebody writes

@@ -15,6 +15,7 @@ from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid
 from penstock.settings import settings
 from penstock.source import Backlog, Reader, Settlement, Span, Window
+from penstock.sources.retain import Retain
 from penstock.sources.sqlite import readers
 from penstock.sources.sqlite.follow import follow
 from penstock.sources.sqlite.image import Choice
@@ -22,7 +23,6 @@ from penstock.sources.sqlite.install import renew
 from penstock.sources.sqlite.log import Log, reading
 from penstock.sources.sqlite.place import Place, any_place, of_cursor
 from penstock.sources.sqlite.ranges import RangePlace
-from penstock.sources.sqlite.retain import Retain
 from penstock.sources.sqlite.schema import matcher, selector
 from penstock.sources.sqlite.settle import register, settle
 from penstock.sources.sqlite.snapshot import plan, read

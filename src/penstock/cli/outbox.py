@@ -1,0 +1,49 @@
+"""`penstock outbox`: making the table that applications stash messages in."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.errors import ConfigInvalid
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="Stash messages in the transaction that makes them true; a pipeline carries them on.",
+)
+
+
+@app.callback()
+def outbox() -> None:
+    """Keep `init` a command of its own: a Typer app with one command would swallow its name."""
+
+
+@app.command()
+def init(
+    dsn: Annotated[str, typer.Argument(metavar="DSN", help="A Postgres database: postgresql://user@host/database.")],
+    table: Annotated[str, typer.Option("--table", metavar="TABLE", help="NAME or SCHEMA.NAME of the outbox.")] = "outbox",
+    notify: Annotated[
+        bool, typer.Option("--notify", help="Let every insert wake readers: less delay at low rates, and a cost to writers.")
+    ] = False,
+    print_sql: Annotated[bool, typer.Option("--print-sql", help="Show the SQL and change nothing.")] = False,
+) -> None:
+    """Create an outbox; what is there already stays as it is.
+
+    Examples: `penstock outbox init postgresql://app@localhost/shop`, `penstock outbox init postgresql://... --table shop.events`
+    """
+    from penstock.sources.outbox import schema
+    from penstock.sources.outbox.naming import Names
+
+    try:
+        names = Names(table)
+    except ValueError as error:
+        raise ConfigInvalid(str(error), "correct --table") from error
+    if print_sql:
+        typer.echo("\n".join(f"{statement};" for statement in schema.statements(names, notify)))
+        return
+    is_new = schema.init(dsn, names, notify)
+    typer.echo(f"{table}: created" if is_new else f"{table}: was there already; what was missing has been added")

@@ -1,0 +1,119 @@
+"""Connections to the database of an outbox, and its errors as ours; the DSN's secrets never show."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import ConfigInvalid, OutboxMissing, OutboxUnfit, SourceUnavailable
+from penstock.sources.outbox.naming import Names
+
+if TYPE_CHECKING:
+    import psycopg
+
+CONNECT_SECONDS = 10
+_KEEPALIVE = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 15_000}
+# The table is empty one moment and long the next, so the planner's statistics are always wrong: indexes are always right.
+_SESSION = "set enable_seqscan = off; set enable_bitmapscan = off; set jit = off; set timezone = 'UTC'"
+_PASSWORDS = (
+    re.compile(r"(?<=://)(?P<user>[^:@/?\s]*):[^@/?\s]*(?=@)"),
+    re.compile(r"(?P<user>\b(?:password|sslpassword|passfile)\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s&]+)", re.IGNORECASE),
+)
+
+
+def shown(dsn: str) -> str:
+    """A DSN without its password."""
+    for pattern, stars in zip(_PASSWORDS, (r"\g<user>:***", r"\g<user>***"), strict=True):
+        dsn = pattern.sub(stars, dsn)
+    return dsn
+
+
+def driver() -> Any:
+    """The module psycopg. Raises ConfigInvalid, which names the extra that brings it."""
+    try:
+        import psycopg
+    except ImportError as error:
+        raise ConfigInvalid("an outbox in Postgres needs psycopg 3", "pip install 'penstock[postgres]'") from error
+    return psycopg
+
+
+@contextmanager
+def connected(dsn: str, names: Names, *, anew: bool = False) -> Iterator[psycopg.Connection[Any]]:
+    """A connection that commits each statement by itself; what the database refuses is raised as an error of ours.
+
+    One is kept for the next caller, since a handshake takes longer than most of what we ask. Anew: one for the caller alone.
+    """
+    with told(dsn, names):
+        connection = (None if anew else _kept(dsn)) or _connect(dsn)
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        if anew or _idle.setdefault((os.getpid(), dsn), connection) is not connection:
+            connection.close()
+
+
+def _connect(dsn: str) -> Any:
+    psycopg = driver()
+    try:
+        connection = psycopg.connect(
+            dsn, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="penstock", **_KEEPALIVE
+        )
+    except psycopg.ProgrammingError as error:
+        raise ConfigInvalid(f"{shown(dsn)} is not a DSN of Postgres: {_said(error)}", "see docs/outbox.md") from error
+    connection.execute(_SESSION)
+    return connection
+
+
+def _kept(dsn: str) -> Any:
+    """The connection that was kept, if it still works; never that of the process from which this one was forked."""
+    connection = _idle.pop((os.getpid(), dsn), None)
+    try:
+        if connection:
+            connection.execute("select 1")
+    except driver().Error:
+        connection.close()
+        return None
+    return connection
+
+
+_idle: dict[tuple[int, str], Any] = {}
+
+
+@atexit.register
+def _close_idle() -> None:
+    while _idle:
+        (process, _), connection = _idle.popitem()
+        if process == os.getpid():
+            connection.close()
+
+
+@contextmanager
+def told(dsn: str, names: Names) -> Iterator[None]:
+    """What the driver raises, in our words."""
+    psycopg = driver()
+    refused = psycopg.errors
+    try:
+        yield
+    except (refused.UndefinedTable, refused.InvalidSchemaName) as error:
+        raise OutboxMissing(f"{shown(dsn)} has no outbox {names.table}: {_said(error)}", remedy_of(names)) from error
+    except (refused.UndefinedColumn, refused.UndefinedFunction, refused.DatatypeMismatch) as error:
+        raise OutboxUnfit(f"{names.table} in {shown(dsn)} is no outbox: {_said(error)}", remedy_of(names)) from error
+    except refused.InsufficientPrivilege as error:
+        raise OutboxUnfit(f"{shown(dsn)}: {_said(error)}", "grant the rights that docs/outbox.md lists to this role") from error
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        raise SourceUnavailable(f"{shown(dsn)}: {_said(error)}", "see that Postgres runs and can be reached") from error
+
+
+def remedy_of(names: Names) -> str:
+    """How to make an outbox of this name."""
+    return "penstock outbox init DSN" + ("" if names.table == "outbox" else f" --table {names.table}")
+
+
+def _said(error: Exception) -> str:
+    return shown(str(error).strip() or type(error).__name__)

@@ -1,0 +1,70 @@
+"""Following an outbox: what is committed is recorded as a window and handed out at once, and a sign of life when nothing is."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from penstock.change import NO_CHANGES
+from penstock.cursor import Cursor
+from penstock.source import Window as Given
+from penstock.sources.outbox.log import Log, behind, last_of, reading
+from penstock.sources.outbox.naming import Names
+from penstock.sources.outbox.place import Place
+from penstock.sources.outbox.window import Window
+
+if TYPE_CHECKING:
+    import psycopg
+
+BEAT = 0.03  # seconds between windows when nothing happens
+GATHER = 0.002  # seconds between looks when much happens
+LONGEST = 0.025  # seconds between looks when nothing happens
+
+
+def follow(dsn: str, names: Names, place: Place, notify: bool) -> Iterator[Given]:
+    """Windows for ever."""
+    with reading(dsn, names, anew=True) as log:
+        log.confirm(place)
+        if notify:
+            log.connection.execute(f"listen {names.channel}".encode())
+        number, life, cursor = _number_before(log, place), place.incarnation, place.to_cursor()
+        given, patience, position = -math.inf, GATHER, place.position
+        while True:
+            windows = log.windows.advance(life, number)
+            for window in windows:
+                for whole in _given(log, window, position, life, is_last=window is windows[-1]):
+                    cursor = whole.upto or cursor
+                    yield whole
+                number, position, given, patience = window.number, window.end, time.monotonic(), GATHER
+            if time.monotonic() - given >= BEAT:
+                log.lives(life)
+                given = time.monotonic()
+                yield Given(NO_CHANGES, cursor, idle=True)
+            _wait(log.connection, min(patience, max(0.0, given + BEAT - time.monotonic())), notify)
+            patience = GATHER if windows else min(2 * patience, LONGEST)
+
+
+def _number_before(log: Log, place: Place) -> int:
+    """The number of the last window that lies behind us as a whole."""
+    window = log.windows.at(place.position)
+    return window.number if window.end <= place.position else window.number - 1
+
+
+def _given(log: Log, window: Window, position: int, life: str, *, is_last: bool) -> Iterator[Given]:
+    """A window in pieces; only at its end it is whole."""
+    reached = max(position, window.after)
+    for batch in log.read(window, reached):
+        reached += batch.num_rows
+        is_whole = reached == window.end
+        upto: Cursor | None = behind(last_of(batch), life).to_cursor() if is_whole else None
+        yield Given(batch, upto, idle=is_whole and is_last)
+
+
+def _wait(connection: psycopg.Connection[Any], seconds: float, notify: bool) -> None:
+    if not notify:
+        time.sleep(seconds)
+        return
+    for _ in connection.notifies(timeout=seconds, stop_after=1):
+        return

@@ -1,0 +1,168 @@
+"""An outbox as its readers see it: one life, a chain of windows, and places in it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.change import Change, from_batch
+from penstock.errors import ConfigInvalid, LogDamaged, OutboxMissing, SourceRewound
+from penstock.sources.outbox.database import connected, remedy_of, shown
+from penstock.sources.outbox.naming import Names
+from penstock.sources.outbox.place import Place
+from penstock.sources.outbox.rows import to_changes
+from penstock.sources.outbox.window import Window, Windows, pruned
+
+if TYPE_CHECKING:
+    import psycopg
+
+_WAY_ON = (
+    "say how to go on: penstock run FILE --from beginning sends everything that is still in the outbox, --from now nothing of it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """Which life an outbox is in, whether this cluster gave it, and how far it was purged."""
+
+    incarnation: str
+    pruned: int
+    pruned_at: datetime | None
+    is_native: bool
+    has_strangers: bool  # rows with transaction ids that this cluster has not reached
+
+
+class Log:
+    """One outbox over one connection."""
+
+    def __init__(self, dsn: str, names: Names, connection: psycopg.Connection[Any]) -> None:
+        self._dsn, self._names, self.connection = dsn, names, connection
+        self.windows = Windows(connection, names)
+
+    def life(self) -> Life:
+        """The life it is in. Raises SourceRewound if it was restored into another cluster."""
+        life = self.any_life()
+        if not life.is_native or life.has_strangers:
+            raise self._rewound("it holds transaction ids of another cluster")
+        return life
+
+    def any_life(self) -> Life:
+        """The life it is in, whatever became of it."""
+        found = self.connection.execute(
+            "select incarnation, pruned, pruned_at, system = (select system_identifier from pg_control_system())"
+            f"  and pg_snapshot_xmax((select upto from {self._names.window} order by number desc limit 1))"
+            "    <= pg_snapshot_xmax(pg_current_snapshot()),"
+            f" exists (select from {self._names.rows} where xid >= pg_snapshot_xmax(pg_current_snapshot()))"
+            f" from {self._names.life} order by number desc limit 1".encode()
+        ).fetchone()
+        if found is None:
+            raise OutboxMissing(f"the outbox {self._names.table} in {shown(self._dsn)} was never begun", remedy_of(self._names))
+        return Life(*found)
+
+    def confirm(self, place: Place) -> Life:
+        """See that the outbox goes on at a place. Raises SourceRewound, SourcePruned."""
+        life = self.lives(place.incarnation)
+        end = self.windows.tip().end
+        if place.position > end:
+            raise self._rewound(f"it ends at {end}, and the watermark stands at {place.position}")
+        if place.position < life.pruned:
+            raise pruned(self._names, place.position)
+        if place.witness and place.position > life.pruned and self._witness(place.position) != place.witness:
+            raise self._rewound(f"the message at {place.position} is not the one that was there")
+        return life
+
+    def lives(self, incarnation: str) -> Life:
+        """See that it is still in this life. Raises SourceRewound."""
+        life = self.life()
+        if life.incarnation != incarnation:
+            raise self._rewound("it is another one than the watermark was taken from")
+        return life
+
+    def at(self, position: int) -> Change | None:
+        """The message at a position."""
+        for rows in self.windows.pages(self.windows.at(position - 1), position - 1, page=1):
+            return last_of(to_changes(rows, position - 1))
+        return None
+
+    def since(self, moment: datetime) -> Place:
+        """The place before the first window that may hold a message of this moment or later. Raises ConfigInvalid."""
+        head, life = self.head(), self.life()
+        if life.pruned_at and moment <= life.pruned_at:
+            raise ConfigInvalid(
+                f"messages of {moment:%Y-%m-%d %H:%M:%S} may have been purged already",
+                f"choose a moment after {life.pruned_at:%Y-%m-%d %H:%M:%S %Z}; retain.history keeps more",
+            )
+        window = self.windows.since(moment)
+        return Place(life.incarnation, max(window.after, life.pruned)) if window else head
+
+    def head(self) -> Place:
+        """The place behind everything that is committed: what is new is recorded now."""
+        life, tip = self.life(), self.windows.tip()
+        while made := self.windows.advance(life.incarnation, tip.number):
+            tip = made[-1]
+        return Place(life.incarnation, tip.end)
+
+    def place(self, position: int) -> Place:
+        """The place behind this position. Raises ConfigInvalid if there is none."""
+        life, end = self.life(), self.head().position
+        if not life.pruned <= position <= end:
+            raise ConfigInvalid(f"the outbox has no message {position}", f"choose a position from {life.pruned} to {end}")
+        return Place(life.incarnation, position, self._witness(position) if position > life.pruned else "")
+
+    def read(self, window: Window, position: int) -> Generator[pa.RecordBatch, None, None]:
+        """The changes of a window behind a position. Raises LogDamaged if some are missing."""
+        for rows in self.windows.pages(window, max(position, window.after)):
+            batch = to_changes(rows, max(position, window.after))
+            position = max(position, window.after) + len(rows)
+            yield batch
+        if position < window.end:
+            if self.any_life().pruned > position:
+                raise pruned(self._names, position)
+            raise LogDamaged(
+                f"{window.end - position} messages before position {window.end} were deleted from {self._names.table} by somebody",
+                f"nothing can bring them back; go on behind them: penstock run FILE --from {window.end}",
+            )
+
+    def between(self, place: Place, upto: Place) -> Iterator[pa.RecordBatch]:
+        """The changes behind one place up to another."""
+        self.confirm(place)
+        self.confirm(upto)
+        position = place.position
+        while position < upto.position:
+            window = self.windows.at(position)
+            for batch in self.read(window, position):
+                wanted = min(batch.num_rows, upto.position - position)
+                position += wanted
+                yield batch.slice(0, wanted)
+                if position == upto.position:
+                    return
+
+    def _witness(self, position: int) -> str:
+        found = self.at(position)
+        return found.witness() if found else ""
+
+    def _rewound(self, why: str) -> SourceRewound:
+        return SourceRewound(f"the outbox {self._names.table} in {shown(self._dsn)} was restored or replaced: {why}", _WAY_ON)
+
+
+@contextmanager
+def reading(dsn: str, names: Names, *, anew: bool = False) -> Iterator[Log]:
+    """An outbox to read from."""
+    with connected(dsn, names, anew=anew) as connection:
+        yield Log(dsn, names, connection)
+
+
+def behind(change: Change, incarnation: str) -> Place:
+    """The place just behind a change."""
+    return Place(incarnation, change.position, change.witness())
+
+
+def last_of(batch: pa.RecordBatch) -> Change:
+    """The last change of a batch."""
+    [change] = from_batch(batch.slice(batch.num_rows - 1))
+    return change

@@ -1,0 +1,34 @@
+"""Where a reader of an outbox stands: a life of it, a position, and how the message there looks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from penstock.cursor import Cursor
+from penstock.errors import CursorInvalid
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Behind the message at `position`; the digest `witness` tells it apart from another that stands there after a restore."""
+
+    incarnation: str
+    position: int
+    witness: str = ""
+
+    def to_cursor(self) -> Cursor:
+        """The cursor that says this."""
+        facts = {"incarnation": self.incarnation, "position": self.position, "witness": self.witness}
+        return Cursor(json.dumps(facts, separators=(",", ":")))
+
+
+def of_cursor(cursor: Cursor) -> Place:
+    """The place a cursor names. Raises CursorInvalid."""
+    try:
+        place = Place(**json.loads(cursor))
+    except (ValueError, TypeError) as error:
+        raise CursorInvalid(f"{cursor!r} is not a cursor of an outbox") from error
+    if not (isinstance(place.position, int) and isinstance(place.witness, str) and isinstance(place.incarnation, str)):
+        raise CursorInvalid(f"{cursor!r} is not a cursor of an outbox")
+    return place

@@ -1,0 +1,119 @@
+"""Creating an outbox: one table for applications, three small ones for its readers."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import OutboxUnfit
+from penstock.outbox import quoted
+from penstock.sources.outbox.database import connected
+from penstock.sources.outbox.naming import Names
+
+if TYPE_CHECKING:
+    import psycopg
+
+OLDEST = 130000
+NOTHING = "1:1:"
+"""A snapshot in which nothing is visible."""
+
+#: Settled rows are deleted all day: they must be swept up after so many, not after a share of a table that is empty or long.
+_SWEEP = "autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0"
+
+
+def statements(names: Names, notify: bool = False) -> list[str]:
+    """The SQL that makes an outbox where there is none; what is there already stays."""
+    return [
+        f"create table if not exists {names.rows} (\n"
+        "  id bigint generated always as identity primary key,\n"
+        "  xid xid8 not null default pg_current_xact_id(),\n"
+        "  topic text not null check (topic <> ''),\n"
+        "  key bytea,\n"
+        "  value bytea,\n"
+        "  header_keys text[],\n"
+        "  header_values bytea[],\n"
+        "  created_at timestamptz not null default clock_timestamp(),\n"
+        f"  constraint {names.part('_headers_check')} check"
+        " (coalesce(cardinality(header_keys), 0) = coalesce(cardinality(header_values), 0))\n"
+        f") with ({_SWEEP})",
+        f"create index if not exists {names.part('_xid')} on {names.rows} (xid, id)",
+        f"create table if not exists {names.window} (\n"
+        "  number bigint primary key,\n"
+        "  after bigint not null,\n"
+        "  rows bigint not null,\n"
+        "  since pg_snapshot not null,\n"
+        "  upto pg_snapshot not null,\n"
+        "  made_at timestamptz not null default clock_timestamp()\n"
+        f") with ({_SWEEP})",
+        f"create index if not exists {names.part('_window_after')} on {names.window} (after)",
+        f"create table if not exists {names.life} (\n"
+        "  number bigint primary key,\n"
+        "  incarnation text not null,\n"
+        "  system bigint not null,\n"
+        "  pruned bigint not null default 0,\n"
+        "  pruned_at timestamptz,\n"
+        "  made_at timestamptz not null default clock_timestamp()\n"
+        ") with (fillfactor = 20)",
+        f"create table if not exists {names.reader} (\n"
+        "  pipeline text not null,\n"
+        "  lane text not null,\n"
+        "  position bigint not null,\n"
+        "  history interval not null,\n"
+        "  noted_at timestamptz not null default clock_timestamp(),\n"
+        "  released_at timestamptz,\n"
+        "  primary key (pipeline, lane)\n"
+        ") with (fillfactor = 20)",
+        *(_notifying(names) if notify else ()),
+    ]
+
+
+def _notifying(names: Names) -> list[str]:
+    function, channel = quoted(names.table + "_notify"), names.channel_name.replace("'", "''")
+    return [
+        f"create or replace function {function}() returns trigger language plpgsql as\n"
+        f"$$ begin perform pg_notify('{channel}', ''); return null; end $$",
+        f"create or replace trigger {names.part('_notify')} after insert on {names.rows}\n"
+        f"  for each statement execute function {function}()",
+    ]
+
+
+def init(dsn: str, names: Names, notify: bool = False) -> bool:
+    """Create what is missing; whether the outbox is new. Run it again after an upgrade, or to add what wakes readers."""
+    with connected(dsn, names) as connection:
+        if connection.info.server_version < OLDEST:
+            raise OutboxUnfit(f"this is Postgres {connection.info.server_version // 10000}", "an outbox needs Postgres 13 or later")
+        with connection.transaction():
+            for statement in statements(names, notify):
+                connection.execute(statement.encode())
+            connection.execute(f"lock table {names.life} in share row exclusive mode".encode())
+            is_new = connection.execute(f"select 1 from {names.life}".encode()).fetchone() is None
+            if is_new:
+                _begin(connection, names, 0)
+    return is_new
+
+
+def renew(dsn: str, names: Names) -> None:
+    """Begin a new life, in which everything that is in the outbox is still to be delivered."""
+    with connected(dsn, names) as connection, connection.transaction():
+        connection.execute(f"lock table {names.life} in share row exclusive mode".encode())
+        ends = connection.execute(f"select after + rows from {names.window} order by number desc limit 1".encode()).fetchone()
+        _begin(connection, names, ends[0] if ends else 0)
+
+
+def _begin(connection: psycopg.Connection[Any], names: Names, position: int) -> None:
+    """Begin a life in the transaction that is open: every row counts as written by it, and nothing is delivered yet."""
+    execute = connection.execute
+    execute(f"update {names.reader} set position = %s".encode(), (position,))
+    execute(f"update {names.rows} set xid = pg_current_xact_id()".encode())
+    execute(f"delete from {names.window}".encode())
+    execute(
+        f"insert into {names.window} (number, after, rows, since, upto)"
+        f" select coalesce(max(number), 0) + 1, %s, 0, %s, %s from {names.life}".encode(),
+        (position, NOTHING, NOTHING),
+    )
+    execute(
+        f"insert into {names.life} (number, incarnation, system, pruned)"
+        f" select coalesce((select max(number) from {names.life}), 0) + 1, %s, system_identifier, %s"
+        " from pg_control_system()".encode(),
+        (uuid.uuid4().hex[:16], position),
+    )

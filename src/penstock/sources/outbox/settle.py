@@ -1,0 +1,166 @@
+"""Noting how far pipelines have come, and purging what all of them have delivered: in batches, and swept up soon."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from penstock import failpoint
+from penstock.change import Lane
+from penstock.source import Settlement
+from penstock.sources.outbox import readers
+from penstock.sources.outbox.log import Log, reading
+from penstock.sources.outbox.naming import Names
+from penstock.sources.outbox.place import Place
+from penstock.sources.outbox.window import Window, inside, pruned
+from penstock.sources.retain import Registration, Retain, is_overdue
+
+if TYPE_CHECKING:
+    import psycopg
+
+BATCH = 10_000  # rows deleted in one transaction
+BEAT = 60.0  # seconds after which a pipeline is noted in any case, so that nobody takes it for gone
+SWEEP = 50_000  # rows purged by this process after which it sweeps, sooner than autovacuum would
+_BUDGET = 0.7  # seconds that one call may take
+_SWEEP_SECONDS = 2.0  # a sweep that takes longer is left to autovacuum
+
+_unswept: dict[tuple[str, str], int] = {}
+
+
+def settle(dsn: str, names: Names, who: tuple[str, Lane], upto: Place, retain: Retain) -> Settlement:
+    """Note and purge. Raises SourcePruned and SourceRewound if the outbox no longer goes on at this place."""
+    failpoint.reach("source.settling")
+    now = _registration(who, upto, retain)
+    with reading(dsn, names) as log:
+        log.confirm(upto)
+        known = {one.name: one for one in readers.load(log.connection, names)}
+        mine = known.pop(now.name, None)
+        if mine is None or mine.is_released or mine.position != now.position or mine.silent >= BEAT:
+            readers.note(log.connection, names, now)
+        head = log.windows.tip().end
+        overdue = [one for one in known.values() if is_overdue(one, head, _watched(dsn, one), retain)]
+        released = [one for one in overdue if retain.then == "release" and readers.release(log.connection, names, one)]
+        gone = _purge(log, names)
+        _sweep(dsn, log.connection, names, gone)
+        living = [now, *(one for one in known.values() if one not in released)]
+        held = [one for one in overdue if one not in released]
+        return Settlement(gone, _shown(released, [now], head), _shown(held, living, head))
+
+
+def register(dsn: str, names: Names, who: tuple[str, Lane], upto: Place, retain: Retain) -> None:
+    """Note at once where a pipeline stands. Raises SourcePruned."""
+    with reading(dsn, names) as log:
+        log.confirm(upto)
+        with log.connection.transaction():
+            [(purged,)] = log.connection.execute(f"{_life(names)} for update".encode()).fetchall()
+            if purged > upto.position:
+                raise pruned(names, upto.position)
+            readers.note(log.connection, names, _registration(who, upto, retain))
+
+
+def _registration(who: tuple[str, Lane], upto: Place, retain: Retain) -> Registration:
+    return Registration(*who, upto.position, 0.0, history=retain.history.total_seconds())
+
+
+def _shown(several: Sequence[Registration], everybody: Sequence[Registration], head: int) -> list[Any]:
+    return [readers.shown(one, everybody, head) for one in several]
+
+
+def _life(names: Names) -> str:
+    return f"select pruned from {names.life} where number = (select max(number) from {names.life})"
+
+
+def _purge(log: Log, names: Names) -> int:
+    gone, end = 0, time.monotonic() + _BUDGET
+    while went := _purge_batch(log, names):
+        gone += went
+        if time.monotonic() > end:
+            break
+    return gone
+
+
+def _purge_batch(log: Log, names: Names) -> int:
+    """Delete what nobody needs, in the order of positions; nothing while somebody else is at it, or a pipeline registers."""
+    connection = log.connection
+    with connection.transaction():
+        connection.execute("set local synchronous_commit = off")  # what a crash brings back is purged once more
+        locked = connection.execute(f"{_life(names)} for update skip locked".encode()).fetchone()
+        purged = locked[0] if locked else 0
+        needed = _needed(connection, names) if locked else 0
+        if needed <= purged:
+            return 0
+        window = log.windows.at(purged)
+        last = log.windows.last_before(purged, min(needed, purged + BATCH))
+        reached = last.end if last else min(needed, purged + BATCH, window.end)
+        went = _delete(connection, names, window, last) if last else _delete_first(connection, names, window, reached - purged)
+        _forget_windows(connection, names, reached)
+        return went
+
+
+def _needed(connection: psycopg.Connection[Any], names: Names) -> int:
+    """The position up to which nobody needs anything: neither a pipeline, nor the history that one wants."""
+    found = connection.execute(
+        f"select min(position), max(history) from {names.reader} where released_at is null".encode()
+    ).fetchone()
+    lowest, history = found or (None, None)
+    if lowest is None:
+        return 0
+    recent = connection.execute(
+        f"select min(after) from {names.window} where rows > 0 and %s > interval '0' and made_at > clock_timestamp() - %s".encode(),
+        (history, history),
+    ).fetchone()
+    return int(lowest) if not recent or recent[0] is None else min(int(lowest), int(recent[0]))
+
+
+def _delete(connection: psycopg.Connection[Any], names: Names, first: Window, last: Window) -> int:
+    """All rows of a run of windows."""
+    facts = {"since": first.since, "upto": last.upto}
+    later = f"delete from {names.rows} where xid >= pg_snapshot_xmax(%(since)s) and {inside()}"
+    opened = f"delete from {names.rows} where xid = any(array(select pg_snapshot_xip(%(since)s))) and {inside()}"
+    return sum(connection.execute(sql.encode(), facts).rowcount for sql in (later, opened))
+
+
+def _delete_first(connection: psycopg.Connection[Any], names: Names, window: Window, rows: int) -> int:
+    """The first rows that are left of a long window, or of one that is settled in part."""
+    facts = {"since": window.since, "upto": window.upto, "rows": rows}
+    first = f"select id from {names.rows} where {inside()} order by id limit %(rows)s"
+    return connection.execute(f"delete from {names.rows} where id = any(array({first}))".encode(), facts).rowcount
+
+
+def _forget_windows(connection: psycopg.Connection[Any], names: Names, reached: int) -> None:
+    """Forget windows that are purged as a whole, but for the last of all, behind which the next begins."""
+    done = f"after <= %(reached)s and after + rows <= %(reached)s and number < (select max(number) from {names.window})"
+    connection.execute(
+        f"with gone as (delete from {names.window} where {done} returning made_at)"
+        f" update {names.life} set pruned = %(reached)s, pruned_at = coalesce((select max(made_at) from gone), pruned_at)"
+        f" where number = (select max(number) from {names.life})".encode(),
+        {"reached": reached},
+    )
+
+
+def _sweep(dsn: str, connection: psycopg.Connection[Any], names: Names, gone: int) -> None:
+    """Vacuum after many purged rows: autovacuum looks once a minute, and much can pile up in one."""
+    from psycopg.errors import QueryCanceled
+
+    unswept = _unswept.get((dsn, names.table), 0) + gone
+    if unswept >= SWEEP:
+        unswept = 0
+        connection.execute(f"set statement_timeout = {int(_SWEEP_SECONDS * 1000)}".encode())
+        with suppress(QueryCanceled):
+            connection.execute(f"vacuum (skip_locked, truncate false) {names.rows}".encode())
+        connection.execute("reset statement_timeout")
+    _unswept[dsn, names.table] = unswept
+
+
+_sightings: dict[tuple[str, str, str], tuple[float, float]] = {}
+"""The note of each pipeline, and since when this process has seen it stand still, by its own clock."""
+
+
+def _watched(dsn: str, one: Registration) -> float:
+    noted_at, since = _sightings.get((dsn, *one.name), (None, 0.0))
+    if noted_at != one.noted_at:
+        since = time.monotonic()
+        _sightings[dsn, one.pipeline, one.lane] = one.noted_at, since
+    return time.monotonic() - since

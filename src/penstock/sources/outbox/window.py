@@ -1,0 +1,179 @@
+"""Windows: what became visible between two snapshots, in the order of ids, recorded before anything of it is handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import SourcePruned
+from penstock.sources.outbox.naming import Names
+from penstock.sources.outbox.rows import COLUMNS, Row, teach
+
+if TYPE_CHECKING:
+    import psycopg
+
+PAGE = 10_000
+"""Rows that are read at a time. A longer window is read along the ids, since sorting it anew for each page would take too long."""
+
+AHEAD = 100
+_FIELDS = "number, after, rows, since::text, upto::text"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The rows whose transactions are visible in `upto` and were not in `since`; they stand at the positions behind `after`."""
+
+    number: int
+    after: int
+    rows: int
+    since: str
+    upto: str
+
+    @property
+    def end(self) -> int:
+        """The position of its last row."""
+        return self.after + self.rows
+
+
+@dataclass(frozen=True)
+class Sql:
+    """The statements about the windows of one outbox."""
+
+    names: Names
+
+    @cached_property
+    def fresh(self) -> str:
+        """What became visible behind the last window: of later transactions, and of those that were open then."""
+        return self._between("(select upto from tip)")
+
+    @cached_property
+    def advance(self) -> str:
+        """Record a window up to now, unless it would be empty; and give the first windows behind a number."""
+        return (
+            f"with tip as (select number, after + rows as after, upto from {self.names.window} order by number desc limit 1),"
+            f" lives as (select incarnation = %(life)s as is_same from {self.names.life} order by number desc limit 1),"
+            f" fresh as (select count(*) as rows from ({self.fresh}) found),"
+            f" made as (insert into {self.names.window} (number, after, rows, since, upto)"
+            "  select tip.number + 1, tip.after, fresh.rows, tip.upto, pg_current_snapshot() from tip, fresh, lives"
+            f"  where fresh.rows > 0 and is_same on conflict do nothing returning {_FIELDS})"
+            f" (select {_FIELDS} from {self.names.window}, lives where number > %(number)s and is_same"
+            f"  order by number limit {AHEAD})"
+            " union all select * from made"
+        )
+
+    @cached_property
+    def waiting(self) -> str:
+        """How many rows lie behind the last window, and when the first of them was made."""
+        return (
+            f"with tip as (select upto from {self.names.window} order by number desc limit 1)"
+            f" select count(*), (array_agg(created_at order by id))[1] from ({self.fresh}) found"
+        )
+
+    @cached_property
+    def short(self) -> str:
+        """The rows of a short window behind an id."""
+        found = self._between("%(since)s::pg_snapshot", "and pg_visible_in_snapshot(xid, %(upto)s)")
+        return f"select {COLUMNS} from ({found}) found where id > %(id)s order by id offset {self._left} limit %(limit)s"
+
+    @cached_property
+    def long(self) -> str:
+        """The same of a long one."""
+        return (
+            f"select {COLUMNS} from {self.names.rows} where id > %(id)s and {inside()}"
+            f" order by id offset {self._left} limit %(limit)s"
+        )
+
+    @cached_property
+    def _left(self) -> str:
+        """How many of the rows that are left of a window lie before a position, as the statement itself sees it."""
+        pruned = f"(select pruned from {self.names.life} order by number desc limit 1)"
+        return f"case when %(id)s = 0 then %(position)s - greatest(%(after)s, {pruned}) else 0 end"
+
+    def _between(self, since: str, further: str = "") -> str:
+        rows = self.names.rows
+        return (
+            f"select * from {rows} where xid >= pg_snapshot_xmax({since}) {further}"
+            f" union all select {rows}.* from pg_snapshot_xip({since}) opened join {rows} on xid = opened where true {further}"
+        )
+
+
+def inside() -> str:
+    """Whether a row is in a window."""
+    return (
+        "xid < pg_snapshot_xmax(%(upto)s) and pg_visible_in_snapshot(xid, %(upto)s) and not pg_visible_in_snapshot(xid, %(since)s)"
+    )
+
+
+class Windows:
+    """The windows of an outbox, over one connection."""
+
+    def __init__(self, connection: psycopg.Connection[Any], names: Names) -> None:
+        self._connection, self._names, self._sql = connection, names, Sql(names)
+        self._cursor = connection.cursor(binary=True)
+        teach(self._cursor)
+
+    def advance(self, life: str, number: int) -> list[Window]:
+        """Record what is new, if anything; the windows behind this number that are next, without a gap."""
+        rows = self._connection.execute(self._sql.advance.encode(), {"life": life, "number": number}).fetchall()
+        found = sorted((Window(*row) for row in rows), key=lambda window: window.number)
+        return [window for place, window in enumerate(found, number + 1) if window.number == place]
+
+    def tip(self) -> Window:
+        """The last one: there always is one, since the first is made with the outbox."""
+        found = self._one("order by number desc limit 1")
+        assert found is not None
+        return found
+
+    def at(self, position: int) -> Window:
+        """The window that holds the row behind a position; the last one if there is none yet."""
+        before = self._one("where after <= %s and rows > 0 order by after desc limit 1", position)
+        if before and before.end > position:
+            return before
+        return self._one("where after >= %s and rows > 0 order by after limit 1", position) or self.tip()
+
+    def last_before(self, after: int, upto: int) -> Window | None:
+        """The last window that ends at or before a position and lies behind another."""
+        return self._one(
+            "where after >= %s and after <= %s and after + rows <= %s and rows > 0 order by after desc limit 1", after, upto, upto
+        )
+
+    def since(self, moment: datetime) -> Window | None:
+        """The first window that was recorded at this moment or later: no earlier one has a row that was made then."""
+        return self._one("where made_at >= %s and rows > 0 order by number limit 1", moment)
+
+    def waiting(self) -> tuple[int, Any]:
+        """How many rows are in no window yet, and when the first of them was made."""
+        count, at = self._connection.execute(self._sql.waiting.encode()).fetchone() or (0, None)
+        return count, at
+
+    def pages(self, window: Window, position: int, page: int = PAGE) -> Iterator[Sequence[Row]]:
+        """The rows of a window behind a position. Raises SourcePruned if the first of them are gone."""
+        sql = (self._sql.short if window.rows <= 2 * page else self._sql.long).encode()
+        facts = {"since": window.since, "upto": window.upto, "after": window.after, "limit": page, "position": position, "id": 0}
+        while True:
+            rows = self._page(sql, facts)
+            if rows:
+                yield rows
+            if len(rows) < page:
+                return
+            facts["id"] = rows[-1][0]
+
+    def _page(self, sql: bytes, facts: dict[str, Any]) -> list[Row]:
+        from psycopg.errors import InvalidRowCountInResultOffsetClause
+
+        try:
+            return self._cursor.execute(sql, facts).fetchall()
+        except InvalidRowCountInResultOffsetClause as error:
+            raise pruned(self._names, facts["position"]) from error
+
+    def _one(self, rest: str, *facts: object) -> Window | None:
+        found = self._connection.execute(f"select {_FIELDS} from {self._names.window} {rest}".encode(), facts).fetchone()
+        return Window(*found) if found else None
+
+
+def pruned(names: Names, position: int) -> SourcePruned:
+    """The error for a reader that comes too late."""
+    return SourcePruned(f"the messages behind {position} have been purged from {names.table}: it did not wait for this pipeline")
