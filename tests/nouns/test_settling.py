@@ -16,7 +16,7 @@ from penstock.event import Event, LogHeld, ReaderReleased, from_line, to_line
 from penstock.log import text_line
 from penstock.pipeline import Pipeline
 from penstock.running import PipelineRun
-from penstock.sources.sqlite import retain
+from penstock.sources import retain
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.source import LANE
 
