@@ -11,7 +11,20 @@ from rich.console import Console
 
 from bench.rig import Figure
 
-ALL = ("coldstart", "idle", "capture_cost", "engine", "path", "saturation", "parallel", "drain", "batch", "snapshot", "transform")
+ALL = (
+    "coldstart",
+    "idle",
+    "capture_cost",
+    "engine",
+    "path",
+    "saturation",
+    "parallel",
+    "drain",
+    "batch",
+    "snapshot",
+    "transform",
+    "poison",
+)
 
 
 def main() -> int:

@@ -48,7 +48,7 @@ class World:
             if self.is_down(self.requests):
                 condemned = inquest.failed(part, self.taken, Fault.POSSIBLE)
             elif not any(one.number in self.bad for one in part.changes):
-                inquest.settled(part)
+                inquest.taken(part)
                 self.taken += 1
                 self.arrived += [one.number for one in part.changes]
                 continue

@@ -183,8 +183,8 @@ def test_a_batch_that_is_too_large_for_the_receiver_is_cut_until_it_fits(desk: D
     delivery.offer(to_batch(changes(*range(1, 9))), 5)
     until(lambda: delivery.drain(0.05), 60)
     assert desk.arrived() == list(range(1, 9))
-    assert [len(request.changes()) for request in desk.receiver.requests] == [8, 4, 2, 2, 4]
-    assert len({request.headers["idempotency-key"] for request in desk.receiver.requests}) == 5
+    assert [len(request.changes()) for request in desk.receiver.requests] == [8, 4, 2, 1, 1, 4]
+    assert len({request.headers["idempotency-key"] for request in desk.receiver.requests}) == 6
 
 
 def test_letters_are_met_again_after_a_crash_and_stay_single(desk: Desk) -> None:
@@ -205,3 +205,21 @@ def test_one_poisoned_change_of_a_hundred_costs_few_requests(desk: Desk) -> None
     until(lambda: delivery.drain(0.05), 60)
     assert desk.parked() == [77]
     assert len(desk.receiver.requests) <= 16
+
+
+def test_a_receiver_that_names_what_it_refuses_is_believed_and_asked_only_once_more(desk: Desk) -> None:
+    desk.receiver.turn(poison=',"n":7', statuses=(422,), names_poison=True)
+    delivery = desk.open(size=100)
+    delivery.offer(to_batch(changes(*range(1, 101))), 5)
+    until(lambda: delivery.drain(0.05), 60)
+    assert desk.parked() == [7, *range(70, 80)]
+    assert [len(request.changes()) for request in desk.receiver.requests] == [100, 89]
+
+
+def test_what_a_receiver_names_and_was_not_sent_is_passed_over(desk: Desk) -> None:
+    desk.receiver.turn(poison='"n":7}', statuses=(422,), headers={"Penstock-Refused": "12, x, 7.1"})
+    delivery = desk.open()
+    delivery.offer(to_batch(changes(*range(1, 9))), 5)
+    until(lambda: delivery.drain(0.05), 60)
+    assert desk.parked() == [7]
+    assert sorted(desk.arrived()) == [1, 2, 3, 4, 5, 6, 8]

@@ -25,6 +25,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from random import Random
 from threading import TIMEOUT_MAX, Condition, Thread
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
@@ -48,6 +49,7 @@ class Dials:
     headers: Mapping[str, str] = field(default_factory=dict)  # of every answer
     slow: float = 0.0  # seconds before anything happens
     poison: str = ""  # a request with this text in its body is answered with one of `statuses`, not taken
+    names_poison: bool = False  # in format penstock, the answer to it names the positions
     refuses_repeats: bool = False  # 409 to a request with a position that was taken before
     drops_kept: bool = False  # a connection is closed, without notice, when a second request comes on it
     seed: int = 0
@@ -300,10 +302,18 @@ class _Connection(asyncio.Protocol):
         if verdict.is_closed:
             self._transport.close()
         elif verdict.status is not None:
-            self._answer(verdict.status)
+            self._answer(verdict.status, self._named(request) if self._receiver.dials.names_poison else {})
 
-    def _answer(self, status: int) -> None:
-        headers = "".join(f"{name}: {value}\r\n" for name, value in self._receiver.dials.headers.items())
+    def _named(self, request: Request) -> Mapping[str, str]:
+        text = self._receiver.dials.poison.encode()
+        if not text or text not in request.content:
+            return {}
+        changes = request.changes()
+        return {"Penstock-Refused": " ".join(str(change["position"]) for change in changes if text in orjson.dumps(change))}
+
+    def _answer(self, status: int, more: Mapping[str, str] = MappingProxyType({})) -> None:
+        given = {**self._receiver.dials.headers, **more}
+        headers = "".join(f"{name}: {value}\r\n" for name, value in given.items())
         self._transport.write(f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Length: 0\r\n{headers}\r\n".encode())
 
 

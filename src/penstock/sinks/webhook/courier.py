@@ -60,7 +60,7 @@ class Courier(Thread):
         if answer.status is not None:
             reach("sink.sent")
         if answer.is_taken:
-            inquest.settled(part)
+            inquest.taken(part)
             self._dispatch.settle(part.changes, is_taken=True)
         elif not answer.is_stale:
             self._failed(inquest, part, parcel, answer)
@@ -77,7 +77,7 @@ class Courier(Thread):
             gone = {one.number for one in parked}
             part.changes = [one for one in part.changes if one.number not in gone]
             if not part.changes:
-                inquest.settled(part)
+                inquest.emptied(part)
             self._dispatch.settle(parked)
         return bool(part.changes)
 
@@ -85,8 +85,12 @@ class Courier(Thread):
         failures = part.failures + 1
         if self._halts and self._retry.is_spent(failures):
             raise self._exhausted(answer, parcel, failures)
-        if condemned := inquest.failed(part, self._dispatch.requests_taken, self._fault(answer)):
-            self._condemn(condemned, self._exhausted(answer, parcel, failures), failures)
+        error, fault = self._exhausted(answer, parcel, failures), self._fault(answer)
+        condemned = inquest.named(part, answer.named) if fault is Fault.CERTAIN else []
+        if not condemned and (found := inquest.failed(part, self._dispatch.requests_taken, fault)):
+            condemned = [found]
+        for one in condemned:
+            self._condemn(one, error, failures)
 
     def _fault(self, answer: Answer) -> Fault:
         if self._halts or not answer.is_refusal:

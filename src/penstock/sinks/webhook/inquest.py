@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -35,6 +35,7 @@ class Part:
     refusals: int = 0
     is_tried: bool = False
     doubted_at: int | None = None
+    sibling: Part | None = None  # the other half, of two that were refused together for good
 
     def is_cleared(self, taken: int) -> bool:
         """Whether the far side took something since it was doubted, so that the next refusal is its own fault."""
@@ -44,7 +45,9 @@ class Part:
         """Two of half the size, or one again; what failed has failed for both."""
         middle = (len(self.changes) + 1) // 2
         found = (self.changes[:middle], self.changes[middle:])
-        return [Part(some, self.attempts, self.failures, self.refusals, False, self.doubted_at) for some in found if some]
+        made = [Part(some, self.attempts, self.failures, self.refusals, False, self.doubted_at) for some in found if some]
+        made[0].sibling = made[-1] if len(made) > 1 else None
+        return made
 
 
 class Inquest:
@@ -80,8 +83,14 @@ class Inquest:
             blocked.update(row for change in part.changes for row in change.rows)
         return None
 
-    def settled(self, part: Part) -> None:
-        """All of it is delivered, parked or dropped."""
+    def taken(self, part: Part) -> None:
+        """The far side has it. So its other half was the reason why both were refused, and is halved without being sent."""
+        self.parts.remove(part)
+        if (other := part.sibling) and other in self.parts and not other.is_tried and len(other.changes) > 1:
+            self._halve(other)
+
+    def emptied(self, part: Part) -> None:
+        """Nothing of it is left to send."""
         self.parts.remove(part)
 
     def failed(self, part: Part, taken: int, fault: Fault) -> Waiting | None:
@@ -100,6 +109,16 @@ class Inquest:
             return part.changes[0]
         part.doubted_at = taken if part.doubted_at is None else part.doubted_at
         return None
+
+    def named(self, part: Part, places: Collection[str]) -> list[Waiting]:
+        """What is condemned because the far side has named it; the rest is sent again. Nothing, if nothing of it was named."""
+        found = [one for one in part.changes if one.place in places]
+        if found:
+            part.changes = [one for one in part.changes if one.place not in places]
+            part.is_tried = False
+            if not part.changes:
+                self.parts.remove(part)
+        return found
 
     def again(self) -> None:
         """After a rest: try again what has tries left; of the rest the first part, and half of another one, each in its turn."""

@@ -39,7 +39,7 @@ class Answer:
     """What came of one request.
 
     `status` is None if no answer came. `is_stale`: the endpoint closed a kept connection just as the request was sent on it,
-    which is no sign of trouble. `is_unsent`: nobody was reached.
+    which is no sign of trouble. `is_unsent`: nobody was reached. `named`: the places of changes that it says it is about.
     """
 
     status: int | None
@@ -47,6 +47,7 @@ class Answer:
     retry_after: float | None = None
     is_stale: bool = False
     is_unsent: bool = False
+    named: frozenset[str] = frozenset()
 
     @property
     def is_taken(self) -> bool:
@@ -102,7 +103,13 @@ class Line:
             shown = self._finish(response)
             if response.status in _REDIRECTS:
                 shown = _redirection(response.headers.get("Location"))
-            return Answer(response.status, f"status {response.status}{shown}", seconds_asked(response.headers.get("Retry-After")))
+            asked, named = (response.headers.get(name) for name in ("Retry-After", "Penstock-Refused"))
+            return Answer(
+                response.status,
+                f"status {response.status}{shown}",
+                seconds_asked(asked),
+                named=frozenset((named or "").replace(",", " ").split()),
+            )
 
     def _head(self, length: int, headers: Mapping[str, str]) -> bytes:
         fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
