@@ -130,6 +130,13 @@ class SinkUnavailable(PenstockError):
     code, directive = "sink.unavailable", Directive.RETRY
 
 
+class SinkRefused(PenstockError):
+    """The far side does not let us in: wrong credentials, or a right that is missing."""
+
+    code = "sink.refused"
+    remedy = "correct the credentials or the rights, and run the pipeline again: it goes on where it stopped"
+
+
 class StateLost(PenstockError):
     """The source knows this pipeline, the state store does not."""
 

@@ -29,11 +29,12 @@ class Progress:
         """A change, or a run up to this one, was handed to the sink."""
         self.handed = place
 
-    def mark(self, position: int, cursor: Cursor) -> None:
-        """A resolved mark came, behind everything handed so far."""
+    def mark(self, position: int, cursor: Cursor) -> Watermark:
+        """A resolved mark came, behind everything handed so far: the watermark once all of that is durable."""
         if self._marks and self._marks[-1][0] == self.handed:
             self._marks.pop()
         self._marks.append((self.handed, position, cursor))
+        return Watermark(cursor, position, self.handed[0] if self.handed else self.watermark.delivered)
 
     def durable(self, change: Change | None, cursor: Cursor | None) -> Watermark:
         """The watermark now that this change, with the cursor behind it, is the last durable one."""

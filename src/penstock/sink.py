@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from penstock.change import Change, Lane
+from penstock.cursor import Watermark
 from penstock.event import Event
 from penstock.poison import HALTING, Poison
 
@@ -60,3 +61,26 @@ class Sink(Protocol):
 
     def open(self, assignment: Assignment) -> Delivery:
         """Start delivering."""
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """A sink that keeps the watermark of a lane itself, in one step with what it delivers, so that nothing is delivered twice.
+
+    - `open` takes the lane from whoever had it: nothing of a predecessor becomes durable afterwards, and `watermark` tells all of it.
+    - Its deliveries are told of marks, and what they have taken becomes durable only up to a mark, with the mark.
+    """
+
+    def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:
+        """How far this lane has been delivered, if it is kept."""
+
+    def release(self, pipeline: str, lanes: Collection[Lane]) -> None:
+        """Keep nothing for these lanes any more, and let nobody go on who has them."""
+
+
+@runtime_checkable
+class KeepingDelivery(Delivery, Protocol):
+    """A delivery of such a sink. It is drained once everything up to the last mark is durable."""
+
+    def mark(self, watermark: Watermark) -> None:
+        """Everything offered so far is what lies up to here."""

@@ -1,0 +1,120 @@
+"""The watermark of a lane as Kafka keeps it: offsets of a group, written in the transaction that delivers what lies before it.
+
+The offset is the position, and the metadata beside it the cursor. Kafka takes 4 096 bytes of metadata for each partition, so a long
+cursor lies in pieces on several partitions of the progress topic, which itself holds no records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from penstock.change import Lane
+from penstock.cursor import Cursor, Watermark
+from penstock.errors import PenstockError, SinkUnavailable
+from penstock.sinks.kafka import client
+from penstock.sinks.kafka.fault import ending
+
+if TYPE_CHECKING:
+    from penstock.sinks.kafka.sink import KafkaSink
+
+PARTITIONS = 16
+"""Of the progress topic, if it is made by us."""
+
+PIECE = 4000
+"""Bytes of a piece: a little less than brokers take by default."""
+
+PATIENCE = 20.0
+"""Seconds for one answer of the brokers."""
+
+
+def pieces(watermark: Watermark) -> list[str]:
+    """A watermark as the metadata of as many partitions as it needs, each with its number and how many there are."""
+    text = json.dumps({"cursor": watermark.cursor, "delivered": watermark.delivered}, separators=(",", ":"))
+    parts = [text[start : start + PIECE] for start in range(0, len(text), PIECE)]
+    return [f"{number}/{len(parts)}:{part}" for number, part in enumerate(parts)]
+
+
+def joined(position: int, found: Sequence[str]) -> Watermark:
+    """The watermark of these pieces; what lies behind the last one is left from a longer one."""
+    count = int(found[0].partition(":")[0].partition("/")[2])
+    facts = json.loads("".join(piece.partition(":")[2] for piece in found[:count]))
+    return Watermark(Cursor(facts["cursor"]), position, facts["delivered"])
+
+
+class Ledger:
+    """The group of one lane; its name is also the transactional id, under which only one producer can live."""
+
+    def __init__(self, sink: KafkaSink, pipeline: str, lane: Lane) -> None:
+        self._sink, self._pipeline, self._kafka = sink, pipeline, client.library()
+        self.name = f"penstock.{pipeline}.{lane}"
+
+    def read(self) -> Watermark | None:
+        """What stands there; it waits for a transaction that is just being completed."""
+        partitions = [self._kafka.TopicPartition(self._sink.progress_topic, number) for number in range(PARTITIONS)]
+        with closing(self._consumer()) as consumer:
+            try:
+                found = consumer.committed(partitions, timeout=PATIENCE)
+            except self._kafka.KafkaException as error:
+                raise self.ending(error, "reading the watermark") from None
+        if found[0].offset < 0:
+            return None
+        return joined(found[0].offset, [one.metadata or "" for one in found])
+
+    def offsets(self, watermark: Watermark) -> list[Any]:
+        """A watermark as a transaction takes it."""
+        topic, parts = self._sink.progress_topic, pieces(watermark)
+        if len(parts) > PARTITIONS:
+            raise SinkUnavailable(f"the cursor of {self.name} is too long for Kafka: {len(watermark.cursor)} characters")
+        return [
+            self._kafka.TopicPartition(topic, number, watermark.position, metadata=metadata) for number, metadata in enumerate(parts)
+        ]
+
+    def member(self) -> Any:
+        """Who commits offsets: somebody of this group, which has no members."""
+        with closing(self._consumer()) as consumer:
+            return consumer.consumer_group_metadata()
+
+    def prepare(self) -> None:
+        """See that the progress topic is there."""
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        topic = self._sink.progress_topic
+        admin = AdminClient(client.others(self._sink.config, self.hear))
+        wanted = NewTopic(topic, num_partitions=PARTITIONS, replication_factor=-1, config={"cleanup.policy": "compact"})
+        try:
+            admin.create_topics([wanted], request_timeout=PATIENCE)[topic].result()
+        except self._kafka.KafkaException as error:
+            if error.args[0].code() != self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+                raise self.ending(error, f"making the topic {topic}") from None
+
+    def strike(self) -> None:
+        """Fence whoever delivers on this lane, and keep nothing of it."""
+        from confluent_kafka.admin import AdminClient
+
+        producer = self._kafka.Producer(client.transactional(self._sink.config, self._pipeline, self.name, self.hear))
+        admin = AdminClient(client.others(self._sink.config, self.hear))
+        try:
+            producer.init_transactions(PATIENCE)
+            admin.delete_consumer_groups([self.name], request_timeout=PATIENCE)[self.name].result()
+        except self._kafka.KafkaException as error:
+            if error.args[0].code() != self._kafka.KafkaError.GROUP_ID_NOT_FOUND:
+                raise self.ending(error, "removing the watermark") from None
+
+    _last_heard: Any = None
+
+    def hear(self, error: Any) -> None:
+        """Note what the library has to say of connections."""
+        self._last_heard = error
+
+    def ending(self, error: Any, doing: str) -> PenstockError:
+        """What was heard before tells more than that nobody answered."""
+        said = error.args[0]
+        is_silence = said.code() in (self._kafka.KafkaError._TIMED_OUT, self._kafka.KafkaError._TRANSPORT)
+        return ending(self._last_heard if is_silence and self._last_heard else said, doing)
+
+    def _consumer(self) -> Any:
+        settings = client.others(self._sink.config, self.hear)
+        return self._kafka.Consumer({**settings, "group.id": self.name, "enable.auto.commit": False, "isolation.level": "read_committed"})

@@ -1,0 +1,140 @@
+"""Changes as records: topic, key, value and headers. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import orjson
+import pyarrow as pa
+
+from penstock.change import Change, Op, from_batch, last_place
+from penstock.formats import Format
+from penstock.formats.cloudevents import CloudEventsFormat
+from penstock.formats.debezium import DebeziumFormat
+from penstock.formats.penstock import PenstockFormat
+from penstock.message import Message, of_change
+from penstock.sink import Assignment
+
+FIELDS = ("pipeline", "table")
+"""What a topic may be made of."""
+
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
+_OF_MESSAGES = '{"key":'
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Record(NamedTuple):
+    """What is sent for a change."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class Unfit(NamedTuple):
+    """Why no record can be made of a change."""
+
+    reason: str
+
+
+class Style(NamedTuple):
+    """What records look like, as the pipeline file says; no topic: one of the change's own."""
+
+    topic: str | None = None
+    key: Literal["json", "bare"] = "json"
+    format: Literal["penstock", "debezium", "cloudevents", "row"] = "penstock"
+
+
+class Recorder:
+    """Makes the records of one assignment. Messages of an outbox stay what they are; rows get the format's words."""
+
+    def __init__(self, style: Style, assignment: Assignment) -> None:
+        self._style, self._pipeline, self._previous = style, assignment.pipeline, assignment.previous
+        self._format = _format(style, assignment)
+        self._epoch = ("penstock-epoch", str(assignment.epoch).encode())
+
+    def records(self, changes: pa.RecordBatch) -> list[tuple[Change, Record | Unfit | None]]:
+        """The changes, each with its record; None where the format has no words for it."""
+        several = list(from_batch(changes))
+        if all(change.key.startswith(_OF_MESSAGES) for change in several):
+            made = [self._of_message(change) for change in several]
+        else:
+            made = [None] * len(several)
+        if any(record is None for record in made):
+            rows = self._of_rows(changes, several)
+            made = [record or row for record, row in zip(made, rows, strict=True)]
+        if several:
+            self._previous = last_place(changes)[0]
+        return list(zip(several, made, strict=True))
+
+    def _of_message(self, change: Change) -> Record | Unfit | None:
+        try:
+            message = of_change(change)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            return Unfit(f"it carries a message that cannot be read: {error}")
+        if message is None:
+            return Unfit(change.error) if change.error else None
+        return Record(self._topic(message), message.key, message.value, list(message.headers))
+
+    def _topic(self, message: Message) -> str:
+        return message.topic if self._style.topic is None else self._named(self._style.topic, message.topic)
+
+    def _of_rows(self, changes: pa.RecordBatch, several: Sequence[Change]) -> list[Record | None]:
+        template = self._style.topic or "{pipeline}.{table}"
+        texts = self._format.texts(changes, self._previous) if self._format else [_row(change) for change in several]
+        is_plain = self._format is None
+        return [
+            None
+            if change.op == Op.SCHEMA and (is_plain or text is None)
+            else Record(
+                self._named(template, change.table),
+                self._key(change),
+                None if text is None else text.encode(),
+                [("penstock-position", _place(change).encode()), ("penstock-op", change.op.encode()), self._epoch],
+            )
+            for change, text in zip(several, texts, strict=True)
+        ]
+
+    def _named(self, template: str, table: str) -> str:
+        return _ILLEGAL.sub("_", template.format(pipeline=self._pipeline, table=table))
+
+    def _key(self, change: Change) -> bytes:
+        if self._style.key == "json":
+            return change.key.encode()
+        parts = list(orjson.loads(change.key).values())
+        return str(parts[0]).encode() if len(parts) == 1 and isinstance(parts[0], str | int) else orjson.dumps(parts)
+
+
+def _place(change: Change) -> str:
+    return str(change.position) if change.ordinal is None else f"{change.position}.{change.ordinal}"
+
+
+def _row(change: Change) -> str | None:
+    """The row as it is now; none for one that is gone."""
+    return None if change.op == Op.DELETE else change.after
+
+
+def _format(style: Style, assignment: Assignment) -> Format | None:
+    match style.format:
+        case "penstock":
+            return PenstockFormat(assignment.pipeline)
+        case "debezium":
+            return DebeziumFormat(assignment.pipeline)
+        case "cloudevents":
+            return CloudEventsFormat(assignment.pipeline, assignment.incarnation)
+        case "row":
+            return None
+
+
+def check(topic: str) -> None:
+    """Raise ValueError for a topic that names nothing."""
+    try:
+        made = topic.format(**dict.fromkeys(FIELDS, "x"))
+    except (KeyError, IndexError, ValueError, AttributeError):
+        raise ValueError(f"topic is {topic!r}: beside plain text it may have {{pipeline}} and {{table}}") from None
+    if not made or len(made) > 249 or made in (".", "..") or _ILLEGAL.search(made):
+        raise ValueError(f"topic is {topic!r}: a name has letters, digits and . _ -, at most 249 of them")

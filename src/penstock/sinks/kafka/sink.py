@@ -1,0 +1,73 @@
+"""The settings of a Kafka sink."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import field
+from datetime import timedelta
+from typing import Literal
+
+from penstock.change import Lane
+from penstock.cursor import Watermark
+from penstock.duration import Duration
+from penstock.errors import ConfigUnsupported
+from penstock.retry import Retry
+from penstock.settings import settings
+from penstock.sink import Assignment, Delivery
+from penstock.sinks.kafka import client, record
+from penstock.sinks.kafka.record import Style
+
+_LONGEST = timedelta(seconds=60)
+
+
+@settings
+class KafkaSink:
+    """Sends changes to topics. `config` is librdkafka's; `interval` and `progress_topic` are for exactly-once."""
+
+    config: Mapping[str, str | int | float | bool] = field(repr=False)
+    delivery: Literal["exactly-once", "at-least-once", "barrier"] = "exactly-once"
+    topic: str | None = None
+    key: Literal["json", "bare"] = "json"
+    format: Literal["penstock", "debezium", "cloudevents", "row"] = "penstock"
+    interval: Duration = timedelta(milliseconds=10)
+    progress_topic: str = "penstock.progress"
+    retry: Retry = Retry(tries="forever", min=timedelta(milliseconds=100), max=timedelta(seconds=10))
+
+    def __post_init__(self) -> None:
+        if self.delivery == "barrier":
+            raise ConfigUnsupported("sink.delivery: barrier is not supported yet", "use exactly-once or at-least-once")
+        if self.topic is not None:
+            record.check(self.topic)
+        if not timedelta(0) <= self.interval <= _LONGEST:
+            raise ValueError("interval must be from 0ms to 60s")
+        record.check(self.progress_topic)
+        client.check(self.config)
+
+    @property
+    def style(self) -> Style:
+        """What records look like."""
+        return Style(self.topic, self.key, self.format)
+
+    def open(self, assignment: Assignment) -> Delivery:
+        """Start delivering."""
+        client.library()
+        if self.delivery == "at-least-once" or getattr(assignment, "is_redrive", False):
+            from penstock.sinks.kafka.pipelined import PipelinedDelivery
+
+            return PipelinedDelivery(self, assignment)
+        from penstock.sinks.kafka.transactional import TransactionalDelivery
+
+        return TransactionalDelivery(self, assignment)
+
+    def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:
+        """What the lane's group says; nothing while other deliveries than exactly-once may have gone on without it."""
+        from penstock.sinks.kafka.ledger import Ledger
+
+        return Ledger(self, pipeline, lane).read() if self.delivery == "exactly-once" else None
+
+    def release(self, pipeline: str, lanes: Collection[Lane]) -> None:
+        """Fence whoever delivers on these lanes, and delete their groups."""
+        from penstock.sinks.kafka.ledger import Ledger
+
+        for lane in lanes:
+            Ledger(self, pipeline, lane).strike()

@@ -1,0 +1,147 @@
+"""A transactional producer: what is sent, and the watermark behind it, become visible in one step or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka as kafka
+
+from penstock.cursor import Watermark
+from penstock.sink import Assignment
+from penstock.sinks.kafka import client
+from penstock.sinks.kafka.fault import ending
+from penstock.sinks.kafka.ledger import PATIENCE, Ledger
+from penstock.sinks.kafka.shelf import Entry
+
+if TYPE_CHECKING:
+    from penstock.sinks.kafka.sink import KafkaSink
+
+STEP_SECONDS = 1.0
+"""How long a call may take before it looks whether it is still wanted."""
+
+
+class Aborted(Exception):
+    """The transaction cannot be committed; all of it has to go again. `error` is the library's."""
+
+    def __init__(self, error: Any) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Ended(Exception):
+    """Nobody wants it any more."""
+
+
+class Transactions:
+    """One producer's transactions, one after the other. `failed` tells which records of the one that was aborted failed, and why."""
+
+    def __init__(self, sink: KafkaSink, assignment: Assignment, is_wanted: Callable[[], bool]) -> None:
+        self._ledger, self._is_wanted = Ledger(sink, assignment.pipeline, assignment.lane), is_wanted
+        self.failed: dict[int, Any] = {}
+        self._is_open = False
+        self._ledger.prepare()
+        self._member = self._ledger.member()
+        settings = client.transactional(sink.config, assignment.pipeline, self._ledger.name, self._ledger.hear)
+        self._producer: Any = kafka.Producer(settings)
+        try:
+            self._producer.init_transactions(PATIENCE)
+        except kafka.KafkaException as error:
+            raise self._ledger.ending(error, "taking the lane over") from None
+
+    def produce(self, entry: Entry) -> None:
+        """Send a record in the transaction, which begins with the first. Raises TypeError, ValueError for one that cannot be sent."""
+        assert entry.record
+        topic, key, value, headers = entry.record
+        self._begin()
+        while True:
+            try:
+                self._producer.produce(topic, value, key, headers=headers, on_delivery=partial(self._hear_of, entry.number))
+            except BufferError:  # the library's own queue is full
+                self._producer.poll(0.05)
+                self._look()
+            except kafka.KafkaException as error:
+                self.failed.setdefault(entry.number, error.args[0])
+                raise Aborted(error.args[0]) from None
+            else:
+                return
+
+    def serve(self) -> None:
+        """Hear what became of records. Raises Aborted if one has failed."""
+        self._producer.poll(0)
+        self._check()
+
+    def flush(self) -> None:
+        """Wait until it is known what became of every record sent so far."""
+        while self._producer.flush(STEP_SECONDS):
+            self._look()
+        self._check()
+
+    def commit(self, watermark: Watermark) -> None:
+        """Make all of it visible, and the watermark with it."""
+        self._begin()
+        offsets = self._ledger.offsets(watermark)
+        self._tried(lambda: self._producer.send_offsets_to_transaction(offsets, self._member, STEP_SECONDS))
+        self._tried(lambda: self._producer.commit_transaction(STEP_SECONDS))
+        self._is_open = False
+
+    def abort(self) -> None:
+        """Undo all of it."""
+        if self._is_open:
+            self._tried(lambda: self._producer.abort_transaction(STEP_SECONDS))
+        self._is_open = False
+
+    def close(self) -> None:
+        """Abort what is open, if the brokers answer, so that no consumer has to wait for it."""
+        if self._producer is not None and self._is_open:
+            try:
+                self._producer.abort_transaction(STEP_SECONDS)
+            except kafka.KafkaException:
+                self._is_open = False  # whoever takes the lane over aborts it
+        self._producer = None
+
+    def _begin(self) -> None:
+        if not self._is_open:
+            self.failed.clear()
+            self._tried(self._producer.begin_transaction)
+            self._is_open = True
+
+    def _hear_of(self, number: int, error: Any, _: Any) -> None:
+        if error is not None:
+            self.failed[number] = error
+
+    def _check(self) -> None:
+        if self.failed:
+            raise Aborted(next(iter(self.failed.values())))
+
+    def _look(self) -> None:
+        if not self._is_wanted():
+            raise Ended
+
+    def _tried(self, call: Callable[[], Any]) -> None:
+        """Call until it is answered."""
+        while True:
+            try:
+                call()
+            except kafka.KafkaException as error:
+                self._judge(error.args[0])
+            else:
+                return
+
+    def _judge(self, error: Any) -> None:
+        if error.fatal():
+            raise ending(error, "the transaction was refused") from None
+        if error.txn_requires_abort():
+            raise Aborted(error) from None
+        if not error.retriable():
+            raise ending(error, "the transaction failed") from None
+        self._look()
+
+
+def sent_alone(transactions: Transactions, entries: Iterable[Entry]) -> None:
+    """Send each of these so that its failure is its own."""
+    for entry in entries:
+        transactions.flush()
+        transactions.produce(entry)
+        transactions.flush()

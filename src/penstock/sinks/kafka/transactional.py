@@ -1,0 +1,149 @@
+"""Exactly once: the caller puts runs of changes and marks in, a thread of ours sends them in transactions that end at marks."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Condition, Thread
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.change import Change
+from penstock.cursor import Watermark
+from penstock.sink import Assignment
+from penstock.sinks.kafka.record import Record, Recorder, Unfit
+from penstock.sinks.kafka.transaction import Ended, Transactions
+from penstock.sinks.kafka.window import Window
+
+if TYPE_CHECKING:
+    from penstock.sinks.kafka.sink import KafkaSink
+
+ROOM = 20_000
+"""Changes that wait to be sent."""
+
+_SWITCH_SECONDS = 0.0005
+
+Run = Sequence[tuple[Change, Record | Unfit | None]]
+
+
+class TransactionalDelivery:
+    """Keeps the promises of KeepingDelivery."""
+
+    def __init__(self, sink: KafkaSink, assignment: Assignment) -> None:
+        self._interval, self._recorder = sink.interval.total_seconds(), Recorder(sink.style, assignment)
+        self._items: deque[Run | Watermark] = deque()
+        self._waiting = 0
+        self._is_busy = self._is_urgent = self._is_ending = False
+        self._last: Change | None = None
+        self._failure: BaseException | None = None
+        self._changed = Condition()
+        self._window = Window(sink, assignment, Transactions(sink, assignment, lambda: not self._is_ending), self._rest)
+        self._due_at = 0.0
+        # After every commit the thread asks for the interpreter; a busy caller would by default give it away only every 5 ms.
+        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
+        self._thread = Thread(target=self._run, name="kafka", daemon=True)
+        self._thread.start()
+
+    # What the caller does.
+
+    def offer(self, changes: pa.RecordBatch, wait: float) -> bool:
+        """Take these changes unless there is no room."""
+        if not self._wait(lambda: self._waiting < ROOM, wait):
+            return False
+        if changes.num_rows:
+            run = self._recorder.records(changes)
+            self._put(run, len(run))
+        return True
+
+    def mark(self, watermark: Watermark) -> None:
+        """What was taken before may be committed, with this."""
+        self._put(watermark, 0)
+
+    def delivered(self) -> Change | None:
+        """The last change of the last transaction."""
+        return self._last
+
+    def drain(self, wait: float) -> bool:
+        """Commit without further delay, and wait for it."""
+        with self._changed:
+            self._is_urgent = True
+            self._changed.notify_all()
+        return self._wait(self._is_drained, wait)
+
+    def close(self) -> None:
+        """Let a commit that is under way finish, and abort what is not committed."""
+        with self._changed:
+            self._is_ending = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _put(self, item: Run | Watermark, changes: int) -> None:
+        with self._changed:
+            self._items.append(item)
+            self._waiting += changes
+            self._changed.notify_all()
+
+    def _wait(self, condition: Callable[[], bool], seconds: float) -> bool:
+        with self._changed:
+            is_met = self._changed.wait_for(lambda: condition() or self._failure is not None, seconds)
+            if self._failure:
+                raise self._failure
+            return is_met
+
+    def _is_drained(self) -> bool:
+        return not self._items and not self._is_busy and not self._window.is_committable
+
+    # What the thread does.
+
+    def _run(self) -> None:
+        try:
+            while self._turn():
+                continue
+        except Ended:
+            pass
+        except BaseException as failure:  # noqa: BLE001 - a thread's last words: every later call of its owner raises them
+            with self._changed:
+                self._failure = failure
+                self._changed.notify_all()
+        finally:
+            self._window.close()
+
+    def _turn(self) -> bool:
+        """Send what has come and commit what is due; False at the end."""
+        item = self._next()
+        if isinstance(item, Watermark):
+            self._window.mark(item)
+        elif item is not None:
+            self._window.add(item)
+        if self._window.is_committable and self._is_due():
+            self._due_at = time.monotonic() + self._interval
+            self._window.commit()
+        with self._changed:
+            self._last, self._is_busy = self._window.last, False
+            self._is_urgent = self._is_urgent and not self._is_drained()
+            self._changed.notify_all()
+        return not self._is_ending
+
+    def _next(self) -> Run | Watermark | None:
+        """What comes next; None when a commit is due before it comes."""
+        with self._changed:
+            while not self._items and not self._is_ending and not (self._window.is_committable and self._is_due()):
+                self._changed.wait(self._due_at - time.monotonic() if self._window.is_committable else None)
+            if not self._items or self._is_ending:
+                return None
+            self._is_busy = True
+            item = self._items.popleft()
+            self._waiting -= 0 if isinstance(item, Watermark) else len(item)
+            return item
+
+    def _is_due(self) -> bool:
+        return self._is_urgent or time.monotonic() >= self._due_at
+
+    def _rest(self, seconds: float) -> None:
+        """Wait between two tries. Raises Ended if the end comes first."""
+        with self._changed:
+            if self._changed.wait_for(lambda: self._is_ending, seconds):
+                raise Ended

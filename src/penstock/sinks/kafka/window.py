@@ -1,0 +1,140 @@
+"""What one transaction holds, sent again without what is poison until it can be committed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from penstock.change import Change
+from penstock.cursor import Watermark
+from penstock.errors import DeliveryExhausted, PenstockError
+from penstock.event import DeliveryRetried
+from penstock.failpoint import reach
+from penstock.sink import Assignment
+from penstock.sinks.kafka.fault import Verdict, condemning, verdict
+from penstock.sinks.kafka.record import Record, Unfit
+from penstock.sinks.kafka.shelf import Entry
+from penstock.sinks.kafka.transaction import Aborted, Transactions, sent_alone
+
+if TYPE_CHECKING:
+    from penstock.sinks.kafka.sink import KafkaSink
+
+
+class Window:
+    """Changes since the last commit, in order."""
+
+    def __init__(self, sink: KafkaSink, assignment: Assignment, transactions: Transactions, rest: Callable[[float], None]) -> None:
+        self._retry, self._assignment, self._transactions, self._rest = sink.retry, assignment, transactions, rest
+        self._entries: list[Entry] = []
+        self._suspects: set[int] = set()
+        self._watermark: Watermark | None = None
+        self._taken = self._tries = 0
+        self._latest: Change | None = None
+        self.last: Change | None = None
+
+    @property
+    def is_committable(self) -> bool:
+        """Whether there is something to commit, and a mark behind all of it."""
+        return self._latest is not None and self._watermark is not None
+
+    def add(self, run: Sequence[tuple[Change, Record | Unfit | None]]) -> None:
+        """Send these, too."""
+        self._watermark, self._latest = None, run[-1][0]
+        begin = len(self._entries)
+        for change, record in run:
+            self._taken += 1
+            if isinstance(record, Unfit):
+                self._condemn(change, DeliveryExhausted(f"no record can be made of it: {record.reason}", "correct what wrote it"))
+            elif record is not None:
+                self._entries.append(Entry(self._taken, change, record))
+        self._entries[begin:] = self._sifted(self._entries[begin:])
+        self._until_sent(begin)
+
+    def mark(self, watermark: Watermark) -> None:
+        """What was added lies up to here; nothing added, nothing to be done."""
+        if self._latest is not None:
+            self._watermark = watermark
+
+    def commit(self) -> None:
+        """Make it durable, with its watermark."""
+        assert self._watermark
+        while True:
+            try:
+                self._transactions.flush()
+                reach("sink.sending")
+                self._transactions.commit(self._watermark)
+                break
+            except Aborted as aborted:
+                self._undo(aborted)
+                self._until_sent()
+        reach("sink.sent")
+        self.last, self._latest, self._watermark = self._latest, None, None
+        self._entries, self._suspects, self._tries = [], set(), 0
+
+    def close(self) -> None:
+        """Drop what is not committed."""
+        self._transactions.close()
+
+    def _until_sent(self, begin: int = 0) -> None:
+        """Send these entries from there on; from the first on once the transaction was aborted."""
+        while True:
+            try:
+                return self._send(self._entries[begin:])
+            except Aborted as aborted:
+                self._undo(aborted)
+                begin = 0
+
+    def _send(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            try:
+                if entry.number in self._suspects:
+                    sent_alone(self._transactions, [entry])
+                else:
+                    self._transactions.produce(entry)
+            except (TypeError, ValueError) as error:
+                self._take_out(entry, DeliveryExhausted(f"no record can be made of it: {error}", "correct its topic, key or headers"))
+        self._transactions.serve()
+
+    def _undo(self, aborted: Aborted) -> None:
+        """Abort, and take out what is poison, or rest if nothing is."""
+        failed = dict(self._transactions.failed)
+        self._transactions.abort()
+        found = {number: error for number, error in failed.items() if verdict(error) is not Verdict.PASSING}
+        for entry in [entry for entry in self._entries if entry.number in found]:
+            self._judge(entry, found[entry.number])
+        self._entries = self._sifted(self._entries)
+        if not found:
+            self._wait(aborted)
+
+    def _judge(self, entry: Entry, error: object) -> None:
+        """One that failed alone is poison; one that failed together with others goes alone next time."""
+        if verdict(error) is Verdict.RECORD or entry.number in self._suspects:
+            assert entry.record
+            self._take_out(entry, condemning(error, entry.record.topic))
+        else:
+            self._suspects.add(entry.number)
+
+    def _take_out(self, entry: Entry, error: PenstockError) -> None:
+        self._condemn(entry.change, error)
+        self._entries = [other for other in self._entries if other is not entry]
+
+    def _condemn(self, change: Change, error: PenstockError) -> None:
+        self._assignment.poison.condemn(change, error)
+
+    def _sifted(self, entries: list[Entry]) -> list[Entry]:
+        poison = self._assignment.poison
+        if poison.is_idle or not entries:
+            return entries
+        left = {id(change) for change in poison.sift([entry.change for entry in entries])}
+        return [entry for entry in entries if id(entry.change) in left]
+
+    def _wait(self, aborted: Aborted) -> None:
+        self._tries += 1
+        reason = f"{aborted.error.name().lstrip('_')}: {aborted.error.str()}"
+        if self._retry.is_spent(self._tries):
+            raise DeliveryExhausted(f"{reason}, {self._tries} times", "see that the brokers under sink.config run")
+        wait = self._retry.wait(self._tries, random.random())
+        told = DeliveryRetried(pipeline=self._assignment.pipeline, reason=reason, tries=self._tries, wait_seconds=round(wait, 3))
+        self._assignment.tell(told)
+        self._rest(wait)
