@@ -204,7 +204,7 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) 
     ("values", "expected"),
     [
         *((inside("source", type=kind), f"source.type: {kind}") for kind in ("postgres", "rqlite", "scylla", "feed")),
-        *((inside("sink", type=kind), f"sink.type: {kind}") for kind in ("kafka", "feed", "table", "consumer", "stdout")),
+        *((inside("sink", type=kind), f"sink.type: {kind}") for kind in ("feed", "table", "consumer", "stdout")),
         *((plain(state=f"{kind}://x"), f"state: {kind}://") for kind in ("rqlite", "kafka")),
     ],
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from penstock.change import Lane
 from penstock.coordinator import Term
 from penstock.cursor import Cursor, Watermark
+from penstock.keeping import release
 from penstock.pipeline import Pipeline
 
 
@@ -31,9 +32,10 @@ def outstanding(pipeline: Pipeline, term: Term) -> Backfill | None:
 def _outstanding(pipeline: Pipeline, term: Term, lane: Lane, marks: Mapping[Lane, Watermark]) -> Mapping[Lane, Cursor]:
     source, state, cursor = pipeline.source, pipeline.state, marks[lane].cursor
     ranges = source.ranges(cursor)
-    for name, begin in ranges.items():
-        if name not in marks:
-            state.place(term, name, Watermark(begin, source.position(begin)))
+    new = {name: begin for name, begin in ranges.items() if name not in marks}
+    release(pipeline, new)
+    for name, begin in new.items():
+        state.place(term, name, Watermark(begin, source.position(begin)))
     left = {name: begin for name, begin in ranges.items() if not _is_read(pipeline, begin, marks.get(name))}
     if ranges and not left:
         joined = source.joined(cursor, [marks[name].cursor for name in ranges])

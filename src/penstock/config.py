@@ -27,11 +27,15 @@ KINDS: Mapping[str, Mapping[str, str]] = {"source": SOURCES, "sink": SINKS}
 
 LATER_KINDS = {
     "source": ("postgres", "rqlite", "scylla", "feed"),
-    "sink": ("kafka", "feed", "table", "consumer", "stdout"),
+    "sink": ("feed", "table", "consumer", "stdout"),
 }
 LATER_STATES = ("rqlite", "kafka")
 
-PATHS = (("database",), ("tls", "ca", "cert", "key"))
+PATHS = (
+    ("database",),
+    ("tls", "ca", "cert", "key"),
+    ("config", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location"),
+)
 """Keys of a source or a sink that name files; behind a key with others below it, those of them that do."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")

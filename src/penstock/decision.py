@@ -14,6 +14,7 @@ from penstock.change import Lane
 from penstock.coordinator import Term
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import CaptureMissing, ConfigInvalid, PenstockError, TermHeld
+from penstock.keeping import release
 from penstock.pipeline import Pipeline
 
 
@@ -82,6 +83,7 @@ def rewind(pipeline: Pipeline, moves: Sequence[Move]) -> None:
                 raise ConfigInvalid(f"{pipeline.name} is no longer at position {move.old.position}", "look again, and decide anew")
             if not move.is_skip:  # first of all nothing may be pruned there any more
                 pipeline.source.register(pipeline.name, move.lane, move.new.cursor)
+            release(pipeline, [move.lane])
             pipeline.state.place(term, move.lane, move.new)
             if move.is_skip:
                 pipeline.source.register(pipeline.name, move.lane, move.new.cursor)
@@ -97,9 +99,13 @@ def registration(pipeline: Pipeline) -> int | None:
 
 def forget(pipeline: Pipeline) -> None:
     """Remove a pipeline's watermarks and its registration: it will start anew. Its epochs go on. Raises TermHeld."""
-    if pipeline.state.standing(pipeline.name).epoch:
+    standing = pipeline.state.standing(pipeline.name)
+    if standing.epoch:
         with _leading(pipeline) as term:
+            release(pipeline, {*standing.watermarks, *pipeline.source.lanes()})
             pipeline.state.forget(term)
+    else:
+        release(pipeline, pipeline.source.lanes())
     with suppress(CaptureMissing):  # then nothing is registered there either
         pipeline.source.forget(pipeline.name)
 

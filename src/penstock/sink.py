@@ -67,7 +67,7 @@ class Sink(Protocol):
 class Keeper(Protocol):
     """A sink that keeps the watermark of a lane itself, in one step with what it delivers, so that nothing is delivered twice.
 
-    - `open` takes the lane from whoever had it: nothing of a predecessor becomes durable afterwards, and `watermark` tells all of it.
+    - `open` takes the lane from whoever had it: nothing of theirs becomes durable afterwards, and `watermark` tells all of it.
     - Its deliveries are told of marks, and what they have taken becomes durable only up to a mark, with the mark.
     """
 

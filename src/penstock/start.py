@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from penstock.change import Lane
 from penstock.coordinator import Term
 from penstock.cursor import Watermark
 from penstock.errors import SourceRewound, StateLost
+from penstock.keeping import is_same_life, kept, release
 from penstock.pipeline import Pipeline
 
 UNKNOWN = {"state.lost", "source.rewound", "source.pruned", "capture.broken", "capture.damaged", "transform.invalid"}
 """Errors after which only a person knows where to go on."""
 
 
-def decide(known: bool, registered: int | None, said: str | None, last_error: Mapping[str, str] | None) -> str | None:
-    """`watermark`, `file` or `person`; None where nobody may decide: the source knows the pipeline and the store does not."""
+def decide(
+    known: bool, registered: int | None, said: str | None, last_error: Mapping[str, str] | None, kept: bool = False
+) -> str | None:
+    """`watermark`, `sink`, `file` or `person`.
+
+    None where nobody may decide: the source knows the pipeline and the store does not, nor does the sink keep a watermark itself.
+    """
     asked = said is not None and (not known or (last_error or {}).get("code") in UNKNOWN)
     if asked:
         return "person"
     if known:
         return "watermark"
+    if kept:
+        return "sink"
     return "file" if registered is None else None
 
 
@@ -30,7 +39,8 @@ def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[
     for lane in source.lanes():
         known = state.watermark(pipeline.name, lane)
         registered = source.registered(pipeline.name, lane)
-        by = decide(known is not None, registered, said, last_error)
+        copy = _copy(pipeline, lane) if known is None else None
+        by = decide(known is not None, registered, said, last_error, copy is not None)
         if by is None:
             raise StateLost(
                 f"the source has delivered to pipeline {pipeline.name} before, last noted at position {registered}, "
@@ -42,8 +52,20 @@ def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[
             source.renew()
         if by == "watermark" and known:
             source.settle(pipeline.name, lane, known.cursor)  # it lives, and the source must still go on from here
+        elif by == "sink" and copy:
+            state.place(term, lane, copy)
+            source.register(pipeline.name, lane, copy.cursor)
         else:
+            release(pipeline, [lane])
             cursor = source.begin(lane, said if by == "person" and said else source.start)
             ranges = standing.watermarks.keys() - set(source.lanes())  # of a snapshot that was given up
             state.place(term, lane, Watermark(cursor, source.position(cursor), known.delivered if known else None), ranges)
             source.register(pipeline.name, lane, cursor)
+
+
+def _copy(pipeline: Pipeline, lane: Lane) -> Watermark | None:
+    """What the sink has kept of this life of the source."""
+    if not (copy := kept(pipeline, lane)):
+        return None
+    head = pipeline.source.head(lane)
+    return copy if is_same_life(pipeline.source, Watermark(head, pipeline.source.position(head)), copy) else None

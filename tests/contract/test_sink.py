@@ -1,19 +1,25 @@
 """What any sink must keep true, over every sink there is."""
 
+import json
 import pickle
 import random
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from penstock.change import Change, Lane, Op, to_batch
+from penstock.change import Change, Lane, Op, last_place, to_batch
+from penstock.cursor import Cursor, Watermark
 from penstock.retry import Retry
-from penstock.sink import Assignment, Delivery, Sink
+from penstock.sink import Assignment, Delivery, KeepingDelivery, Sink
 from penstock.sinks.discard import DiscardSink
+from penstock.sinks.kafka import KafkaSink
 from penstock.sinks.webhook import Batch, WebhookSink
+from penstock.testing.broker import Broker
 from penstock.testing.receiver import Receiver
 
 
@@ -23,16 +29,49 @@ class Rig:
 
     sink: Sink
     arrived: Callable[[], list[int]] | None
+    pipeline: str = "orders"
 
     def open(self, previous: int | None = None) -> Delivery:
-        return self.sink.open(Assignment("orders", Lane("main"), 1, 0, "cafe", previous, lambda event: None))
+        opened = self._open(previous)
+        return Marked(opened) if isinstance(opened, KeepingDelivery) else opened
+
+    def _open(self, previous: int | None) -> Delivery:
+        return self.sink.open(Assignment(self.pipeline, Lane("main"), 1, 0, "cafe", previous, lambda event: None))
 
 
+@dataclass
+class Marked:
+    """A delivery with a mark behind whatever is offered, as a source would give it."""
+
+    inner: KeepingDelivery
+
+    def offer(self, changes: pa.RecordBatch, wait: float) -> bool:
+        is_taken = self.inner.offer(changes, wait)
+        if is_taken and changes.num_rows:
+            position = last_place(changes)[0]
+            self.inner.mark(Watermark(Cursor(f'{{"at":{position}}}'), position, position))
+        return is_taken
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+KAFKA = ["kafka, at least once", "kafka, exactly once"]
 PARALLEL = ["webhook, four requests at a time", "webhook, four requests at a time, that fails half the time"]
 
 
-@pytest.fixture(params=["discard", "webhook", "webhook that fails half the time", *PARALLEL])
+def kafka(broker: Broker, delivery: str) -> Rig:
+    topic = broker.create(partitions=2)
+    sink = KafkaSink(config={"bootstrap.servers": broker.servers}, topic=topic, delivery=delivery)
+    return Rig(sink, lambda: [json.loads(record.value)["position"] for record in broker.records(topic)], pipeline=topic)
+
+
+@pytest.fixture(params=["discard", "webhook", "webhook that fails half the time", *PARALLEL, *KAFKA])
 def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    if request.param in KAFKA:
+        delivery = request.param.removeprefix("kafka, ").replace(" ", "-")
+        yield kafka(request.getfixturevalue("broker"), delivery)
+        return
     if request.param == "discard":
         yield Rig(DiscardSink(), None)
         return

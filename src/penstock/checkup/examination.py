@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.checkup import capture, endpoint, machine, standing
+from penstock.checkup import brokers, capture, endpoint, machine, standing
 from penstock.checkup.finding import Check, Finding, examined, ok
 from penstock.checkup.room import disk
 from penstock.checkup.secrecy import secrets
 from penstock.config import load
 from penstock.importing import try_out
 from penstock.pipeline import Pipeline
+from penstock.sinks.kafka import KafkaSink
 from penstock.sinks.webhook import WebhookSink
 from penstock.sources.sqlite.source import SqliteSource
 
@@ -55,6 +56,8 @@ def checks(file: Path, pipeline: Pipeline, *, probes: bool = False) -> Mapping[s
         found["endpoint"] = partial(endpoint.endpoint, sink)
         if probes:
             found["probe"] = partial(endpoint.probe, sink, pipeline.name)
+    if isinstance(sink, KafkaSink):
+        found["brokers"] = partial(brokers.brokers, sink)
     return found
 
 

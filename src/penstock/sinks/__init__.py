@@ -2,5 +2,6 @@
 
 SINKS = {
     "discard": "penstock.sinks.discard:DiscardSink",
+    "kafka": "penstock.sinks.kafka.sink:KafkaSink",
     "webhook": "penstock.sinks.webhook.sink:WebhookSink",
 }

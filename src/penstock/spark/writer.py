@@ -18,10 +18,11 @@ from penstock.event import Delivered, LaneClaimed, LaneReleased
 from penstock.failpoint import reach
 from penstock.function import Function, Outcome, described, way_on
 from penstock.importing import function_of
+from penstock.keeping import kept, later
 from penstock.pipeline import Pipeline
 from penstock.poison import IN_A_ROW, Circumstances, Poison, of_sink
 from penstock.progress import Place, Progress
-from penstock.sink import Assignment, Delivery
+from penstock.sink import Assignment, Delivery, KeepingDelivery
 from penstock.spark.errand import Errand
 from penstock.spark.rows import Mark, Raised, pieces
 
@@ -51,9 +52,9 @@ def _deliver(errand: Errand, task: int, batches: Iterable[pa.RecordBatch]) -> No
             carrier.close()
 
 
-def _assignment(errand: Errand, task: int, opening: Mark, claim: Claim) -> Assignment:
+def _assignment(errand: Errand, task: int, opening: Mark, claim: Claim, reached: Watermark) -> Assignment:
     pipeline, epoch = errand.pipeline, errand.term.epoch
-    incarnation = pipeline.source.incarnation(claim.watermark.cursor)
+    incarnation = pipeline.source.incarnation(reached.cursor)
     about = Circumstances(pipeline.name, opening.lane, incarnation, epoch, errand.tell)
     return Assignment(
         pipeline=pipeline.name,
@@ -61,10 +62,24 @@ def _assignment(errand: Errand, task: int, opening: Mark, claim: Claim) -> Assig
         epoch=epoch,
         attempt=task,
         incarnation=incarnation,
-        previous=claim.watermark.delivered,
+        previous=reached.delivered,
         tell=errand.tell,
         poison=of_sink(pipeline.sink, claim, about),
     )
+
+
+def _opened(errand: Errand, task: int, opening: Mark, claim: Claim) -> tuple[Delivery, Assignment, Watermark]:
+    """The sink at work, and from where on. What it has kept can be believed once it is open: nobody else delivers then."""
+    pipeline, recorded = errand.pipeline, claim.watermark
+    assignment = _assignment(errand, task, opening, claim, recorded)
+    delivery = pipeline.sink.open(assignment)
+    reached = later(pipeline.source, recorded, kept(pipeline, opening.lane))
+    if reached is not recorded:
+        delivery.close()
+        claim.advance(reached, Tally())
+        assignment = _assignment(errand, task, opening, claim, reached)
+        delivery = pipeline.sink.open(assignment)
+    return delivery, assignment, reached
 
 
 class Carrier:
@@ -73,11 +88,10 @@ class Carrier:
     def __init__(self, errand: Errand, task: int, opening: Mark, claim: Claim) -> None:
         self._errand, self._opening, self._claim = errand, opening, claim
         self._function, self._is_rewritten = function_of(errand.pipeline), False
-        assignment = _assignment(errand, task, opening, claim)
+        self._delivery, assignment, reached = _opened(errand, task, opening, claim)
         self._poison, self._failed_in_row, self._raised_in_row = assignment.poison, 0, 0
-        self._delivery: Delivery = errand.pipeline.sink.open(assignment)
-        self._progress, self._meter = Progress(claim.watermark), Meter(self._poison)
-        self._floor = claim.watermark.position
+        self._progress, self._meter = Progress(reached), Meter(self._poison)
+        self._floor, self._is_whole = reached.position, True
         self._tried_at = self._recorded_at = self._told_at = time.monotonic()
         claimed = LaneClaimed(
             pipeline=errand.pipeline.name, lane=opening.lane, epoch=errand.term.epoch, attempt=task, position=self._floor
@@ -104,7 +118,7 @@ class Carrier:
 
     def _take(self, piece: pa.RecordBatch | Mark | Raised) -> None:
         if isinstance(piece, Mark):
-            self._progress.mark(piece.position, piece.cursor)
+            self._mark(piece.position, piece.cursor)
         elif isinstance(piece, Raised):
             self._spare(piece)
         elif run := self._above_floor(piece):
@@ -112,12 +126,19 @@ class Carrier:
             self._call(self._function, run) if self._function else self._hand(run)
         self._tick()
 
+    def _mark(self, position: int, cursor: Cursor) -> None:
+        watermark = self._progress.mark(position, cursor)
+        if self._is_whole and isinstance(self._delivery, KeepingDelivery):
+            self._delivery.mark(watermark)
+
     def _hand(self, changes: pa.RecordBatch) -> None:
         last = last_place(changes)
         self._progress.hand(last)
         self._meter.hand(last, changes.num_rows)
-        while not self._delivery.offer(changes, 0.05) and not self._errand.is_stopped():
+        self._is_whole = False
+        while not (is_taken := self._delivery.offer(changes, 0.05)) and not self._errand.is_stopped():
             self._tick()
+        self._is_whole = is_taken  # if not, no mark may be believed any more
 
     def _spare(self, raised: Raised) -> None:
         """Park or drop what an expression raised on, unless there are too many in a row: then the expression is wrong."""
@@ -148,7 +169,7 @@ class Carrier:
         if outcome.changes.num_rows:
             self._hand(outcome.changes)
         if outcome.last and outcome.last.ordinal is None:
-            self._progress.mark(outcome.last.position, self._behind(outcome.last))
+            self._mark(outcome.last.position, self._behind(outcome.last))
 
     def _drain(self) -> None:
         """Wait until everything is durable, or until somebody asks to stop."""

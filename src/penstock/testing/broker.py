@@ -137,7 +137,12 @@ class Broker:
         """Everything that a new consumer gets from this topic now, partition by partition."""
         from confluent_kafka import Consumer, TopicPartition
 
-        settings = {"group.id": uuid.uuid4().hex, "isolation.level": isolation, "enable.partition.eof": True}
+        settings = {
+            "group.id": uuid.uuid4().hex,
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+        }
         consumer = Consumer({"bootstrap.servers": self.servers, "auto.offset.reset": "earliest", **settings})
         try:
             partitions = consumer.list_topics(topic, 60).topics[topic].partitions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -23,8 +24,12 @@ OURS = (
 
 _MISSING = "sink kafka needs the library confluent-kafka", "pip install 'penstock[kafka]'"
 
-# murmur2: keys go to the same partitions as those of Java's producers, and records without a key to one, so that they keep their order.
-_COMMON: Mapping[str, Setting] = {"log_level": 0, "partitioner": "murmur2", "linger.ms": 1, "topic.metadata.propagation.max.ms": 10_000}
+# murmur2: keys go to the same partitions as with Java's producers, and records without a key to one, so that they keep their order.
+_COMMON: Mapping[str, Setting] = {
+    "partitioner": "murmur2",
+    "linger.ms": 1,
+    "topic.metadata.propagation.max.ms": 10_000,
+}
 
 # librdkafka tries again for as long as it takes, since who gives up on one record must not go on with the next one of its key.
 _PIPELINED: Mapping[str, Setting] = {"message.timeout.ms": 0, "enable.gapless.guarantee": True}
@@ -59,7 +64,8 @@ def check(config: Mapping[str, Setting]) -> None:
     kafka = library()
     servers = ("bootstrap.servers", "metadata.broker.list")
     try:  # without a server it speaks to nobody
-        kafka.Producer({**_plain(_COMMON | {k: v for k, v in config.items() if k not in servers}), "enable.idempotence": True})
+        mute = {name: value for name, value in config.items() if name not in servers}
+        kafka.Producer({**_plain({**_COMMON, **mute}), "enable.idempotence": True, "logger": _quiet()})
     except kafka.KafkaException as error:
         raise ValueError(f"config: {error.args[0].str()}; librdkafka's CONFIGURATION.md has them all") from None
 
@@ -74,18 +80,37 @@ def transactional(config: Mapping[str, Setting], pipeline: str, name: str, hear:
     return _producer(_TRANSACTIONAL, config, pipeline, hear) | {"transactional.id": name}
 
 
-def _producer(own: Mapping[str, Setting], config: Mapping[str, Setting], pipeline: str, hear: Callable[[Any], None]) -> dict[str, Any]:
+def _producer(
+    own: Mapping[str, Setting], config: Mapping[str, Setting], pipeline: str, hear: Callable[[Any], None]
+) -> dict[str, Any]:
     chosen = {"client.id": f"penstock-{pipeline}", **_COMMON, **own, **config}
-    return {**_plain(chosen), "enable.idempotence": True, "error_cb": hear}
+    return {**_plain(chosen), "enable.idempotence": True, "error_cb": hear, "logger": _quiet()}
 
 
-_OF_CONNECTIONS = ("bootstrap.servers", "metadata.broker.list", "client.", "sasl.", "security.", "ssl.", "socket.", "enable.ssl", "broker.")
+_OF_CONNECTIONS = (
+    "bootstrap.servers",
+    "metadata.broker.list",
+    "client.",
+    "sasl.",
+    "security.",
+    "ssl.",
+    "socket.",
+    "enable.ssl",
+    "broker.",
+)
 
 
 def others(config: Mapping[str, Setting], hear: Callable[[Any], None] | None = None) -> dict[str, Any]:
     """The settings of a client that does not produce: those that are about connections."""
     chosen = {name: value for name, value in config.items() if name.startswith(_OF_CONNECTIONS)}
-    return {"log_level": 0, **_plain(chosen), **({"error_cb": hear} if hear else {})}
+    return {**_plain(chosen), **({"error_cb": hear} if hear else {}), "logger": _quiet()}
+
+
+def _quiet() -> Any:
+    """Where the library's own lines go: what matters of them is told by events and errors."""
+    logger = logging.getLogger("penstock.kafka")
+    logger.propagate, logger.disabled = False, True
+    return logger
 
 
 def _plain(config: Mapping[str, Setting]) -> dict[str, Any]:

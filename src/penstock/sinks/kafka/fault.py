@@ -66,5 +66,7 @@ def ending(error: Any, doing: str) -> PenstockError:
     if error.name() in _FENCED:
         return TermLost(f"another producer has taken this lane over ({said})")
     if is_refusal(error):
-        return SinkRefused(said, "see sasl.* and ssl.* under sink.config, and the rights of its user on topics, group and transactional id")
+        return SinkRefused(
+            said, "see sasl.* and ssl.* under sink.config, and the rights of its user on topics, group and transactional id"
+        )
     return SinkUnavailable(said, "see that the brokers under sink.config run and can be reached")

@@ -69,7 +69,8 @@ class Ledger:
         if len(parts) > PARTITIONS:
             raise SinkUnavailable(f"the cursor of {self.name} is too long for Kafka: {len(watermark.cursor)} characters")
         return [
-            self._kafka.TopicPartition(topic, number, watermark.position, metadata=metadata) for number, metadata in enumerate(parts)
+            self._kafka.TopicPartition(topic, number, watermark.position, metadata=metadata)
+            for number, metadata in enumerate(parts)
         ]
 
     def member(self) -> Any:
@@ -78,7 +79,7 @@ class Ledger:
             return consumer.consumer_group_metadata()
 
     def prepare(self) -> None:
-        """See that the progress topic is there."""
+        """See that the brokers are ready to keep a watermark."""
         from confluent_kafka.admin import AdminClient, NewTopic
 
         topic = self._sink.progress_topic
@@ -89,6 +90,7 @@ class Ledger:
         except self._kafka.KafkaException as error:
             if error.args[0].code() != self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self.ending(error, f"making the topic {topic}") from None
+        self.read()  # in a new cluster this makes the brokers ready for groups; a transaction would wait for them without an end
 
     def strike(self) -> None:
         """Fence whoever delivers on this lane, and keep nothing of it."""
@@ -117,4 +119,6 @@ class Ledger:
 
     def _consumer(self) -> Any:
         settings = client.others(self._sink.config, self.hear)
-        return self._kafka.Consumer({**settings, "group.id": self.name, "enable.auto.commit": False, "isolation.level": "read_committed"})
+        return self._kafka.Consumer(
+            {**settings, "group.id": self.name, "enable.auto.commit": False, "isolation.level": "read_committed"}
+        )

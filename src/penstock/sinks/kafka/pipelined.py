@@ -35,8 +35,8 @@ TELL_SECONDS = 5.0
 class PipelinedDelivery:
     """Keeps the promises of Delivery.
 
-    When a record fails, nothing more is sent until the outcome of all others is known. Then those that failed go again in order,
-    and alone where one may have spoilt it for others that were sent with it.
+    When a record fails, nothing more is sent until the outcome of all others is known. Then those that failed go again in order;
+    where one may have spoilt it for others that were sent with it, by a producer that sends each by itself.
     """
 
     def __init__(self, sink: KafkaSink, assignment: Assignment) -> None:
@@ -44,8 +44,7 @@ class PipelinedDelivery:
         self._recorder, self._shelf = Recorder(sink.style, assignment), Shelf()
         self._failed: dict[int, Any] = {}
         self._under_way, self._tries, self._rests_until, self._told_at = 0, 0, 0.0, 0.0
-        self._alone: int | None = None
-        self._has_succeeded = False
+        self._is_careful = self._is_broken = self._has_succeeded = False
         self._failure: PenstockError | None = None
         self._producer: Any = self._made()
 
@@ -53,6 +52,9 @@ class PipelinedDelivery:
         """Send these changes unless there is no room."""
         if not self._wait(self._has_room, wait):
             return False
+        if self._is_careful:
+            self._is_careful = False
+            self._producer = self._made()
         for change, record in self._recorder.records(changes):
             self._take(change, record)
         self._serve(0)
@@ -89,22 +91,17 @@ class PipelinedDelivery:
             raise self._failure
 
     def _has_room(self) -> bool:
-        return len(self._shelf) < ROOM and not self._is_mending()
-
-    def _is_mending(self) -> bool:
-        return bool(self._failed) or self._alone is not None
+        return not self._shelf if self._is_careful else len(self._shelf) < ROOM and not self._failed
 
     def _take(self, change: Change, record: Any) -> None:
         is_unfit = isinstance(record, Unfit)
         entry = self._shelf.put(change, None if is_unfit else record)
         if is_unfit:
             self._condemn(entry, DeliveryExhausted(f"no record can be made of it: {record.reason}", "correct what wrote it"))
-        elif entry.record is None or self._is_sifted(entry):
+        elif entry.record is None:
             self._shelf.settle(entry.number)
-        elif self._is_mending():
-            self._failed[entry.number] = None  # it waits for its turn
         else:
-            self._send(entry)
+            self._take_up(entry)
 
     def _is_sifted(self, entry: Entry) -> bool:
         poison = self._assignment.poison
@@ -118,12 +115,14 @@ class PipelinedDelivery:
             try:
                 self._producer.produce(topic, value, key, headers=headers, on_delivery=partial(self._hear_of, entry.number))
             except BufferError:  # the library's own queue is full
-                self._producer.poll(0.05)
+                self._poll(0.05)
                 continue
             except kafka.KafkaException as error:
                 self._hear_at_once(entry, error.args[0])
             except (TypeError, ValueError) as error:
-                self._condemn(entry, DeliveryExhausted(f"topic {topic} never takes it: {error}", "correct its topic, key or headers"))
+                self._condemn(
+                    entry, DeliveryExhausted(f"topic {topic} never takes it: {error}", "correct its topic, key or headers")
+                )
             else:
                 self._under_way += 1
             return
@@ -140,7 +139,6 @@ class PipelinedDelivery:
         if error is None:
             reach("sink.sent")
             self._has_succeeded, self._tries = True, 0
-            self._alone = None if self._alone == number else self._alone
             self._shelf.settle(number)
         else:
             self._failed[number] = error
@@ -148,33 +146,45 @@ class PipelinedDelivery:
     def _serve(self, seconds: float) -> None:
         if self._producer is None:
             return
-        self._producer.poll(seconds)
+        self._poll(seconds)
         if self._failed and not self._under_way and not self._failure and time.monotonic() >= self._rests_until:
             self._mend()
 
+    def _poll(self, seconds: float) -> None:
+        try:
+            self._producer.poll(seconds)
+        except kafka.KafkaException as error:  # this producer can do nothing more: the rest of its records will fail
+            self._is_broken = error.args[0].fatal()
+
     def _mend(self) -> None:
-        """Send again what failed, up to the first that has to go alone."""
-        if any(error and error.name() in ("_FATAL", "_GAPLESS_GUARANTEE") for error in self._failed.values()):
-            self._producer = self._made()
-        elif self._is_to_rest():
+        """Send again what failed, in order, without what is poison."""
+        if not self._is_broken and self._is_to_rest():
             return
-        while self._failed and not self._failure:
-            number = min(self._failed)
-            entry, error = self._shelf[number], self._failed[number]
-            judged = verdict(error) if error else Verdict.PASSING
-            if judged is Verdict.BATCH and self._alone != number and self._under_way:
-                return
-            del self._failed[number]
-            if judged is Verdict.RECORD or (judged is Verdict.BATCH and self._alone == number):
-                self._alone = None
-                self._condemn_for(entry, error)
-            elif self._is_sifted(entry):
-                self._shelf.settle(number)
-            else:
-                self._alone = number if judged is Verdict.BATCH else None
-                self._send(entry)
-                if self._alone is not None:
-                    return
+        failed = [(self._shelf[number], self._failed[number]) for number in sorted(self._failed)]
+        self._failed.clear()
+        if not self._is_careful and any(error and verdict(error) is Verdict.BATCH for _, error in failed):
+            self._is_careful = self._is_broken = True
+        elif self._is_careful:
+            failed = [one for one in failed if not self._is_condemned(*one, Verdict.BATCH)]
+        failed = [one for one in failed if not self._is_condemned(*one, Verdict.RECORD)]
+        if self._is_broken:
+            self._is_broken, self._producer = False, self._made()
+        for entry, _ in failed:
+            self._take_up(entry)
+
+    def _is_condemned(self, entry: Entry, error: Any, fault: Verdict) -> bool:
+        is_poison = error is not None and verdict(error) is fault
+        if is_poison:
+            self._condemn_for(entry, error)
+        return is_poison
+
+    def _take_up(self, entry: Entry) -> None:
+        if self._is_sifted(entry):
+            self._shelf.settle(entry.number)
+        elif self._failed:
+            self._failed[entry.number] = None  # it waits for its turn
+        else:
+            self._send(entry)
 
     def _is_to_rest(self) -> bool:
         """Whether records failed that may be taken later, and have not rested yet."""
@@ -205,7 +215,8 @@ class PipelinedDelivery:
             self._shelf.settle(entry.number)
 
     def _made(self) -> Any:
-        return kafka.Producer(client.pipelined(self._sink.config, self._assignment.pipeline, self._hear))
+        alone = {"batch.num.messages": 1} if self._is_careful else {}
+        return kafka.Producer(client.pipelined(self._sink.config, self._assignment.pipeline, self._hear) | alone)
 
     def _hear(self, error: Any) -> None:
         """What the library has to say beside the fate of records: it goes on by itself."""

@@ -31,7 +31,7 @@ class KafkaSink:
     format: Literal["penstock", "debezium", "cloudevents", "row"] = "penstock"
     interval: Duration = timedelta(milliseconds=10)
     progress_topic: str = "penstock.progress"
-    retry: Retry = Retry(tries="forever", min=timedelta(milliseconds=100), max=timedelta(seconds=10))
+    retry: Retry = Retry()
 
     def __post_init__(self) -> None:
         if self.delivery == "barrier":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,12 +35,12 @@ class Ended(Exception):
 
 
 class Transactions:
-    """One producer's transactions, one after the other. `failed` tells which records of the one that was aborted failed, and why."""
+    """One producer's transactions, one after the other."""
 
     def __init__(self, sink: KafkaSink, assignment: Assignment, is_wanted: Callable[[], bool]) -> None:
         self._ledger, self._is_wanted = Ledger(sink, assignment.pipeline, assignment.lane), is_wanted
-        self.failed: dict[int, Any] = {}
-        self._is_open = False
+        self._failed: dict[int, Any] = {}
+        self._is_open, self._turn = False, 0
         self._ledger.prepare()
         self._member = self._ledger.member()
         settings = client.transactional(sink.config, assignment.pipeline, self._ledger.name, self._ledger.hear)
@@ -51,32 +51,46 @@ class Transactions:
             raise self._ledger.ending(error, "taking the lane over") from None
 
     def produce(self, entry: Entry) -> None:
-        """Send a record in the transaction, which begins with the first. Raises TypeError, ValueError for one that cannot be sent."""
+        """Send a record in the transaction, which begins with the first. Raises TypeError or ValueError if it cannot be sent."""
         assert entry.record
         topic, key, value, headers = entry.record
         self._begin()
         while True:
             try:
-                self._producer.produce(topic, value, key, headers=headers, on_delivery=partial(self._hear_of, entry.number))
+                self._producer.produce(
+                    topic, value, key, headers=headers, on_delivery=partial(self._hear_of, self._turn, entry.number)
+                )
             except BufferError:  # the library's own queue is full
-                self._producer.poll(0.05)
+                self._poll(0.05)
                 self._look()
             except kafka.KafkaException as error:
-                self.failed.setdefault(entry.number, error.args[0])
+                self._failed.setdefault(entry.number, error.args[0])
                 raise Aborted(error.args[0]) from None
             else:
                 return
 
+    def produce_alone(self, entry: Entry) -> None:
+        """Send a record so that its failure is its own."""
+        self.flush()
+        self.produce(entry)
+        self.flush()
+
     def serve(self) -> None:
         """Hear what became of records. Raises Aborted if one has failed."""
-        self._producer.poll(0)
+        self._poll(0)
         self._check()
 
     def flush(self) -> None:
         """Wait until it is known what became of every record sent so far."""
+        self._tried(self._flush)
+        self._check()
+
+    def _flush(self) -> None:
         while self._producer.flush(STEP_SECONDS):
             self._look()
-        self._check()
+
+    def _poll(self, seconds: float) -> None:
+        self._tried(lambda: self._producer.poll(seconds))
 
     def commit(self, watermark: Watermark) -> None:
         """Make all of it visible, and the watermark with it."""
@@ -86,11 +100,14 @@ class Transactions:
         self._tried(lambda: self._producer.commit_transaction(STEP_SECONDS))
         self._is_open = False
 
-    def abort(self) -> None:
-        """Undo all of it."""
+    def abort(self) -> dict[int, Any]:
+        """Undo all of it; which records failed, and why."""
         if self._is_open:
             self._tried(lambda: self._producer.abort_transaction(STEP_SECONDS))
-        self._is_open = False
+            self._tried(self._flush)
+        failed, self._failed = self._failed, {}
+        self._is_open, self._turn = False, self._turn + 1
+        return failed
 
     def close(self) -> None:
         """Abort what is open, if the brokers answer, so that no consumer has to wait for it."""
@@ -103,17 +120,17 @@ class Transactions:
 
     def _begin(self) -> None:
         if not self._is_open:
-            self.failed.clear()
             self._tried(self._producer.begin_transaction)
             self._is_open = True
 
-    def _hear_of(self, number: int, error: Any, _: Any) -> None:
-        if error is not None:
-            self.failed[number] = error
+    def _hear_of(self, turn: int, number: int, error: Any, _: Any) -> None:
+        """What became of a record; of one that was aborted it may come late, when it goes again already."""
+        if error is not None and turn == self._turn:
+            self._failed[number] = error
 
     def _check(self) -> None:
-        if self.failed:
-            raise Aborted(next(iter(self.failed.values())))
+        if self._failed:
+            raise Aborted(next(iter(self._failed.values())))
 
     def _look(self) -> None:
         if not self._is_wanted():
@@ -137,11 +154,3 @@ class Transactions:
         if not error.retriable():
             raise ending(error, "the transaction failed") from None
         self._look()
-
-
-def sent_alone(transactions: Transactions, entries: Iterable[Entry]) -> None:
-    """Send each of these so that its failure is its own."""
-    for entry in entries:
-        transactions.flush()
-        transactions.produce(entry)
-        transactions.flush()

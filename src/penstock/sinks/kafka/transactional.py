@@ -132,9 +132,9 @@ class TransactionalDelivery:
         with self._changed:
             while not self._items and not self._is_ending and not (self._window.is_committable and self._is_due()):
                 self._changed.wait(self._due_at - time.monotonic() if self._window.is_committable else None)
+            self._is_busy = True
             if not self._items or self._is_ending:
                 return None
-            self._is_busy = True
             item = self._items.popleft()
             self._waiting -= 0 if isinstance(item, Watermark) else len(item)
             return item

@@ -15,7 +15,7 @@ from penstock.sink import Assignment
 from penstock.sinks.kafka.fault import Verdict, condemning, verdict
 from penstock.sinks.kafka.record import Record, Unfit
 from penstock.sinks.kafka.shelf import Entry
-from penstock.sinks.kafka.transaction import Aborted, Transactions, sent_alone
+from penstock.sinks.kafka.transaction import Aborted, Transactions
 
 if TYPE_CHECKING:
     from penstock.sinks.kafka.sink import KafkaSink
@@ -89,17 +89,18 @@ class Window:
         for entry in entries:
             try:
                 if entry.number in self._suspects:
-                    sent_alone(self._transactions, [entry])
+                    self._transactions.produce_alone(entry)
                 else:
                     self._transactions.produce(entry)
             except (TypeError, ValueError) as error:
-                self._take_out(entry, DeliveryExhausted(f"no record can be made of it: {error}", "correct its topic, key or headers"))
+                self._take_out(
+                    entry, DeliveryExhausted(f"no record can be made of it: {error}", "correct its topic, key or headers")
+                )
         self._transactions.serve()
 
     def _undo(self, aborted: Aborted) -> None:
         """Abort, and take out what is poison, or rest if nothing is."""
-        failed = dict(self._transactions.failed)
-        self._transactions.abort()
+        failed = self._transactions.abort()
         found = {number: error for number, error in failed.items() if verdict(error) is not Verdict.PASSING}
         for entry in [entry for entry in self._entries if entry.number in found]:
             self._judge(entry, found[entry.number])

@@ -1,0 +1,39 @@
+"""The far side of a Kafka sink: whether the brokers can be reached and let us in, and whether a topic that is named is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.checkup.finding import Finding, failed, ok, warning
+from penstock.errors import PenstockError
+from penstock.sinks.kafka import KafkaSink, client
+from penstock.sinks.kafka.fault import ending
+
+PATIENCE = 10.0
+
+
+def brokers(sink: KafkaSink) -> Iterator[Finding]:
+    """Connect, and ask for the topics; nothing is sent."""
+    try:
+        topics, count = _asked(sink)
+    except PenstockError as error:
+        yield failed("brokers", error.message, error.remedy)
+        return
+    yield ok("brokers", f"{count} broker{'s' if count > 1 else ''} with {len(topics)} topics can be reached")
+    if sink.topic and "{" not in sink.topic and sink.topic not in topics:
+        yield warning("brokers", f"topic {sink.topic} is not there", "create it, unless the brokers create topics by themselves")
+
+
+def _asked(sink: KafkaSink) -> tuple[set[str], int]:
+    from confluent_kafka.admin import AdminClient
+
+    kafka, heard = client.library(), list[Any]()
+    admin = AdminClient(client.others(sink.config, heard.append))
+    try:
+        found = admin.list_topics(timeout=PATIENCE)
+    except kafka.KafkaException as error:
+        admin.poll(0)
+        telling = [one for one in heard if one.code() != kafka.KafkaError._ALL_BROKERS_DOWN]
+        raise ending(telling[-1] if telling else error.args[0], "the brokers do not answer") from None
+    return set(found.topics), len(found.brokers)
