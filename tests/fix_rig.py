@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from deadline import until
-from penstock.coordinator import Standing
+from penstock.coordinator import Coordinator, Standing
+from penstock.coordinators.postgres import PostgresCoordinator
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.errors import StateUnavailable
 from penstock.sources.sqlite.place import of_cursor
@@ -43,11 +44,14 @@ def is_free(database: Path) -> bool:
 class Rig:
     """Everything of one pipeline; leaves no process behind."""
 
-    def __init__(self, folder: Path, name: str = "shop", receiver: ReceiverProcess | None = None, **sink: Any) -> None:
+    def __init__(
+        self, folder: Path, name: str = "shop", receiver: ReceiverProcess | None = None, state: str = "state.db", **sink: Any
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.name, self.shop = folder, name, Shop(folder / "shop.db")
         self.receiver = receiver or ReceiverProcess(folder / "requests").start()
-        self.file, self.state = folder / "pipeline.yaml", SqliteCoordinator(path=str(folder / "state.db"))
+        self.file, self._state = folder / "pipeline.yaml", state
+        self.state: Coordinator = PostgresCoordinator(state) if "://" in state else SqliteCoordinator(path=str(folder / state))
         self.programs: list[Program] = []
         self._standing = Standing()
         self.write(**sink)
@@ -59,7 +63,7 @@ class Rig:
         given = {"tables": tables, "start": start}
         source = {"type": "sqlite", "database": "shop.db"} | {name: value for name, value in given.items() if value}
         webhook = {"type": "webhook", "url": self.receiver.url, "timeout": "1s", "batch": {"size": 20}, "retry": QUICK} | sink
-        content = {"name": self.name, "source": source, "sink": webhook, "state": "state.db"}
+        content = {"name": self.name, "source": source, "sink": webhook, "state": self._state}
         self.file.write_text(yaml.safe_dump(content | ({"transform": transform} if transform else {})))
 
     def start(self, *arguments: str | Path, **how: Any) -> Program:
@@ -92,7 +96,7 @@ class Rig:
 
     def _is_frozen(self, program: Program) -> bool:
         send(signal.SIGSTOP, tree := program.tree())
-        if is_free(self.shop.path) and is_free(self.folder / "state.db"):
+        if all(is_free(path) for path in (self.shop.path, self.folder / self._state) if path.exists()):
             return True
         send(signal.SIGCONT, tree)
         return False

@@ -12,7 +12,7 @@ from threading import Event as Flag
 from threading import Thread
 
 from penstock.backfill import outstanding
-from penstock.coordinator import Term
+from penstock.coordinator import Standing, Term
 from penstock.errors import Directive, EngineFailed, EngineLost, PenstockError, SourceUnavailable, StateUnavailable, from_text
 from penstock.event import (
     CatchingUp,
@@ -157,8 +157,7 @@ class PipelineRun:
                 raise lost
             if not told:
                 engine.warm(lambda: self._leadership.is_held() or self._stop.is_set())
-                holder = self.pipeline.state.standing(self.pipeline.name).holder
-                self._tell(StandingBy(pipeline=self.pipeline.name, holder=holder or "nobody"))
+                self._tell(StandingBy(pipeline=self.pipeline.name, holder=self._standing().holder or "nobody"))
                 told = True
         return None
 
@@ -170,7 +169,8 @@ class PipelineRun:
                 failures = self._carry(engine, term, last_error, failures)
         except PenstockError as error:
             if error.directive is Directive.HALT:
-                self.pipeline.state.halt(term, error.facts())
+                with suppress(StateUnavailable):  # it is told all the same
+                    self.pipeline.state.halt(term, error.facts())
             raise
         if self._leadership.is_lost():
             self._tell(
@@ -243,7 +243,7 @@ class PipelineRun:
 
     def _is_done_by_another(self) -> bool:
         """Whether whoever leads has delivered what this batch was to deliver."""
-        return self._batch is not None and self.pipeline.state.standing(self.pipeline.name).is_held and self._batch.is_done()
+        return self._batch is not None and self._standing().is_held and self._batch.is_done()
 
     def _settle(self) -> int:
         """Tell the source what it may forget; how much it has forgotten."""
@@ -287,6 +287,12 @@ class PipelineRun:
             return EngineFailed("workers stopped without saying why")
         return from_text(f"[{facts['code']}] {facts['message']} | {facts['remedy']}") or PenstockError(facts["message"])
 
+    def _standing(self) -> Standing:
+        """What the store says of the pipeline; nothing, while it cannot be read."""
+        with suppress(StateUnavailable):
+            return self.pipeline.state.standing(self.pipeline.name)
+        return Standing()
+
     def _position(self) -> int | None:
-        marks, lanes = self.pipeline.state.standing(self.pipeline.name).watermarks, self.pipeline.source.lanes()
+        marks, lanes = self._standing().watermarks, self.pipeline.source.lanes()
         return max((marks[lane].position for lane in lanes if lane in marks), default=None)
