@@ -103,10 +103,10 @@ class Program:
     def kill_tree(self) -> None:
         """kill -9 of everything, as one blow."""
         send(signal.SIGKILL, self.tree())
-        self.process.wait(10)
+        self.process.wait(30)
         self.assert_gone()
 
-    def assert_gone(self, within: float = 10.0) -> None:
+    def assert_gone(self, within: float = 30.0) -> None:
         """Nothing with the mark is alive any more."""
         until(lambda: not self.tree(), within, lambda: f"these survived: {self.tree()}")
 
@@ -137,6 +137,11 @@ def status(*files: Path) -> tuple[int, list[dict[str, Any]]]:
     command = [sys.executable, "-m", "penstock", "status", "--json", *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def path_with(folder: Path) -> dict[str, str]:
+    """The environment of a process that imports from this folder first: its sitecustomize is run before anything else."""
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))}
 
 
 def send(number: int, processes: Iterable[psutil.Process]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
 import time
@@ -12,12 +11,14 @@ from contextlib import closing
 from pathlib import Path
 from random import Random
 
+import psutil
+
 from deadline import until
 from fix_rig import Rig
 from penstock.failpoint import POINTS
-from program import Program, send
+from program import Program, path_with, send
 
-CLOCK = Path(__file__).parent / "clock"
+LIES = Path(__file__).parent / "lies"
 RATES = (0.1, 0.5, 0.9)
 FAULTS = ("fail_rate", "hang_rate", "cut_rate", "lose_rate")
 DAY = 86400.0
@@ -27,16 +28,20 @@ class Nemesis:
     """A leader and a standby, and what is done to them."""
 
     def __init__(self, rig: Rig, seed: int) -> None:
-        self._rig, self._chance, self.counts = rig, Random(seed), Counter[str]()
+        self._rig, self._chance, self.counts, self.kills = rig, Random(seed), Counter[str](), Counter[str]()
         self._offset = rig.folder / "clock"
         self._offset.write_text("0")
         self._team = [self._recruit(), self._recruit()]
 
     def torment(self, seconds: float) -> None:
-        """Steps for so long, each followed by proof that the pipeline goes on."""
-        self._until_progress()
+        """Steps for so long."""
         ends_at = time.monotonic() + seconds
-        while time.monotonic() < ends_at:
+        self.torment_until(lambda: time.monotonic() >= ends_at)
+
+    def torment_until(self, is_enough: Callable[[], bool]) -> None:
+        """Steps until that is enough, most of them followed by proof that the pipeline goes on."""
+        self._until_progress()
+        while not is_enough():
             step = self._chance.choice(self.STEPS)
             self.counts[step.__name__.strip("_")] += 1
             step(self)
@@ -54,24 +59,23 @@ class Nemesis:
 
     def end(self) -> list[int]:
         """Stop both as a supervisor does; their exit codes."""
-        return [program.terminate() for program in self._team]
+        return [program.terminate(120) for program in self._team]
 
     def _recruit(self) -> Program:
-        path = os.pathsep.join(filter(None, (str(CLOCK), os.environ.get("PYTHONPATH"))))
-        return self._rig.start(env={"PYTHONPATH": path, "PENSTOCK_TEST_CLOCK": str(self._offset)})
+        return self._rig.start(env={**path_with(LIES), "PENSTOCK_TEST_CLOCK": str(self._offset)})
 
     def _replace_dead(self) -> None:
         """New processes for those that died; none may end by itself but one whose JVM was killed twice within a minute."""
         for i, program in enumerate(self._team):
             if not program.is_running():
-                code = program.exit_code()
+                code = program.exit_code(60)
                 assert code == -signal.SIGKILL or "engine.lost" in program.said(), f"ended with {code}:\n{program.tail()}"
                 self._team[i] = self._recruit()
 
     def _until_progress(self) -> None:
         """Wait until what is committed by now has been delivered and recorded."""
         head = self._rig.shop.head
-        until(self._keeping_two(lambda: self._rig.position >= head), 90, lambda: f"stuck before {head}\n{self._rig.tails()}")
+        until(self._keeping_two(lambda: self._rig.position >= head), 300, lambda: f"stuck before {head}\n{self._rig.tails()}")
 
     def _keeping_two(self, condition: Callable[[], bool]) -> Callable[[], bool]:
         def kept() -> bool:
@@ -90,27 +94,40 @@ class Nemesis:
         self._rig.receiver.turn(**dict.fromkeys(FAULTS, 0.0), slow=0.0)
         self._offset.write_text("0")
 
+    def _kill(self, what: str, processes: list[psutil.Process]) -> None:
+        self.kills[what] += bool(processes)
+        send(signal.SIGKILL, processes)
+
     def _kill_the_whole_tree(self) -> None:
         self._victim().kill_tree()
+        self.kills["whole tree"] += 1
 
     def _kill_a_standby(self) -> None:
         for program in [one for one in self._team if one is not self._rig.leader()][:1]:
             program.kill_tree()
+            self.kills["standby"] += 1
 
     def _kill_the_driver(self) -> None:
         victim = self._victim()
-        send(signal.SIGKILL, victim.tree()[:1])
-        victim.process.wait(10)
+        self._kill("driver", victim.tree()[:1])
+        victim.process.wait(60)
         victim.assert_gone()
 
     def _kill_the_engine(self) -> None:
         victim = self._victim()
         if victim.events() and (engine := victim.jvm()):  # one that is still starting would cost everybody the class archive
-            send(signal.SIGKILL, [engine])
+            self._kill("engine", [engine])
 
     def _kill_a_worker(self) -> None:
         if workers := self._victim().workers():
-            send(signal.SIGKILL, [self._chance.choice(workers)])
+            self._kill("worker", [self._chance.choice(workers)])
+
+    def _kill_at_a_point(self) -> None:
+        victim, point = self._victim(), self._chance.choice(POINTS)
+        victim.arm(point, "kill")
+        self._dwell(2)
+        self.kills[f"at {point}"] += not (victim.failpoints / point).exists()
+        victim.disarm()
 
     def _stop_a_worker_for_a_while(self) -> None:
         workers = self._victim().workers()
@@ -121,7 +138,7 @@ class Nemesis:
     def _stop_the_leader_past_its_term(self) -> None:
         victim = self._victim()
         self._rig.freeze(victim)
-        until(lambda: self._rig.leader() not in (victim, None), 60, lambda: f"nobody took over\n{self._rig.tails()}")
+        until(lambda: self._rig.leader() not in (victim, None), 120, lambda: f"nobody took over\n{self._rig.tails()}")
         if self._chance.random() < 0.5:
             self._until_progress()
         send(signal.SIGCONT, victim.tree())
@@ -143,6 +160,13 @@ class Nemesis:
             self._dwell(8)
             other.execute("rollback")
 
+    def _let_the_state_refuse(self) -> None:
+        """For one process alone: the other can write, and takes over."""
+        victim = self._victim()
+        victim.arm("state.refusing", "refuse")
+        self._dwell(8)
+        victim.disarm()
+
     def _step_the_clock(self) -> None:
         self._offset.write_text(str(self._chance.uniform(-DAY, DAY)))
 
@@ -163,6 +187,8 @@ class Nemesis:
         *(_let_the_receiver_fail,) * 4,
         _let_the_receiver_be_slow,
         _lock_the_state_file,
+        _let_the_state_refuse,
         _step_the_clock,
         *(_pause_at_a_point,) * 2,
+        *(_kill_at_a_point,) * 2,
     )

@@ -1,0 +1,100 @@
+"""A far side as its owner would build it: an HTTP server that asks `penstock.receiver` about every request."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from threading import Thread
+from typing import Self
+
+from penstock.receiver import Receiver, SqliteStore, Verdict
+from penstock.testing.receiver import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A request, and what was said to it."""
+
+    request: Request
+    verdict: Verdict
+
+    @property
+    def epoch(self) -> int:
+        """The term it was sent under."""
+        return int(self.request.headers["penstock-epoch"])
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the far side has it."""
+        return self.request.is_taken
+
+
+class FarSide:
+    """The server on a thread of its own; `judged` has every request in the order in which they were judged."""
+
+    def __init__(self) -> None:
+        self.judged: list[Judged] = []
+        self._receiver = Receiver(SqliteStore(sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)))
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}/"
+
+    def start(self) -> Self:
+        """Listen."""
+        Thread(target=self._server.serve_forever, name="far side", daemon=True).start()
+        return self
+
+    def stop(self) -> None:
+        """Listen no longer."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def requests(self) -> list[Request]:
+        """Every request, taken or not."""
+        return [one.request for one in list(self.judged)]
+
+    def take(self, headers: dict[str, str], body: bytes) -> int:
+        """Judge a request; nobody else is judged before it is noted."""
+        with self._receiver.accepting(headers, body) as verdict:
+            is_taken = verdict.status == 200
+            request = Request(time.time(), 0, "/", headers, body, is_taken=is_taken, status=verdict.status)
+            self.judged.append(Judged(request, verdict))
+        return verdict.status
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        far_side = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                status = far_side.take({name.lower(): value for name, value in self.headers.items()}, body)
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        return Handler
+
+
+def interleaved(judged: list[Judged]) -> list[str]:
+    """Where an epoch was accepted behind a later one: at any time there is one whose requests are taken."""
+    taken = [one for one in judged if one.is_accepted]
+    return [
+        f"epoch {after.epoch} was accepted at {after.request.at:.3f}, behind epoch {before.epoch}"
+        for before, after in pairwise(taken)
+        if after.epoch < before.epoch
+    ]
+
+
+def late(judged: list[Judged]) -> list[Judged]:
+    """What came of an epoch that was over, and was refused."""
+    return [one for one in judged if one.verdict.status == 409 and "is over" in one.verdict.reason]

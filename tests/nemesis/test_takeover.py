@@ -1,0 +1,146 @@
+"""However a leader dies, or seems to: a far side with `penstock.receiver` takes one epoch at a time, and everything, in order."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from deadline import until
+from far_side import FarSide, Judged, interleaved, late
+from fix_rig import Rig
+from penstock.testing import oracle
+from program import Program, path_with, send
+
+LIES = Path(__file__).parent / "lies"
+DAY = 86400
+
+Note = Callable[[str], None]
+
+
+class Pair:
+    """A leader and a warm standby before one far side; whoever is killed is replaced by the next test that needs two."""
+
+    def __init__(self, rig: Rig, far_side: FarSide) -> None:
+        self.rig, self.far_side = rig, far_side
+        self.clock = rig.folder / "clock"
+        self.clock.write_text("0")
+        self._team = [self._recruit(), self._recruit()]
+
+    def ready(self) -> tuple[Program, Program]:
+        """The leader, and the other one, which stands by, when everything is delivered."""
+        self._team = [one if one.is_running() else self._recruit() for one in self._team]
+        self.settle()
+        leader = until(self.rig.leader, 60, self.rig.tails)
+        [standby] = [one for one in self._team if one is not leader]
+        until(lambda: standby.events("StandingBy"), 120, standby.tail)
+        until(lambda: self.rig.standing().standbys, 60, standby.tail)
+        return leader, standby
+
+    def until_taken_over(self, epoch: int, since: float, note: Note) -> None:
+        """Wait until something of a later epoch is accepted; the shop goes on selling."""
+        accepted = until(lambda: self._first_of_later(epoch), 120, self.rig.tails)
+        note(f"{accepted.request.at - since:.2f} s until the next epoch was accepted")
+
+    def settle(self) -> None:
+        """Everything that was sold is accepted and recorded."""
+        self.rig.shop.sell(3)
+        self.rig.until_settled(within=120)
+
+    def breaches(self) -> list[str]:
+        """What the oracles say of all that was accepted so far."""
+        return interleaved(self.far_side.judged) + self.rig.breaches()
+
+    def _first_of_later(self, epoch: int) -> Judged | None:
+        self.rig.shop.sell(1)
+        return next((one for one in list(self.far_side.judged) if one.is_accepted and one.epoch > epoch), None)
+
+    def _recruit(self) -> Program:
+        return self.rig.start(env={**path_with(LIES), "PENSTOCK_TEST_CLOCK": str(self.clock)})
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    far_side = FarSide().start()
+    with Rig(tmp_path_factory.mktemp("takeover"), receiver=far_side) as rig:
+        yield Pair(rig, far_side)
+
+
+def test_a_clock_that_steps_deposes_nobody(pair: Pair) -> None:
+    pair.ready()
+    epoch = pair.rig.standing().epoch
+    for step in (DAY, -DAY, 0):
+        pair.clock.write_text(str(step))
+        pair.settle()
+    assert pair.rig.standing().epoch == epoch
+    assert pair.breaches() == []
+
+
+def test_a_request_of_a_leader_that_was_stopped_past_its_term_is_refused(pair: Pair, note: Note) -> None:
+    leader, standby = pair.ready()
+    epoch = pair.rig.standing().epoch
+    for point in ("sink.sending", "writer.advancing"):
+        leader.arm(point, "pause")
+        pair.rig.shop.sell(3)
+        leader.until_reached(point)
+    since = time.time()
+    pair.rig.freeze(leader)
+    pair.until_taken_over(epoch, since, note)
+    leader.release("sink.sending")
+    send(signal.SIGCONT, leader.workers())  # they may send what they have before anybody tells them that their term is over
+    until(lambda: late(pair.far_side.judged), 60, pair.rig.tails)
+    leader.disarm()
+    send(signal.SIGCONT, leader.tree())
+    leader.until_event("TermGone")
+    pair.settle()
+    assert pair.rig.leader() is standby
+    assert pair.breaches() == []
+
+
+def test_a_leader_whose_state_store_refuses_makes_room_for_one_that_can_use_it(pair: Pair, note: Note) -> None:
+    leader, standby = pair.ready()
+    epoch, since = pair.rig.standing().epoch, time.time()
+    leader.arm("state.refusing", "refuse")
+    pair.until_taken_over(epoch, since, note)
+    leader.disarm()
+    pair.settle()
+    assert pair.rig.leader() is standby
+    assert leader.is_running(), leader.tail()
+    assert pair.breaches() == []
+
+
+def test_a_state_store_that_stalls_for_everybody_is_followed_by_a_later_epoch(pair: Pair, note: Note) -> None:
+    leader, _ = pair.ready()
+    epoch, since = pair.rig.standing().epoch, time.time()
+    lost = len(leader.events("TermGone"))
+    with closing(sqlite3.connect(pair.rig.state.path, timeout=10, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        leader.until_event("TermGone", count=lost + 1)
+        other.execute("rollback")
+    pair.until_taken_over(epoch, since, note)
+    pair.settle()
+    assert pair.breaches() == []
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["driver", "tree"])
+def test_a_leader_that_is_killed_is_followed_at_once(pair: Pair, whole: bool, note: Note) -> None:
+    leader, standby = pair.ready()
+    epoch, since = pair.rig.standing().epoch, time.time()
+    send(signal.SIGKILL, leader.tree() if whole else leader.tree()[:1])
+    pair.until_taken_over(epoch, since, note)
+    assert leader.exit_code() == -signal.SIGKILL
+    pair.settle()
+    assert pair.rig.leader() is standby
+    assert pair.breaches() == []
+
+
+def test_every_epoch_was_accepted_in_its_turn(pair: Pair) -> None:
+    accepted = [one.epoch for one in pair.far_side.judged if one.is_accepted]
+    assert accepted == sorted(accepted)
+    assert len(set(accepted)) >= 5
+    assert len(oracle.deliveries(pair.far_side.requests)) >= pair.rig.shop.head
