@@ -53,14 +53,20 @@ class Rig:
         self.file, self._state = folder / "pipeline.yaml", state
         self.state: Coordinator = PostgresCoordinator(state) if "://" in state else SqliteCoordinator(path=str(folder / state))
         self.programs: list[Program] = []
+        self.leaving: list[Callable[[], object]] = []
         self._standing = Standing()
         self.write(**sink)
 
     def write(
-        self, transform: dict[str, str] | None = None, tables: str | None = None, start: str | None = None, **sink: Any
+        self,
+        transform: dict[str, str] | None = None,
+        tables: str | None = None,
+        start: str | None = None,
+        retain: dict[str, str] | None = None,
+        **sink: Any,
     ) -> None:
         """Write the pipeline file."""
-        given = {"tables": tables, "start": start}
+        given = {"tables": tables, "start": start, "retain": retain}
         source = {"type": "sqlite", "database": "shop.db"} | {name: value for name, value in given.items() if value}
         webhook = {"type": "webhook", "url": self.receiver.url, "timeout": "1s", "batch": {"size": 20}, "retry": QUICK} | sink
         content = {"name": self.name, "source": source, "sink": webhook, "state": self._state}
@@ -123,9 +129,19 @@ class Rig:
 
     def breaches(self, marks: Sequence[oracle.Mark] = ()) -> list[str]:
         """What all oracles say."""
+        return [breach for found in self.verdicts(marks).values() for breach in found]
+
+    def verdicts(self, marks: Sequence[oracle.Mark] = ()) -> dict[str, list[str]]:
+        """What each oracle says."""
         seen = self.deliveries()
-        found = oracle.completeness(seen, self.shop.log) + oracle.order(seen) + oracle.chain(seen)
-        return found + oracle.rebuilt(seen, self.shop.tables()) + oracle.repeats(seen, marks) + oracle.resolved(seen, marks)
+        return {
+            "completeness": oracle.completeness(seen, self.shop.log),
+            "order": oracle.order(seen),
+            "chain": oracle.chain(seen),
+            "rebuilt": oracle.rebuilt(seen, self.shop.tables()),
+            "repeats": oracle.repeats(seen, marks),
+            "resolved": oracle.resolved(seen, marks),
+        }
 
     def tails(self) -> str:
         """The ends of all logs."""
@@ -138,6 +154,8 @@ class Rig:
         """End everything."""
         for program in self.programs:
             program.kill_tree()
+        for leave in self.leaving:
+            leave()
         if self.receiver.url:
             self.receiver.stop()
 

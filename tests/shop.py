@@ -47,6 +47,12 @@ class Shop:
             connection.execute("commit")
             self.log |= work.facts
 
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Nobody writes meanwhile."""
+        with self._lock:
+            yield
+
     def sell(self, changes: int = 1) -> int:
         """So many new orders, each in its own transaction; the position of the last."""
         for _ in range(changes):
@@ -131,7 +137,7 @@ class Keeper(Thread):
     def __init__(self, shop: Shop, seed: int, rest: float = 0.02) -> None:
         super().__init__(name="keeper of the shop", daemon=True)
         self.shop, self._chance, self._rest = shop, Random(seed), rest
-        self._leaving, self.error = Event(), None
+        self._leaving, self.error, self.commits, self.rollbacks = Event(), None, 0, 0
 
     def run(self) -> None:
         """Act until stopped."""
@@ -157,7 +163,9 @@ class Keeper(Thread):
                     self._chance.choice(self.DEEDS)(self, work)
                 self._regret_perhaps()
         except (_Regretted, sqlite3.IntegrityError):
-            return
+            self.rollbacks += 1
+        else:
+            self.commits += 1
 
     def _regret_perhaps(self) -> None:
         if self._chance.random() < 0.1:
