@@ -24,6 +24,7 @@ ALL = (
     "snapshot",
     "transform",
     "poison",
+    "takeover",
 )
 
 
