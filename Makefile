@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench bench-peers lock clean
+.PHONY: help install demo test check bench bench-peers nemesis lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -46,6 +46,11 @@ bench: $(VENV)/.installed-dev ## Every figure of the docs, measured here; raw re
 
 bench-peers: $(VENV)/.installed-peers ## Beside Debezium and plain micro-batches, a quarter of an hour: table and plot of docs/peers.md
 	$(BIN)/python -m bench.peers
+
+STEPS ?= 10000
+KILLS ?= 100
+nemesis: $(VENV)/.installed-dev ## Everything is broken for half an hour, SEED=7 chooses how; the report goes to bench/reports
+	$(BIN)/python tests/nemesis --steps $(STEPS) --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
 COMPILE := $(BIN)/pip-compile --quiet --upgrade --generate-hashes --strip-extras --allow-unsafe \
 	--no-header --no-emit-index-url --no-emit-find-links --no-emit-options --no-annotate

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from threading import Thread
 from typing import Self
 
-from penstock.receiver import Receiver, SqliteStore, Verdict
+from penstock.receiver import MemoryStore, Receiver, Verdict
 from penstock.testing.receiver import Request
 
 
@@ -35,15 +35,15 @@ class Judged:
 class FarSide:
     """The server on a thread of its own; `judged` has every request in the order in which they were judged."""
 
-    def __init__(self) -> None:
+    def __init__(self, receiver: Receiver | None = None) -> None:
         self.judged: list[Judged] = []
-        self._receiver = Receiver(SqliteStore(sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)))
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}/"
+        self.url, self._receiver = "", receiver or Receiver(MemoryStore())
 
     def start(self) -> Self:
         """Listen."""
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}/"
         Thread(target=self._server.serve_forever, name="far side", daemon=True).start()
         return self
 
@@ -85,7 +85,7 @@ class FarSide:
         return Handler
 
 
-def interleaved(judged: list[Judged]) -> list[str]:
+def interleaved(judged: Sequence[Judged]) -> list[str]:
     """Where an epoch was accepted behind a later one: at any time there is one whose requests are taken."""
     taken = [one for one in judged if one.is_accepted]
     return [
@@ -95,6 +95,11 @@ def interleaved(judged: list[Judged]) -> list[str]:
     ]
 
 
-def late(judged: list[Judged]) -> list[Judged]:
+def foreign(judged: Sequence[Judged], epoch: int) -> list[str]:
+    """What was accepted under another number than that of the term."""
+    return [f"epoch {one.epoch} was accepted in term {epoch}" for one in judged if one.is_accepted and one.epoch != epoch]
+
+
+def late(judged: Sequence[Judged]) -> list[Judged]:
     """What came of an epoch that was over, and was refused."""
     return [one for one in judged if one.verdict.status == 409 and "is over" in one.verdict.reason]

@@ -96,13 +96,14 @@ class Rig:
         pid = int(standing.holder.split(":")[1]) if standing.holder and standing.is_held else None
         return next((program for program in self.programs if program.pid == pid and program.is_running()), None)
 
-    def freeze(self, program: Program) -> None:
+    def freeze(self, program: Program, *others: Rig) -> None:
         """Stop a process where it stands, but not inside a transaction: SQLite would keep its lock for it, from everybody."""
-        until(lambda: self._is_frozen(program), what=lambda: "it always holds a lock")
+        until(lambda: self._is_frozen(program, others), 60, what=lambda: "it always holds a lock")
 
-    def _is_frozen(self, program: Program) -> bool:
+    def _is_frozen(self, program: Program, others: Sequence[Rig]) -> bool:
         send(signal.SIGSTOP, tree := program.tree())
-        if all(is_free(path) for path in (self.shop.path, self.folder / self._state) if path.exists()):
+        files = [path for one in (self, *others) for path in (one.shop.path, one.folder / one._state)]
+        if all(is_free(path) for path in files if path.exists()):
             return True
         send(signal.SIGCONT, tree)
         return False

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -240,7 +241,7 @@ def rewound(seen: Sequence[oracle.Delivery], rewinds: Sequence[Rewind]) -> list[
     came = [one for one in oracle.current(seen) if is_of_log(one)]
     first = {one.place: one for one in oracle.firsts(came)}
     found = [f"change {one.name} came again as {one.text}" for one in came if told(one) != told(first[one.place])]
-    for rewind, following in zip(rewinds, [*rewinds[1:], None], strict=True):
+    for rewind, following in zip_longest(rewinds, rewinds[1:]):
         upto = min(rewind.was, following.was) if following else rewind.was
         run = [one for one in came if rewind.epoch < one.epoch <= (following.epoch if following else sys.maxsize)]
         before = {one.place for one in came if one.epoch < rewind.epoch and rewind.to < one.position <= upto}

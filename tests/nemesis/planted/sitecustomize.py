@@ -1,0 +1,189 @@
+"""On the PYTHONPATH of a process under test: bugs, one for each defence, that a file of their name switches on.
+
+Production code has no switches: modules are altered here as they are imported, in the driver and in Spark's workers alike.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+_FOLDER = os.environ.get("PENSTOCK_TEST_BUGS", "")
+
+Plant = Callable[[ModuleType], None]
+
+
+def is_on(bug: str) -> bool:
+    """Whether this bug is switched on now."""
+    return os.path.exists(os.path.join(_FOLDER, bug))
+
+
+def instead(owner: Any, name: str, bug: str, faulty: Callable[..., Any]) -> None:
+    """Let a call go wrong while the bug is on; the faulty one gets the sound one first."""
+    sound = getattr(owner, name)
+
+    def either(*values: Any, **named: Any) -> Any:
+        return faulty(sound, *values, **named) if is_on(bug) else sound(*values, **named)
+
+    setattr(owner, name, either)
+
+
+def delivery(module: ModuleType) -> None:
+    """What was handed to the sink counts as delivered."""
+    from penstock.change import from_batch
+
+    offer = module.WebhookDelivery.offer
+
+    def remembering(self: Any, changes: Any, wait: float) -> bool:
+        is_taken = offer(self, changes, wait)
+        if is_taken and changes.num_rows:
+            self.last_taken = changes.slice(changes.num_rows - 1)
+        return is_taken
+
+    def taken(sound: Any, self: Any) -> Any:
+        return next(from_batch(self.last_taken)) if hasattr(self, "last_taken") else sound(self)
+
+    module.WebhookDelivery.offer = remembering
+    instead(module.WebhookDelivery, "delivered", "watermark-before-post", taken)
+
+
+def progress(module: ModuleType) -> None:
+    """A mark counts before what came before it is durable."""
+    instead(module, "_covers", "marks-counted-early", lambda sound, reached, needed: True)
+
+
+def claim(module: ModuleType) -> None:
+    """A lane is taken without its lock; progress is recorded without a look at the term."""
+
+    def unlocked(sound: Any, store: Any, term: Any, lane: Any, attempt: int) -> Any:
+        return module.locks.seize(module.folder(store.path) / f"unlocked.{attempt}.{os.getpid()}")
+
+    def unfenced(sound: Any, self: Any, watermark: Any, tally: Any) -> None:
+        sql = module._ADVANCE.replace(module._MINE, "w.pipeline = ? and w.lane = ? and coalesce(?, ?, ?) is not null")
+        place = (watermark.position, watermark.cursor, watermark.position, watermark.delivered, watermark.delivered)
+        self._store.write(sql, *place, tally.delivered, tally.rate, time.time(), *self._mine)
+
+    instead(module, "_wait_for_lane", "lane-without-lock", unlocked)
+    instead(module.SqliteClaim, "advance", "term-not-checked", unfenced)
+
+
+def writer(module: ModuleType) -> None:
+    """Four bugs of the delivering half."""
+    from penstock.coordinator import Tally
+    from penstock.cursor import Watermark
+
+    def misnamed(sound: Any, *values: Any) -> Any:
+        assignment = sound(*values)
+        return replace(assignment, previous=(assignment.previous or 0) + 1)
+
+    def ended(sound: Any, self: Any) -> None:
+        if marks := self._progress._marks:
+            handed, position, cursor = marks[-1]
+            self._claim.advance(Watermark(cursor, position, handed and handed[0]), Tally())
+
+    def partial(sound: Any, self: Any) -> Any:
+        change = self._delivery.delivered()
+        if change is None or change.ordinal is None:
+            return sound(self)
+        return self._progress.durable(change.replace(ordinal=None), self._behind(change))
+
+    instead(module, "_assignment", "previous-wrong", misnamed)
+    instead(module.Carrier, "_drain", "end-of-input-is-success", ended)
+    instead(module.Carrier, "_above_floor", "floor-ignored", lambda sound, self, run: run)
+    instead(module.Carrier, "_durable", "part-of-a-position-counts", partial)
+
+
+def reader(module: ModuleType) -> None:
+    """A new attempt begins at the head of the log instead of the watermark."""
+
+    def at_head(sound: Any, self: Any) -> Any:
+        head = self._source.head(self._lane)
+        return replace(sound(self), cursor=head, position=self._source.position(head))
+
+    instead(module.Reading, "_watermark", "begins-at-the-head", at_head)
+
+
+def line(module: ModuleType) -> None:
+    """Any answer counts as taken, so a refused batch is passed over."""
+    sound = module.Answer.is_taken.fget
+    module.Answer.is_taken = property(lambda self: self.status is not None if is_on("refused-batch-skipped") else sound(self))
+
+
+def schedule(module: ModuleType) -> None:
+    """Changes of one row go side by side."""
+    instead(module.Schedule, "_are_free", "rows-not-kept-apart", lambda sound, self, rows: True)
+
+
+def text(module: ModuleType) -> None:
+    """The bytes of a change tell when they were made."""
+
+    def stamped(sound: Any, *values: Any) -> list[str]:
+        return [f'{one[:-1]},"sent":{time.time_ns()}}}' for one in sound(*values)]
+
+    instead(module.PenstockFormat, "texts", "bytes-differ", stamped)
+
+
+def parcel(module: ModuleType) -> None:
+    """A successor goes on under its predecessor's number."""
+
+    def old(sound: Any, *values: Any) -> dict[str, str]:
+        with open(os.path.join(_FOLDER, "epoch-of-the-predecessor")) as number:
+            return {**sound(*values), "Penstock-Epoch": number.read()}
+
+    instead(module, "_headers", "epoch-of-the-predecessor", old)
+
+
+def running(module: ModuleType) -> None:
+    """The source may forget what was not delivered."""
+
+    def hasty(sound: Any, self: Any) -> int:
+        source, name = self.pipeline.source, self.pipeline.name
+        return sum(source.settle(name, lane, source.head(lane)).pruned for lane in source.lanes())
+
+    instead(module.PipelineRun, "_settle", "settled-before-delivery", hasty)
+
+
+PLANTS: dict[str, Plant] = {
+    "penstock.sinks.webhook.delivery": delivery,
+    "penstock.progress": progress,
+    "penstock.coordinators.sqlite.claim": claim,
+    "penstock.spark.writer": writer,
+    "penstock.spark.reader": reader,
+    "penstock.sinks.webhook.line": line,
+    "penstock.sinks.webhook.schedule": schedule,
+    "penstock.formats.penstock": text,
+    "penstock.sinks.webhook.parcel": parcel,
+    "penstock.running": running,
+}
+
+
+class Planter(MetaPathFinder):
+    """Alters modules as they are imported."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """The module as it is found without this, with bugs planted behind its own code."""
+        if not (plant := PLANTS.pop(name, None)):
+            return None
+        spec = importlib.util.find_spec(name)
+        assert spec
+        assert spec.loader
+        run = spec.loader.exec_module
+
+        def planted(module: ModuleType) -> None:
+            run(module)
+            plant(module)
+
+        spec.loader.exec_module = planted  # type: ignore[method-assign]
+        return spec
+
+
+if _FOLDER:
+    sys.meta_path.insert(0, Planter())
