@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from deadline import until
-from far_side import FarSide, foreign, interleaved, late
+from far_side import FarSide, Lenient, foreign, interleaved, late
 from fix_rig import Rig, Sampler
-from penstock.receiver import MemoryStore, Receiver, Verdict
+from penstock.receiver import MemoryStore
 from penstock.testing import oracle
 from program import Program, path_with, send
 
@@ -314,13 +314,6 @@ def deposed(stage: Stage) -> dict[str, list[str]]:
     leader.disarm()
     send(signal.SIGCONT, leader.tree())
     return {"store": stage.plain.breaches(), "receiver": foreign(stage.far.receiver.judged[before:], epoch + 1)}
-
-
-class Lenient(Receiver):
-    """A receiver that does not look at epochs."""
-
-    def _judge(self, request: Any) -> Verdict:
-        return self._by_lane(request)
 
 
 @pytest.mark.parametrize("bugs", [(), ("term-not-checked", "epoch-of-the-predecessor")], ids=["no bug", "two bugs"])

@@ -6,7 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import zip_longest
@@ -179,7 +179,7 @@ class WideNemesis(Nemesis):
         _rebuild_a_table,
         _rewind_to_a_position,
         _rewind_to_a_time,
-        *(_run_the_second_pipeline,) * 2,
+        _run_the_second_pipeline,
         _forget_the_second_pipeline,
         *(_let_the_shop_be_still,) * 2,
     )
@@ -210,15 +210,8 @@ class _Second:
 
     def breaches(self, by_first: Sequence[oracle.Delivery], forgotten: Sequence[int]) -> list[str]:
         """Each of its lives is an unbroken run of the log: it lacks nothing that the first pipeline has delivered from there."""
-        seen = oracle.deliveries(self.receiver.requests)
         made = {one.position for one in by_first if is_of_log(one)}
-        found = []
-        for life in cut(seen, forgotten):
-            positions = {one.position for one in life}
-            lacking = sorted(one for one in made - positions if min(positions) < one < max(positions))
-            found += [f"the second pipeline lacks change {one}" for one in lacking]
-            found += oracle.order(life) + oracle.chain(life) + oracle.repeats(life)
-        return found
+        return [breach for life in cut(oracle.deliveries(self.receiver.requests), forgotten) for breach in broken(life, made)]
 
 
 def penstock(*arguments: str | Path) -> None:
@@ -226,6 +219,14 @@ def penstock(*arguments: str | Path) -> None:
     command = [sys.executable, "-m", "penstock", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+
+
+def broken(life: Sequence[oracle.Delivery], made: Set[int]) -> list[str]:
+    """Where a run of the log is not whole, not in order, or repeats itself otherwise than it may."""
+    positions = {one.position for one in life}
+    lacking = sorted(one for one in made - positions if min(positions) < one < max(positions))
+    found = [f"the second pipeline lacks change {one}" for one in lacking]
+    return found + oracle.order(life) + oracle.chain(life) + oracle.repeats(life)
 
 
 def cut(seen: Sequence[oracle.Delivery], epochs: Sequence[int]) -> list[list[oracle.Delivery]]:
