@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -16,14 +17,17 @@ import pytest
 import yaml
 
 from penstock.change import Change, Lane, Op
+from penstock.checkup.finding import Verdict
+from penstock.checkup.standing import leader
 from penstock.cli import main
 from penstock.config import load
-from penstock.coordinator import Term
+from penstock.coordinator import Tally, Term
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted
 from penstock.poison import Circumstances, Poison
 from penstock.receiver import MemoryStore, Receiver
 from penstock.redriving import Redriven, redrive
+from penstock.status import _poison, summarise
 
 LANE = Lane("log")
 ERROR = DeliveryExhausted("http://h/: status 422; changes were not taken in 1 tries")
@@ -258,6 +262,21 @@ def test_dropping_asks_counts_and_leaves_what_waits(office: Office, capsys: Any,
     assert office.pipeline.state.standing("orders").dropped == 1
     assert office.run(capsys, "redrive", 'key={"id":1}')[0] == 0
     assert office.hook.applied == [5, 7]
+
+
+def test_status_doctor_and_forget_tell_of_letters(office: Office, capsys: Any) -> None:
+    parked_chain(office)
+    office.claim.advance(Watermark(Cursor("c7"), 7, 7), Tally(3, 0.0, dropped=2, passed=1))
+    pipeline = office.pipeline
+    standing = pipeline.state.standing("orders")
+    assert (standing.dead, standing.waiting, standing.dropped, standing.passed) == (4, 2, 2, 1)
+    assert summarise(pipeline, standing, {}, datetime.now(UTC)).dead == 4
+    _, warned = leader(pipeline)
+    assert (warned.verdict, "4 changes could not be delivered" in warned.said) == (Verdict.WARNING, True)
+    assert list(_poison("orders", standing)) == [
+        "orders: 4 dead letters, 2 of them wait behind another, passed by 1 later changes of their keys: penstock dead list FILE",
+        "orders: 2 changes were dropped",
+    ]
 
 
 def test_letters_of_a_function_go_through_the_function_as_it_is_now(office: Office, tmp_path: Path) -> None:

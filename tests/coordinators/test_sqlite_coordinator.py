@@ -126,6 +126,20 @@ def test_a_state_file_of_a_later_version_is_refused(coordinator: SqliteCoordinat
         coordinator.standing("p")
 
 
+def test_a_state_file_of_the_first_version_is_upgraded_and_keeps_what_it_knows(coordinator: SqliteCoordinator, path: Path) -> None:
+    with closing(coordinator.candidate("p", "a")) as first:
+        term = first.campaign()
+        assert term
+        coordinator.place(term, Lane("main"), Watermark(Cursor("c7"), 7, 7))
+    for table in ("dead_letters", "dead_rows", "dead_counts"):
+        edit(path, f"drop table {table}")
+    edit(path, "pragma user_version = 1")
+    assert coordinator.letters("p") == []
+    assert coordinator.standing("p").watermarks == {Lane("main"): Watermark(Cursor("c7"), 7, 7)}
+    with closing(coordinator.candidate("p", "b")) as second:
+        assert second.campaign() == Term("p", "b", 2)
+
+
 def test_a_torn_state_file_is_invalid(coordinator: SqliteCoordinator, path: Path) -> None:
     coordinator.candidate("p", "a").close()
     with path.open("r+b") as file:

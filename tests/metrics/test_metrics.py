@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -24,6 +25,10 @@ from penstock.cursor import Watermark
 from penstock.errors import ConfigInvalid
 from penstock.event import (
     AttemptFailed,
+    ChangeDropped,
+    ChangeParked,
+    ChangesPassed,
+    ChangesWaited,
     Completed,
     Delivered,
     DeliveryRetried,
@@ -107,6 +112,7 @@ def served(pipeline: Pipeline) -> Iterator[Served]:
         yield Served(port, tell)
 
 
+POISON: Any = {"position": 1, "table": "t", "key": "{}", "code": "sink.exhausted", "message": "refused"}
 EVENTS = (
     LED,
     Delivered(pipeline=NAME, lane="main", changes=3, position=3),
@@ -118,6 +124,10 @@ EVENTS = (
     Settled(pipeline=NAME, position=7, pruned=5),
     ReaderReleased(pipeline=NAME, reader="old", position=1, silent_seconds=1.0),
     TermGone(pipeline=NAME, epoch=1, reason="gone"),
+    ChangeParked(pipeline=NAME, **POISON),
+    ChangesWaited(pipeline=NAME, changes=3),
+    ChangesPassed(pipeline=NAME, changes=2),
+    ChangeDropped(pipeline=NAME, **POISON),
     LED,
 )
 
@@ -136,6 +146,10 @@ def test_what_the_stores_know_and_what_the_process_has_seen_is_served(served: Se
         "penstock_delivered_changes_total": 7,
         "penstock_delivery_retries_total": 1,
         "penstock_pruned_changes_total": 5,
+        "penstock_parked_changes_total": 1,
+        "penstock_waited_changes_total": 3,
+        "penstock_passed_changes_total": 2,
+        "penstock_dropped_changes_total": 1,
         "penstock_readers_released_total": 1,
         "penstock_terms_total": 2,
         "penstock_terms_lost_total": 1,

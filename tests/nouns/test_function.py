@@ -170,3 +170,28 @@ def test_a_function_that_wants_to_end_the_program_fails_like_any_other():
 
 def test_a_change_with_an_ordinal_is_named_with_it():
     assert "on change 7.4 of" in outcome(lambda change: 1, replace(CHANGE, ordinal=4)).error.message
+
+
+def test_failures_that_are_spared_are_told_and_the_rest_goes_on():
+    changes = [replace(CHANGE, position=at) for at in range(1, 7)]
+
+    def call(change):
+        return change if change.position % 2 else 1 / 0
+
+    found = Function("rules:call", call).apply(to_batch(changes), spared=1)
+    assert [change.position for change in from_batch(found.changes)] == [1, 3, 5]
+    assert [change.position for change, _ in found.failures] == [2, 4, 6]
+    assert (found.error, found.last, found.in_row) == (None, changes[-1], 1)
+
+
+def test_too_many_failures_in_a_row_over_several_runs_are_the_functions_own_fault():
+    def call(change):
+        return 1 / 0
+
+    function = Function("rules:call", call)
+    first = function.apply(to_batch([replace(CHANGE, position=at) for at in (1, 2)]), spared=3)
+    assert (len(first.failures), first.error, first.in_row) == (2, None, 2)
+    second = function.apply(to_batch([replace(CHANGE, position=at) for at in (3, 4, 5)]), spared=3, in_row=first.in_row)
+    assert [change.position for change, _ in second.failures] == [3]
+    assert "on change 4 of" in second.error.message
+    assert second.last.position == 3
