@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from penstock.change import to_batch
+from penstock.change import Change, to_batch
 from penstock.errors import DeliveryExhausted, PenstockError
 from penstock.event import Event
 from penstock.importing import function_of
@@ -47,8 +47,8 @@ def redrive(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool], force: boo
 
     Stops when too many in a row have failed. Raises TermHeld if another process does the same.
     """
-    sending = Sending(pipeline)
-    with pipeline.state.redriving(pipeline.name):
+    with pipeline.state.redriving(pipeline.name), ExitStack() as stage:
+        sending = Sending(pipeline, stage)
         done: set[int | None] = set()
         rows: set[Row] = set()
         while some := [
@@ -66,26 +66,26 @@ def redrive(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool], force: boo
 class Sending:
     """One redrive: what failed, and which rows wait for it."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline, self.failed_in_row = pipeline, 0
+    def __init__(self, pipeline: Pipeline, stage: ExitStack) -> None:
+        self._pipeline, self._stage, self.failed_in_row = pipeline, stage, 0
         self._blocked: set[Row] = set()
+        self._expressions: Callable[[Change], pa.RecordBatch] | None = None
 
     def send(self, letters: Sequence[DeadLetter], force: bool) -> Iterator[Redriven]:
         """Each of these in order, unless it waits behind one that failed."""
-        made = self._transformed(letters)
         for letter in letters:
             if self.failed_in_row >= IN_A_ROW:
                 return
-            yield self._sent(letter, made.get(letter.number), force)
+            yield self._sent(letter, force)
 
-    def _sent(self, letter: DeadLetter, made: pa.RecordBatch | PenstockError | None, force: bool) -> Redriven:
+    def _sent(self, letter: DeadLetter, force: bool) -> Redriven:
         state = self._pipeline.state
         if not self._blocked.isdisjoint(letter.rows):
             return Redriven(letter, "waits")
         if not state.hold(letter, force=force):
             return Redriven(letter, "overtaken")
         try:
-            changes = self._called(letter, made)
+            changes = self._transformed(letter)
             if changes.num_rows:
                 self._deliver(letter, changes)
         except PenstockError as error:
@@ -96,11 +96,9 @@ class Sending:
         state.remove(letter, redriven=True)
         return Redriven(letter, "sent" if changes.num_rows else "left out")
 
-    def _called(self, letter: DeadLetter, made: pa.RecordBatch | PenstockError | None) -> pa.RecordBatch:
-        """The letter behind the transform."""
-        if isinstance(made, PenstockError):
-            raise made
-        given = to_batch([letter.change]) if made is None else made
+    def _transformed(self, letter: DeadLetter) -> pa.RecordBatch:
+        """The letter behind the stages that it had not passed, as they are now."""
+        given = self._put_through(letter.change) if letter.stage == "sql" else to_batch([letter.change])
         if letter.stage == "sink" or not given.num_rows or not (function := function_of(self._pipeline)):
             return given
         outcome = function.apply(given)
@@ -108,15 +106,13 @@ class Sending:
             raise outcome.error
         return outcome.changes
 
-    def _transformed(self, letters: Iterable[DeadLetter]) -> Mapping[int | None, pa.RecordBatch | PenstockError]:
-        """What the expressions make of those that they raised on, which takes a session of Spark."""
-        raised = [letter for letter in letters if letter.stage == "sql"]
-        if not raised:
-            return {}
-        from penstock.spark.again import transformed
+    def _put_through(self, change: Change) -> pa.RecordBatch:
+        """What the expressions make of it, which takes a session of Spark; that is opened once."""
+        if self._expressions is None:
+            from penstock.spark.again import again
 
-        made = transformed(self._pipeline, [letter.change for letter in raised])
-        return {letter.number: one for letter, one in zip(raised, made, strict=True)}
+            self._expressions = self._stage.enter_context(again(self._pipeline))
+        return self._expressions(change)
 
     def _deliver(self, letter: DeadLetter, changes: pa.RecordBatch) -> None:
         """Send it once; under the epoch of now, since a receiver takes no older one."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,13 @@ def letters(rig: Rig, capsys: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+def redriven(rig: Rig, *which: str) -> tuple[int, str]:
+    """What `penstock dead redrive` does and says, in a process of its own."""
+    command = [sys.executable, "-m", "penstock", "dead", "redrive", str(rig.file), *which]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    return done.returncode, done.stdout
+
+
 @pytest.mark.timeout(600)
 def test_every_change_is_delivered_or_parked_once_and_a_redrive_makes_the_copy_whole(tmp_path: Path, capsys: Any) -> None:
     with Rig(tmp_path) as rig:
@@ -78,8 +87,9 @@ def test_every_change_is_delivered_or_parked_once_and_a_redrive_makes_the_copy_w
         _, [said] = status(rig.file)
         assert (said["dead"], said["error"], said["state"]) == (len(parked), None, "leading")
 
-        assert main(["dead", "redrive", str(rig.file), "all", "--json"]) == 1, "nothing was mended"
-        assert len(letters(rig, capsys)) == len(parked)
+        code, said = redriven(rig, "all")
+        assert (code, len(letters(rig, capsys))) == (1, len(parked)), "nothing was mended"
+        assert "[INVALID_VARIANT_CAST]" in said
 
         rig.receiver.turn(poison="")
         assert program.terminate() == 0
@@ -89,7 +99,7 @@ def test_every_change_is_delivered_or_parked_once_and_a_redrive_makes_the_copy_w
         assert main(["dead", "redrive", str(rig.file), key]) == 0
         assert "2 of 2 dead letters are gone." in capsys.readouterr().out
         trade(rig, range(200, 240))
-        assert main(["dead", "redrive", str(rig.file), "all"]) == 0
+        assert redriven(rig, "all")[0] == 0
         rig.until_settled(180)
         assert letters(rig, capsys) == []
         seen = rig.deliveries()
