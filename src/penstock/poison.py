@@ -207,6 +207,11 @@ class Poison:
             self.kept_back += stage == "sink"
         self._about.tell(_told(ChangeParked if self.then == "dead-letter" else ChangeDropped, self._about.pipeline, change, error))
 
+    @property
+    def has_letters(self) -> bool:
+        """Whether `sift` might take out anything at all."""
+        return bool(self._holding)
+
     def may_concern(self, rows: Sequence[Row], place: Place) -> bool:
         """Whether `sift` might take out a change of these rows: cheap, and false for almost all."""
         if not self._holding or not self._about:

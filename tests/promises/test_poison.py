@@ -48,11 +48,10 @@ def letters(rig: Rig, capsys: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def redriven(rig: Rig, *which: str) -> tuple[int, str]:
-    """What `penstock dead redrive` does and says, in a process of its own."""
-    command = [sys.executable, "-m", "penstock", "dead", "redrive", str(rig.file), *which]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-    return done.returncode, done.stdout
+def redrive_all(rig: Rig) -> None:
+    """In a process of its own, which starts Spark for what the expressions raised on."""
+    command = [sys.executable, "-m", "penstock", "dead", "redrive", str(rig.file), "all"]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
 
 
 @pytest.mark.timeout(600)
@@ -87,19 +86,18 @@ def test_every_change_is_delivered_or_parked_once_and_a_redrive_makes_the_copy_w
         _, [said] = status(rig.file)
         assert (said["dead"], said["error"], said["state"]) == (len(parked), None, "leading")
 
-        code, said = redriven(rig, "all")
-        assert (code, len(letters(rig, capsys))) == (1, len(parked)), "nothing was mended"
-        assert "[INVALID_VARIANT_CAST]" in said
+        key = f"key={json.dumps({'id': 37})}"
+        assert main(["dead", "redrive", str(rig.file), key]) == 1, "nothing was mended"
+        assert len(letters(rig, capsys)) == len(parked)
 
         rig.receiver.turn(poison="")
         assert program.terminate() == 0
         rig.write(transform=MENDED, retry=RETRY)
         program = rig.start()
-        key = f"key={json.dumps({'id': 37})}"
         assert main(["dead", "redrive", str(rig.file), key]) == 0
         assert "2 of 2 dead letters are gone." in capsys.readouterr().out
         trade(rig, range(200, 240))
-        assert redriven(rig, "all")[0] == 0
+        redrive_all(rig)
         rig.until_settled(180)
         assert letters(rig, capsys) == []
         seen = rig.deliveries()

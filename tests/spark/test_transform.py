@@ -5,10 +5,12 @@ import json
 import pytest
 from pyspark.sql.types import Row
 
-from penstock.change import Change, Op, to_batch
+from penstock.change import Change, Op, from_batch, to_batch
 from penstock.cursor import Cursor
 from penstock.errors import TransformInvalid
 from penstock.pipeline import Transform
+from penstock.spark.again import put_through
+from penstock.spark.culprit import Trial
 from penstock.spark.rows import DDL, Mark, Raised, pieces, rows
 from penstock.spark.transform import apply
 
@@ -196,3 +198,14 @@ def test_poison_that_is_to_be_spared_passes_as_it_was_and_says_what_raised(spark
     for piece in seen:
         if isinstance(piece, Raised):
             assert piece.change == given[piece.change.position - 1], "it was parked as something else"
+
+
+def test_a_letter_that_is_put_through_again_comes_out_as_from_the_stream_or_with_sparks_words(spark):
+    change = Change(3, Op.INSERT, "orders", '{"id":3}', None, '{"total":  "a lot"}', AT)
+    mended = Transform(where="op = 'insert'", select={"total": "try_variant_get(after, '$.total', 'double')"})
+    assert list(from_batch(put_through(Trial(spark, mended), change))) == [change.replace(after='{"total":null}')]
+    assert put_through(Trial(spark, Transform(where="position > 3")), change).num_rows == 0
+    with pytest.raises(
+        TransformInvalid, match=r"transform\.where: after:total::double > 0 raised on change 3 .*INVALID_VARIANT_CAST"
+    ):
+        put_through(Trial(spark, Transform(where="after:total::double > 0")), change)

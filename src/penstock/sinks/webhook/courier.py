@@ -69,6 +69,8 @@ class Courier(Thread):
 
     def _sift(self, inquest: Inquest, part: Part) -> bool:
         """Leave out what waits behind a dead letter, which settles it; whether anything is left."""
+        if not self._poison.has_letters:
+            return True
         concerned = [one for one in part.changes if self._poison.may_concern(one.rows, one.at)]
         if not concerned:
             return True
