@@ -48,30 +48,28 @@ def of_change(change: Change) -> Message | None:
 
 def key_text(key: bytes | None) -> str:
     """The key of a change that carries a message with this key."""
-    return _dumped({"key": _worded(key)})
+    return f'{{"key":{_text(key)}}}'
 
 
 def body_text(value: bytes | None, headers: Sequence[Header]) -> str:
     """The image of a change that carries a message with this value and these headers."""
-    return _dumped({"value": _worded(value), "headers": [[name, _worded(said)] for name, said in headers]})
+    pairs = ",".join([f"[{_text(name.encode())},{_text(said)}]" for name, said in headers]) if headers else ""
+    return f'{{"value":{_text(value)},"headers":[{pairs}]}}'
 
 
-def _dumped(facts: dict[str, Any]) -> str:
-    return orjson.dumps(facts).decode()
+def _text(raw: bytes | None) -> str:
+    """These bytes as JSON: joined by hand, since an object for each would take twice the time."""
+    if raw is None:
+        return "null"
+    try:
+        return orjson.dumps(raw.decode()).decode()
+    except UnicodeDecodeError:
+        return f'{{"$blob":"{b64encode(raw).decode()}"}}'
 
 
 def _loaded(text: str | None) -> dict[str, Any]:
     facts = orjson.loads(text) if text else None
     return facts if isinstance(facts, dict) else {}
-
-
-def _worded(raw: bytes | None) -> Any:
-    if raw is None:
-        return None
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return {"$blob": b64encode(raw).decode()}
 
 
 def _bytes(word: Any) -> bytes | None:

@@ -13,7 +13,9 @@ from penstock.change import CHANGES, NO_CHANGES, Op
 from penstock.message import body_text, key_text
 
 COLUMNS = "id, xid::text::bigint, topic, key, value, header_keys, header_values, created_at"
-Row = tuple[int, int, str, bytes | None, bytes | None, list[str] | None, list[bytes | None] | None, int]
+Names = list[str] | None
+Said = list[bytes | None] | None
+Row = tuple[int, int, str, bytes | None, bytes | None, Names, Said, int]
 
 _SINCE_1970 = (datetime(2000, 1, 1, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)).days * 86_400_000_000
 _TIME = struct.Struct("!q")
@@ -43,20 +45,24 @@ def to_changes(rows: Sequence[Row], after: int) -> pa.RecordBatch:
     if not rows:
         return NO_CHANGES
     ids, xids, topics, keys, values, names, said, at = zip(*rows, strict=True)
-    bodies = [_body(*of_row) for of_row in zip(values, names, said, strict=True)]
-    gone = [value is None for value in values]
+    none, bodies = pa.nulls(len(rows), pa.string()), _bodies(values, names, said)
+    ops, before, images = pa.repeat(Op.INSERT.value, len(rows)), none, pa.array(bodies, pa.string())
+    if None in values:
+        ops = pa.array([Op.DELETE.value if value is None else Op.INSERT.value for value in values])
+        before = pa.array([body if value is None else None for body, value in zip(bodies, values, strict=True)], pa.string())
+        images = pa.array([None if value is None else body for body, value in zip(bodies, values, strict=True)], pa.string())
     return pa.RecordBatch.from_arrays(
         [
             pa.array(range(after + 1, after + 1 + len(rows)), pa.int64()),
-            pa.array([Op.DELETE.value if is_gone else Op.INSERT.value for is_gone in gone], pa.string()),
+            ops,
             pa.array(topics, pa.string()),
             pa.array(list(map(key_text, keys)), pa.string()),
-            pa.array([body if is_gone else None for body, is_gone in zip(bodies, gone, strict=True)], pa.string()),
-            pa.array([None if is_gone else body for body, is_gone in zip(bodies, gone, strict=True)], pa.string()),
+            before,
+            images,
             pa.array(at, pa.int64()).cast(CHANGES.field("at").type),
             pa.nulls(len(rows), pa.int64()),
             pa.array(ids, pa.int64()),
-            pa.array([_error(*of_row) for of_row in zip(names, said, strict=True)], pa.string()),
+            _errors(names, said) if any(names) or any(said) else none,
             pa.array(xids, pa.int64()),
             pa.nulls(len(rows), pa.int64()),
         ],
@@ -64,10 +70,13 @@ def to_changes(rows: Sequence[Row], after: int) -> pa.RecordBatch:
     )
 
 
-def _body(value: bytes | None, names: list[str] | None, said: list[bytes | None] | None) -> str:
-    return body_text(value, list(zip(names, said, strict=False)) if names and said else ())
+def _bodies(values: Sequence[bytes | None], names: Sequence[Names], said: Sequence[Said]) -> list[str]:
+    if not any(names):
+        return [body_text(value, ()) for value in values]
+    pairs = [list(zip(keys or (), told or (), strict=False)) for keys, told in zip(names, said, strict=True)]
+    return list(map(body_text, values, pairs))
 
 
-def _error(names: list[str] | None, said: list[bytes | None] | None) -> str | None:
-    keys, values = len(names or ()), len(said or ())
-    return None if keys == values else f"unequal number of header keys ({keys}) and values ({values})"
+def _errors(names: Sequence[Names], said: Sequence[Said]) -> pa.Array:
+    counts = [(len(keys or ()), len(told or ())) for keys, told in zip(names, said, strict=True)]
+    return pa.array([None if a == b else f"unequal number of header keys ({a}) and values ({b})" for a, b in counts], pa.string())

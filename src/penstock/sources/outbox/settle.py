@@ -117,9 +117,10 @@ def _needed(connection: psycopg.Connection[Any], names: Names) -> int:
 def _delete(connection: psycopg.Connection[Any], names: Names, first: Window, last: Window) -> int:
     """All rows of a run of windows."""
     facts = {"since": first.since, "upto": last.upto}
-    later = f"delete from {names.rows} where xid >= pg_snapshot_xmax(%(since)s) and {inside()}"
-    opened = f"delete from {names.rows} where xid = any(array(select pg_snapshot_xip(%(since)s))) and {inside()}"
-    return sum(connection.execute(sql.encode(), facts).rowcount for sql in (later, opened))
+    visible = "pg_visible_in_snapshot(xid, %(upto)s)"
+    later = f"xid >= pg_snapshot_xmax(%(since)s) and xid < pg_snapshot_xmax(%(upto)s) and {visible}"
+    opened = f"xid = any(array(select pg_snapshot_xip(%(since)s))) and {visible}"
+    return sum(connection.execute(f"delete from {names.rows} where {of}".encode(), facts).rowcount for of in (later, opened))
 
 
 def _delete_first(connection: psycopg.Connection[Any], names: Names, window: Window, rows: int) -> int:

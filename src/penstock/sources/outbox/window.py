@@ -93,18 +93,13 @@ class Sql:
         return f"case when %(id)s = 0 then %(position)s - greatest(%(after)s, {pruned}) else 0 end"
 
     def _between(self, since: str, further: str = "") -> str:
-        rows = self.names.rows
-        return (
-            f"select * from {rows} where xid >= pg_snapshot_xmax({since}) {further}"
-            f" union all select {rows}.* from pg_snapshot_xip({since}) opened join {rows} on xid = opened where true {further}"
-        )
+        later, opened = f"xid >= pg_snapshot_xmax({since})", f"xid = any(array(select pg_snapshot_xip({since})))"
+        return " union all ".join(f"select * from {self.names.rows} where {of} {further}" for of in (later, opened))
 
 
 def inside() -> str:
-    """Whether a row is in a window."""
-    return (
-        "xid < pg_snapshot_xmax(%(upto)s) and pg_visible_in_snapshot(xid, %(upto)s) and not pg_visible_in_snapshot(xid, %(since)s)"
-    )
+    """Whether a row is in a window; without a range of transaction ids, so that only the index of ids can be used."""
+    return "pg_visible_in_snapshot(xid, %(upto)s) and not pg_visible_in_snapshot(xid, %(since)s)"
 
 
 class Windows:

@@ -1,0 +1,228 @@
+"""Purging: only what every pipeline has delivered, in batches, in the order of positions; and the space comes back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+
+from conftest import Box
+from penstock.change import Lane
+from penstock.cursor import Cursor
+from penstock.errors import ConfigInvalid, LogDamaged, OutboxMissing, OutboxUnfit, SourcePruned, SourceRewound, SourceUnavailable
+from penstock.source import Span
+from penstock.sources.outbox import settle
+from penstock.sources.outbox.database import shown
+from penstock.sources.outbox.source import LANE, OutboxSource
+from penstock.sources.retain import Retain
+
+
+def at(box: Box, position: int) -> Cursor:
+    return box.source.begin(LANE, str(position))
+
+
+def left(box: Box) -> list[int]:
+    return [change.position for change in box.changes(box.source.begin(LANE, "beginning"))]
+
+
+def test_what_is_purged_is_gone_and_the_rest_keeps_its_positions(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settle, "BATCH", 3)
+    for n in range(4):
+        box.commit(*(f"m{n}.{i}" for i in range(4)))
+        box.source.head(LANE)
+    changes = box.changes()
+    assert box.source.settle("p", LANE, at(box, 6)).pruned == 6
+    assert box.changes(at(box, 6)) == changes[6:]
+    assert left(box) == list(range(7, 17))
+    assert box.source.settle("p", LANE, at(box, 16)).pruned == 10
+    assert box.execute("select count(*) from {}") == [(0,)]
+    assert box.execute("select count(*) from {}_window") == [(1,)]  # behind which the next begins
+    box.commit("next")
+    assert left(box) == [17]
+
+
+def test_a_window_whose_late_rows_have_the_lowest_ids_is_purged_in_the_order_of_positions(box: Box) -> None:
+    late = box.writer()
+    box.put(late, "late")
+    box.commit("a", "b")
+    box.source.head(LANE)
+    late.commit()
+    box.commit("c")
+    changes = box.changes()
+    assert [change.new_row_id for change in changes] == [2, 3, 1, 4]
+    assert box.source.settle("p", LANE, at(box, 1)).pruned == 1
+    assert box.source.settle("p", LANE, at(box, 3)).pruned == 2
+    assert box.changes(at(box, 3)) == changes[3:]
+
+
+def test_nothing_goes_that_another_pipeline_needs_and_nothing_while_it_registers(box: Box) -> None:
+    box.commit("a", "b", "c")
+    end = box.source.head(LANE)
+    box.source.register("slow", LANE, at(box, 1))
+    assert box.source.settle("fast", LANE, end).pruned == 1
+    registering = box.writer()
+    registering.execute(f"select 1 from {box.table}_life for update".encode())
+    box.source.forget("slow")
+    assert box.source.settle("fast", LANE, end).pruned == 0
+    registering.rollback()
+    assert box.source.settle("fast", LANE, end).pruned == 2
+    with pytest.raises(SourcePruned):
+        box.source.register("late", LANE, box.start)
+
+
+def test_a_pipeline_that_was_not_waited_for_is_told(box: Box) -> None:
+    box.commit("a", "b")
+    span = Span(LANE, box.start, box.source.head(LANE))
+    box.source.settle("p", LANE, span.upto)
+    for deed in (
+        lambda: list(box.source.read(span)),
+        lambda: next(box.source.follow(LANE, span.after)),
+        lambda: box.source.settle("q", LANE, span.after),
+    ):
+        with pytest.raises(SourcePruned):
+            deed()
+
+
+def test_history_is_kept_for_rewinding(box: Box) -> None:
+    keeping = OutboxSource(database=box.dsn, table=box.table, retain=Retain(history=timedelta(hours=1)))
+    box.commit("a", "b")
+    assert keeping.settle("p", LANE, keeping.head(LANE)).pruned == 0
+    moment = datetime.now(UTC)
+    box.commit("c")
+    keeping.head(LANE)
+    assert [change.position for change in box.changes(keeping.since(LANE, moment))] == [3]
+    box.execute("update {}_window set made_at = made_at - interval '2 hours' where after = 0")
+    assert keeping.settle("p", LANE, keeping.head(LANE)).pruned == 2
+    with pytest.raises(ConfigInvalid, match="purged already"):
+        keeping.since(LANE, moment - timedelta(hours=3))
+
+
+def test_what_somebody_else_deleted_is_noticed(box: Box) -> None:
+    box.commit("a", "b", "c")
+    span = Span(LANE, box.start, box.source.head(LANE))
+    box.execute("delete from {} where id = 2")
+    with pytest.raises(LogDamaged) as caught:
+        list(box.source.read(span))
+    assert "--from 3" in caught.value.remedy
+    assert box.changes(at(box, 3)) == []
+
+
+def test_space_comes_back_under_load(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty thousand messages through a table that is swept after every two thousand stay a table for a few thousand."""
+    monkeypatch.setattr(settle, "SWEEP", 2000)
+    box.execute("alter table {} set (autovacuum_enabled = off)")
+    sizes = []
+    for _ in range(30):
+        box.execute("insert into {} (topic, key, value) select 't', 'k', repeat('x', 300)::bytea from generate_series(1, 2000)")
+        assert box.source.settle("p", LANE, box.source.head(LANE)).pruned == 2000
+        [(size,)] = box.execute("select pg_relation_size('{}')")
+        sizes.append(int(str(size)))
+    assert max(sizes) <= 3 * sizes[0]
+    assert int(str(box.execute("select pg_relation_size('{}_window')")[0][0])) < 100_000
+
+
+def test_an_outbox_that_is_not_there_or_not_allowed_says_so(box: Box) -> None:
+    with pytest.raises(OutboxMissing, match="no outbox nothing") as missing:
+        OutboxSource(database=box.dsn, table="nothing").head(LANE)
+    assert missing.value.remedy == "penstock outbox init DSN --table nothing"
+    box.execute("create role {} login password 'guest'")
+    address = box.dsn.rpartition("@")[2]
+    with pytest.raises(OutboxUnfit, match="permission denied"):
+        OutboxSource(database=f"postgresql://{box.table}:guest@{address}", table=box.table).head(LANE)
+    with pytest.raises(SourceUnavailable) as refused:
+        OutboxSource(database=f"postgresql://{box.table}:secret@{address}", table=box.table).head(LANE)
+    assert "secret" not in str(refused.value)
+    box.execute("drop role {}")
+
+
+@pytest.mark.parametrize(
+    ("dsn", "said"),
+    [
+        ("postgresql://app:s3c:ret@db:5432/shop", "postgresql://app:***@db:5432/shop"),
+        ("postgresql://app@db/shop?password=s3cret&x=1", "postgresql://app@db/shop?password=***&x=1"),
+        ("host=db password='s3 cret' dbname=shop", "host=db password=*** dbname=shop"),
+    ],
+)
+def test_passwords_never_show(dsn: str, said: str) -> None:
+    assert shown(dsn) == said
+    if dsn.startswith("postgresql"):
+        assert "cret" not in repr(OutboxSource(database=dsn))
+
+
+def test_a_restored_dump_is_noticed_and_gone_on_with(box: Box) -> None:
+    """Transaction ids of another cluster: those in the rows lie beyond what this one has given, or below what was delivered."""
+    box.commit("delivered", "waiting")
+    head = box.source.head(LANE)
+    box.source.register("p", LANE, at(box, 1))
+    box.execute("update {}_life set system = 1")  # as a dump of another cluster says
+    box.execute("update {} set xid = '1000000000000'")
+    box.execute("update {}_window set upto = '1000000000000:1000000000000:' where rows > 0")
+    box.commit("new")  # with a transaction id of this cluster, which lies below the last window
+    for deed in (
+        lambda: box.source.head(LANE),
+        lambda: next(box.source.follow(LANE, head)),
+        lambda: box.source.settle("p", LANE, head),
+        lambda: box.source.backlog(LANE, head),
+    ):
+        with pytest.raises(SourceRewound, match="another cluster"):
+            deed()
+    box.source.renew()
+    start = box.source.begin(LANE, "beginning")
+    assert box.source.incarnation(start) != box.source.incarnation(head)
+    assert [change.position for change in box.changes(start)] == [3, 4, 5]
+    with pytest.raises(SourceRewound):
+        box.source.settle("p", LANE, head)
+    box.commit("later")
+    assert box.source.position(box.source.head(LANE)) == 6
+
+
+def test_a_row_of_another_cluster_is_not_left_lying(box: Box) -> None:
+    box.commit("a")
+    end = box.source.head(LANE)
+    box.execute("insert into {} (topic, xid) values ('t', '1000000000000')")
+    with pytest.raises(SourceRewound, match="another cluster"):
+        next(box.source.follow(LANE, end))
+
+
+def test_an_older_state_of_the_same_cluster_is_noticed(box: Box) -> None:
+    """As after a restored volume: the same life, other messages at the same positions."""
+    box.commit("a", "b", "c")
+    end = box.source.behind(box.changes()[-1], box.start)
+    box.execute("delete from {}_window where rows > 0")
+    box.execute("delete from {}")
+    with pytest.raises(SourceRewound, match="ends at 0"):
+        next(box.source.follow(LANE, end))
+    box.commit("other", "messages", "instead")
+    box.source.head(LANE)
+    with pytest.raises(SourceRewound, match="not the one that was there"):
+        next(box.source.follow(LANE, end))
+
+
+def test_a_table_that_was_restored_alone_counts_as_new(box: Box) -> None:
+    from penstock.sources.outbox.naming import Names
+    from penstock.sources.outbox.schema import init
+
+    box.commit("a")
+    box.execute("update {} set xid = '1000000000000'")
+    for suffix in ("window", "life", "reader"):
+        box.execute(f"drop table {{}}_{suffix}")
+    assert init(box.dsn, Names(box.table))
+    assert [change.position for change in box.changes(box.source.begin(LANE, "beginning"))] == [1]
+
+
+def test_a_commit_wakes_a_reader_that_listens(postgres_of_module: str) -> None:
+    from penstock.sources.outbox.naming import Names
+    from penstock.sources.outbox.schema import init
+
+    init(postgres_of_module, Names("waking"), notify=True)
+    with psycopg.connect(postgres_of_module, autocommit=True) as listener:
+        listener.execute(b'listen "penstock_waking"')
+        with psycopg.connect(postgres_of_module) as writer:
+            writer.execute(b"insert into waking (topic) values ('t')")
+        assert [note.channel for note in listener.notifies(timeout=30, stop_after=1)] == ["penstock_waking"]
+    source = OutboxSource(database=postgres_of_module, table="waking", notify=True)
+    follower = source.follow(Lane("outbox"), source.begin(LANE, "beginning"))
+    assert next(follower).changes.num_rows == 1
+    assert next(follower).changes.num_rows == 0
+    follower.close()

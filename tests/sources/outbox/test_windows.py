@@ -1,0 +1,276 @@
+"""Histories on which simpler readers fail: nothing is skipped, nothing waits, repeats are the same."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from conftest import Box, Connection
+from penstock.change import Change, from_batch
+from penstock.outbox import stash
+from penstock.source import Span
+from penstock.sources.outbox.log import reading
+from penstock.sources.outbox.naming import Names
+from penstock.sources.outbox.source import LANE
+
+Values = Callable[[list[Change]], list[str]]
+
+
+class Tail:
+    """A reader that goes on from where it was, as a pipeline does."""
+
+    def __init__(self, box: Box, values: Values) -> None:
+        self._box, self._values, self.cursor = box, values, box.start
+
+    def news(self) -> list[str]:
+        head = self._box.source.head(LANE)
+        found = self._box.changes(self.cursor, head)
+        self.cursor = head
+        return self._values(found)
+
+
+def offset_tailing(box: Box) -> Callable[[], list[str]]:
+    """The naive reader: everything above the highest id that it has seen."""
+    seen = [0]
+
+    def news() -> list[str]:
+        found: list[Any] = box.execute(f"select id, convert_from(value, 'UTF8') from {{}} where id > {seen[0]} order by id")
+        seen[0] = max([seen[0], *(row[0] for row in found)])
+        return [row[1] for row in found]
+
+    return news
+
+
+def time_window(box: Box) -> Callable[[], list[str]]:
+    """The reader by time: everything made after the last moment that it has seen."""
+    seen = ["-infinity"]
+
+    def news() -> list[str]:
+        query = f"select created_at::text, convert_from(value, 'UTF8') from {{}} where created_at > '{seen[0]}' order by created_at"
+        found: list[Any] = box.execute(query)
+        seen[0] = max([seen[0], *(row[0] for row in found)]) if found else seen[0]
+        return [row[1] for row in found]
+
+    return news
+
+
+def below_the_oldest_open(box: Box) -> Callable[[], list[str]]:
+    """The reader that waits for every transaction that is older: nothing above the horizon."""
+    seen = [0]
+
+    def news() -> list[str]:
+        query = "select xid::text::bigint, convert_from(value, 'UTF8') from {} where xid < pg_snapshot_xmin(pg_current_snapshot())"
+        found: list[Any] = [row for row in box.execute(query + " order by id") if row[0] > seen[0]]  # type: ignore[operator]
+        seen[0] = max([seen[0], *(row[0] for row in found)])
+        return [row[1] for row in found]
+
+    return news
+
+
+def test_a_late_commit_below_a_published_id_is_found_where_tailing_by_id_or_time_skips_it(box: Box, values: Values) -> None:
+    ours, by_id, by_time = Tail(box, values), offset_tailing(box), time_window(box)
+    late = box.writer()
+    box.put(late, "late")
+    box.commit("early")
+    assert (ours.news(), by_id(), by_time()) == (["early"], ["early"], ["early"])
+    late.commit()
+    assert (by_id(), by_time()) == ([], [])  # lost for ever
+    assert ours.news() == ["late"]
+    assert values(box.changes()) == ["early", "late"]
+
+
+def test_a_transaction_that_stays_open_stalls_nobody_where_waiting_for_the_oldest_does(box: Box, values: Values) -> None:
+    ours, waiting = Tail(box, values), below_the_oldest_open(box)
+    idle = box.writer()
+    box.put(idle, "idle")
+    for n in range(3):
+        box.commit(f"m{n}")
+        assert ours.news() == [f"m{n}"]
+    assert waiting() == []  # stalled
+    idle.rollback()
+    assert ours.news() == []
+
+
+def test_a_transaction_that_stays_open_slows_nobody(box: Box) -> None:
+    idle = box.writer()
+    box.put(idle, "idle")
+    box.execute("insert into {} (topic, value) select 't', 'v' from generate_series(1, 2000)")
+    box.source.head(LANE)
+    box.commit("next")
+    with reading(box.dsn, Names(box.table)) as log:
+        explained = log.connection.execute(
+            b"explain (analyze, format json) " + log.windows._sql.waiting.encode()  # the part that looks for what is new
+        ).fetchone()
+    assert explained
+    touched = [node["Actual Rows"] for node in nodes(explained[0][0]["Plan"]) if node.get("Relation Name") == box.table]
+    assert sum(touched) <= 2  # and not the 2 000 that are settled or wait for it
+
+
+def nodes(plan: Any) -> list[Any]:
+    return [plan, *(inner for one in plan.get("Plans", []) for inner in nodes(one))]
+
+
+def test_ids_of_aborted_transactions_leave_no_trace(box: Box, values: Values) -> None:
+    aborted = box.writer()
+    box.put(aborted, "a", "b")
+    box.commit("c")
+    aborted.rollback()
+    box.commit("d")
+    assert [(change.position, change.new_row_id) for change in box.changes()] == [(1, 3), (2, 4)]
+    assert values(box.changes()) == ["c", "d"]
+
+
+def test_savepoints_come_with_their_transaction_and_not_when_rolled_back(box: Box, values: Values) -> None:
+    ours, writer = Tail(box, values), box.writer()
+    with writer.transaction():
+        box.put(writer, "before")
+        with writer.transaction():
+            box.put(writer, "inside")
+        with writer.transaction() as undone:
+            box.put(writer, "undone")
+            raise psycopg.Rollback(undone)
+        box.commit("other")
+        assert ours.news() == ["other"]
+    writer.commit()
+    assert ours.news() == ["before", "inside"]
+
+
+def test_a_first_write_inside_a_savepoint_counts_as_its_transaction(box: Box, values: Values) -> None:
+    ours, writer = Tail(box, values), box.writer()
+    writer.execute("select 1")
+    writer.execute("savepoint s")
+    box.put(writer, "inside")
+    box.commit("other")
+    assert ours.news() == ["other"]
+    writer.execute("release savepoint s")
+    writer.commit()
+    assert ours.news() == ["inside"]
+
+
+def test_a_prepared_transaction_comes_when_it_is_committed_by_whomever(box: Box, values: Values) -> None:
+    ours, writer = Tail(box, values), box.writer()
+    box.put(writer, "prepared")
+    writer.execute(f"prepare transaction '{box.table}'")
+    writer.commit()
+    writer.close()
+    box.commit("other")
+    assert ours.news() == ["other"]
+    box.execute("commit prepared '{}'")
+    assert ours.news() == ["prepared"]
+
+
+def test_a_key_written_in_sequence_comes_so_though_the_later_transaction_is_the_older(box: Box, values: Values) -> None:
+    """The second writer had its transaction id first: to read in the order of transactions would turn the two round."""
+    older = box.writer()
+    older.execute("select pg_current_xact_id()")
+    box.commit("first")
+    box.put(older, "second")
+    older.commit()
+    first, second = box.changes()
+    assert values([first, second]) == ["first", "second"]
+    assert (first.transaction or 0) > (second.transaction or 0)
+
+
+def test_a_window_is_recorded_before_anything_of_it_is_given(box: Box) -> None:
+    box.commit("a", "b")
+    follower = box.source.follow(LANE, box.start)
+    given = next(follower)
+    assert given.changes.num_rows == 2
+    assert box.execute("select after, rows from {}_window where rows > 0") == [(0, 2)]
+    late = box.writer()
+    box.put(late, "late")
+    late.commit()
+    again = next(box.source.follow(LANE, box.start))  # the first window again, without what has come since
+    assert again.changes == given.changes
+    follower.close()
+
+
+def test_two_followers_share_one_chain_of_windows(box: Box, values: Values) -> None:
+    followers = [box.source.follow(LANE, box.start) for _ in range(2)]
+    found: list[list[Change]] = [[], []]
+    for n in range(20):
+        box.commit(f"m{n}", f"n{n}")
+        found[n % 2] += list(from_batch(next(followers[n % 2]).changes))
+    for number, follower in enumerate(followers):
+        while len(found[number]) < 40:
+            found[number] += list(from_batch(next(follower).changes))
+        follower.close()
+    assert found[0] == found[1] == box.changes()
+
+
+def test_a_long_window_is_read_in_pages_from_any_place(box: Box) -> None:
+    box.execute("insert into {} (topic, key, value) select 't', 'k', (i::text)::bytea from generate_series(1, 25000) i")
+    changes = box.changes()
+    assert [change.position for change in changes] == list(range(1, 25001))
+    assert [json.loads(change.after or "")["value"] for change in changes] == [str(n) for n in range(1, 25001)]
+    place = box.source.begin(LANE, "12345")
+    assert box.changes(place) == changes[12345:]
+    follower = box.source.follow(LANE, place)
+    pieces = [next(follower), next(follower)]
+    assert [piece.upto is None for piece in pieces] == [True, False]
+    assert [change for piece in pieces for change in from_batch(piece.changes)] == changes[12345:]
+    follower.close()
+
+
+ACTIONS = st.lists(
+    st.tuples(st.integers(0, 3), st.sampled_from(["put", "put", "commit", "rollback", "savepoint", "undo", "read"])),
+    min_size=25,
+    max_size=60,
+)
+
+
+@settings(max_examples=10, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(actions=ACTIONS, seed=st.integers(0, 1 << 30))
+def test_in_any_history_everything_committed_comes_once_and_in_order(
+    box: Box, values: Values, actions: list[tuple[int, str]], seed: int
+) -> None:
+    """Four writers at a time; the model knows what each has pending, and what had committed before another was stashed."""
+    dice, tail, writers = random.Random(seed), Tail(box, values), [box.writer() for _ in range(4)]
+    tail.news()  # of the example before
+    pending: list[list[str]] = [[] for _ in writers]
+    marks: list[int | None] = [None] * 4
+    committed: list[str] = []
+    before: dict[str, int] = {}
+    seen: list[str] = []
+    for number, (who, action) in enumerate([*actions, *((who, "commit") for who in range(4))]):
+        writer: Connection = writers[who]
+        if action == "put":
+            value = f"{who}.{number}"
+            stash(writer, "t", str(dice.randrange(2)), value, table=box.table)
+            pending[who].append(value)
+            before[value] = len(committed)
+        elif action == "savepoint":
+            writer.execute("savepoint s")
+            marks[who] = len(pending[who])
+        elif action == "undo" and marks[who] is not None:
+            writer.execute("rollback to savepoint s")
+            del pending[who][marks[who] :]
+        elif action in ("commit", "rollback"):
+            getattr(writer, action)()
+            committed += pending[who] if action == "commit" else []
+            pending[who], marks[who] = [], None
+        elif action == "read":
+            seen += tail.news()
+    seen += tail.news()
+    for writer in writers:
+        writer.close()
+    assert sorted(seen) == sorted(committed)
+    place = {value: number for number, value in enumerate(seen)}
+    assert all(place[earlier] < place[value] for value in committed for earlier in committed[: before[value]])
+
+
+def test_a_span_that_was_read_is_the_same_whatever_commits_later(box: Box) -> None:
+    late = box.writer()
+    box.put(late, "late")
+    box.commit("a")
+    head = box.source.head(LANE)
+    first = list(box.source.read(Span(LANE, box.start, head)))
+    late.commit()
+    box.commit("b")
+    assert list(box.source.read(Span(LANE, box.start, head))) == first
