@@ -23,6 +23,7 @@ class Course:
 
     def __init__(self, contender: Contender, out: Path, say: Callable[[str], None]) -> None:
         self._contender, self._out, self._say, self._next = contender, out, say, 1
+        out.write_bytes(b"")  # what is left of a contender that failed has the same ids
 
     def paced(self, rates: Sequence[int], seconds: int) -> list[Paced]:
         """Warmed up, then each rate for some seconds."""

@@ -39,9 +39,10 @@ def write(results: Mapping[str, Result], figures: Sequence[Figure], on: str, ext
 
 
 def fragment(results: Mapping[str, Result], figures: Sequence[Figure], on: str) -> str:
-    """The table as it was printed, and the verdicts."""
+    """The table as it was printed, the verdicts, and the plot."""
     said = "\n".join(f"- {sentence(figure)}" for figure in figures)
-    return f"Measured on {on}.\n\n{markdown(results)}\n\n{said}"
+    plot = f"![Lateness at each rate, and saturation, of each contender]({PLOT.relative_to(PAGE.parent)})"
+    return f"Measured on {on}.\n\n{markdown(results)}\n\n{said}\n\n{plot}"
 
 
 def inserted(page: str, text: str) -> str:
