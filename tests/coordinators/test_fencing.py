@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import uuid
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from penstock.change import Lane
 from penstock.coordinator import Tally, Term
+from penstock.coordinators.postgres import PostgresCoordinator
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateLost, TermLost
@@ -37,15 +39,18 @@ class Fencing(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
-        self.coordinator = SqliteCoordinator(f"{self.folder.name}/state.db", ttl=1e9, grace=0.0)
-        self.candidates = {who: self.coordinator.candidate("p", who) for who in ("a", "b")}
+        self.folder, self.pipeline = tempfile.TemporaryDirectory(), "p"
+        self.coordinator = self.opened()
+        self.candidates = {who: self.coordinator.candidate(self.pipeline, who) for who in ("a", "b")}
         self.terms: list[Term] = []
         self.current: Term | None = None
         self.registered = (0, -1)
         self.held: list[Held] = []
         self.position: int | None = None
         self.delivered = 0
+
+    def opened(self) -> Any:
+        return SqliteCoordinator(f"{self.folder.name}/state.db", ttl=1e9, grace=0.0)
 
     def teardown(self) -> None:
         for held in self.held:
@@ -137,7 +142,7 @@ class Fencing(RuleBasedStateMachine):
 
     @invariant()
     def the_store_agrees(self) -> None:
-        standing = self.coordinator.standing("p")
+        standing = self.coordinator.standing(self.pipeline)
         assert standing.is_held == (self.current is not None)
         assert standing.delivered == self.delivered
         assert standing.watermarks.get(LANE) == (None if self.position is None else _mark(self.position))
@@ -147,5 +152,23 @@ def _mark(position: int) -> Watermark:
     return Watermark(Cursor(f"c{position}"), position)
 
 
+class PostgresFencing(Fencing):
+    """The same in a database that all histories share."""
+
+    dsn = ""
+
+    def opened(self) -> Any:
+        self.pipeline = f"p-{uuid.uuid4()}"
+        return PostgresCoordinator(self.dsn, ttl=1e9, grace=0.0)
+
+
+@pytest.fixture(scope="module")
+def database(postgres_of_module: str) -> None:
+    PostgresFencing.dsn = postgres_of_module
+
+
 TestFencing = Fencing.TestCase
 TestFencing.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+TestPostgresFencing = pytest.mark.usefixtures("database")(PostgresFencing.TestCase)
+TestPostgresFencing.settings = settings(max_examples=8, stateful_step_count=40, deadline=None)

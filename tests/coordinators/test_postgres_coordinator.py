@@ -14,17 +14,20 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from deadline import until
-from penstock.change import Lane
+from penstock.change import Change, Lane, Op
 from penstock.config import parse
 from penstock.coordinator import Standing, Tally, Term
 from penstock.coordinators.postgres import PostgresCoordinator
 from penstock.coordinators.postgres.candidate import PostgresCandidate
+from penstock.coordinators.postgres.numbers import number_of
 from penstock.coordinators.postgres.schema import NAME
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid, PenstockError, StateInvalid, StateUnavailable, TermLost
+from penstock.poison import DeadLetter
 from penstock.testing.postgres import PostgresServer
 from penstock.testing.proxy import Proxy
 
@@ -390,12 +393,24 @@ def test_what_was_written_before_the_session_ended_is_counted_once(
     assert (found.delivered, found.dropped, found.passed) == (6, 1, 2)
 
 
+def test_a_worker_whose_session_ended_and_whose_lane_was_taken_changes_nothing(
+    coordinator: PostgresCoordinator, leader: PostgresCandidate, sql: Callable[[str], list[Any]]
+) -> None:
+    term = taken(coordinator, leader)
+    with coordinator.claim(term, LANE, 0) as old:
+        end_sessions(sql)
+        leader.renew()
+        with coordinator.claim(term, LANE, 1) as new:
+            with pytest.raises(TermLost):
+                old.advance(mark(9), Tally(9))
+            new.advance(mark(1), Tally(1))
+        assert coordinator.watermark("p", LANE) == mark(1)
+
+
 def test_a_claim_of_an_older_term_cannot_move_what_was_placed_while_it_waited(
     coordinator: PostgresCoordinator, leader: PostgresCandidate, rival: PostgresCandidate, sql: Callable[[str], list[Any]]
 ) -> None:
     """It has looked at its term before that ended, and writes after the watermark was set back."""
-    import psycopg
-
     old = taken(coordinator, leader)
     coordinator.place(old, LANE, mark(5))
     with coordinator.claim(old, LANE, 0) as held, psycopg.connect(coordinator.dsn) as blocker, ThreadPoolExecutor(1) as pool:
@@ -412,6 +427,23 @@ def test_a_claim_of_an_older_term_cannot_move_what_was_placed_while_it_waited(
         with pytest.raises(TermLost):
             late.result()
     assert coordinator.watermark("p", LANE) == mark(2)
+
+
+def test_a_change_never_waits_for_a_letter_that_is_just_being_removed(
+    coordinator: PostgresCoordinator, leader: PostgresCandidate, sql: Callable[[str], list[Any]]
+) -> None:
+    """Whoever removes the last letter of a key has seen all that waited: nothing may be parked behind it at that moment."""
+    first, second = (DeadLetter("cafe", LANE, Change(at, Op.INSERT, "t", '{"id":1}'), "sink") for at in (5, 6))
+    with coordinator.claim(taken(coordinator, leader), LANE, 0) as held, ThreadPoolExecutor(1) as pool:
+        held.park([first])
+        with psycopg.connect(coordinator.dsn) as remover:
+            remover.execute("select pg_advisory_xact_lock(%s)", (number_of("letters", "p"),))
+            follower = pool.submit(held.follow, [second])
+            remover.execute(f"delete from {NAME}.dead_letters")
+            remover.execute(f"delete from {NAME}.dead_rows")
+            until(lambda: follower.done() or sql("select count(*) from pg_locks where not granted") == [(1,)])
+        assert follower.result() == [False]
+    assert coordinator.letters("p") == []
 
 
 def test_tables_that_are_gone_are_told_as_such(

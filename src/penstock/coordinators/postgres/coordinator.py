@@ -111,13 +111,6 @@ class PostgresCoordinator:
         with borrowed(self.dsn) as store:
             return Standing() if store.is_new else _standing(store, pipeline)
 
-    def park(self, term: Term, parked: Sequence[DeadLetter]) -> None:
-        """Keep letters that the leader itself has found. Raises TermLost."""
-        with self._under(term) as store:
-            letters.queue(store, term.pipeline)
-            for letter in parked:
-                letters.park(store, term.pipeline, letter)
-
     def letters(self, pipeline: str) -> Sequence[DeadLetter]:
         """The dead letters, those of one key in the order in which they must be sent."""
         with borrowed(self.dsn) as store:

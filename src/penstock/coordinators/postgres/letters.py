@@ -155,7 +155,8 @@ def _listed(rows: Collection[Row]) -> dict[str, object]:
 
 def _stored(pipeline: str, letter: DeadLetter) -> dict[str, object]:
     """Its columns; no ordinal is 0, so that it can be part of a key: ordinals begin at 1."""
-    why = (letter.stage, letter.code, letter.message, letter.tries, letter.epoch, letter.is_behind, letter.holds)
+    message = letter.message.replace("\0", "\ufffd")  # the one character that Postgres does not take
+    why = (letter.stage, letter.code, message, letter.tries, letter.epoch, letter.is_behind, letter.holds)
     about = (pipeline, letter.incarnation, letter.lane, *why, letter.parked_at)
     return dict(zip(_COLUMNS, (*about, *values(letter.change.replace(ordinal=letter.change.ordinal or 0))), strict=True))
 
