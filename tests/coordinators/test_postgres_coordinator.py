@@ -23,6 +23,7 @@ from penstock.config import parse
 from penstock.coordinator import Standing, Tally, Term
 from penstock.coordinators.postgres import PostgresCoordinator
 from penstock.coordinators.postgres.candidate import PostgresCandidate
+from penstock.coordinators.postgres.coordinator import PLACE
 from penstock.coordinators.postgres.numbers import number_of
 from penstock.coordinators.postgres.schema import NAME
 from penstock.cursor import Cursor, Watermark
@@ -420,9 +421,8 @@ def test_a_claim_of_an_older_term_cannot_move_what_was_placed_while_it_waited(
         leader.resign()
         new = rival.campaign()
         assert new
-        blocker.execute(
-            f"update {NAME}.watermarks set position = 2, cursor = 'c2', delivered = 2, epoch = {new.epoch}, attempt = -1"
-        )
+        back = {"pipeline": "p", "lane": LANE, "cursor": "c2", "position": 2, "delivered": 2, "epoch": new.epoch}
+        blocker.execute(PLACE.encode(), back)
         blocker.commit()
         with pytest.raises(TermLost):
             late.result()

@@ -24,7 +24,7 @@ from penstock.poison import DeadLetter
 _HOLD = f"select 1 from {NAME}.terms where pipeline = %(pipeline)s and epoch = %(epoch)s and seat is not null for update"
 
 # A claim of an older term is deposed with it, so that it cannot move what was placed.
-_PLACE = f"""
+PLACE = f"""
 insert into {NAME}.watermarks as w (pipeline, lane, cursor, position, delivered, epoch, attempt)
 values (%(pipeline)s, %(lane)s, %(cursor)s, %(position)s, %(delivered)s, %(epoch)s, -1)
 on conflict (pipeline, lane) do update set
@@ -89,7 +89,7 @@ class PostgresCoordinator:
         facts = {"pipeline": term.pipeline, "lane": lane, "epoch": term.epoch, "gone": [*instead_of]}
         mark = {"cursor": watermark.cursor, "position": watermark.position, "delivered": watermark.delivered}
         with self._under(term) as store:
-            store.write(_PLACE, **facts, **mark)
+            store.write(PLACE, **facts, **mark)
             store.write(_TAKE_OVER, **facts)
             store.write(f"delete from {NAME}.watermarks where {_GONE}", **facts)
 
