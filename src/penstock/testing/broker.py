@@ -98,6 +98,12 @@ class Broker:
         """For `bootstrap.servers`: with SASL, mechanism PLAIN, one of USERS."""
         return f"127.0.0.1:{self._ports['secured']}"
 
+    @property
+    def pid(self) -> int:
+        """Of its process, which must have been started."""
+        assert self._process
+        return self._process.pid
+
     def start(self) -> Self:
         """Start, and wait until it answers."""
         with (self._folder / "broker.log").open("ab") as log:
