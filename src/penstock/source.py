@@ -144,6 +144,9 @@ class Source(Protocol):
     def readers(self) -> Sequence[Reader]:
         """Every pipeline that is registered."""
 
+    def remarks(self) -> Sequence[str]:
+        """What a person should know who looks at a pipeline: what hinders this source, if anything."""
+
     def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> Settlement:
         """Note now and then that this pipeline lives and needs nothing below `upto` again, and forget a little."""
 

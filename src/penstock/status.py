@@ -84,7 +84,7 @@ def remarks(pipeline: Pipeline) -> list[str]:
     with suppress(PenstockError):
         standing = pipeline.state.standing(pipeline.name)
         own = [*_snapshot(pipeline, standing), *_poison(pipeline.name, standing)]
-        return [*own, *_holders(pipeline.name, pipeline.source.readers())]
+        return [*own, *_holders(pipeline.name, pipeline.source.readers()), *pipeline.source.remarks()]
     return []
 
 

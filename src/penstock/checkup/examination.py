@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.checkup import brokers, capture, endpoint, machine, standing
+from penstock.checkup import brokers, capture, endpoint, machine, outbox, standing
 from penstock.checkup.finding import Check, Finding, examined, ok
 from penstock.checkup.room import disk
 from penstock.checkup.secrecy import secrets
@@ -17,6 +17,7 @@ from penstock.importing import try_out
 from penstock.pipeline import Pipeline
 from penstock.sinks.kafka import KafkaSink
 from penstock.sinks.webhook import WebhookSink
+from penstock.sources.outbox.source import OutboxSource
 from penstock.sources.sqlite.source import SqliteSource
 
 
@@ -50,6 +51,9 @@ def checks(file: Path, pipeline: Pipeline, *, probes: bool = False) -> Mapping[s
         found["log"] = partial(capture.log, source)
         found["clock"] = partial(capture.clock, source)
         found["disk"] = partial(disk, [Path(source.database), Path(getattr(pipeline.state, "path", "."))])
+    if isinstance(source, OutboxSource):
+        found["outbox"] = partial(outbox.outbox, source)
+        found["space"] = partial(outbox.space, source)
     found["state"] = partial(standing.state, pipeline)
     found["leader"] = partial(standing.leader, pipeline)
     if isinstance(sink, WebhookSink):

@@ -11,13 +11,16 @@ from penstock.errors import ConfigInvalid, TermHeld
 
 if TYPE_CHECKING:
     from penstock.pipeline import Pipeline
+    from penstock.source import Source
 
 
 def forget(
     what: Annotated[str, typer.Argument(metavar="FILE|NAME", help="A pipeline file; with --database, the name of a pipeline.")],
     database: Annotated[
-        Path | None, typer.Option("--database", metavar="DATABASE", help="Where the pipeline is registered, if its file is lost.")
+        str | None,
+        typer.Option("--database", metavar="DATABASE", help="Where it is registered, if its file is lost: a path or a DSN."),
     ] = None,
+    table: Annotated[str, typer.Option("--table", metavar="TABLE", help="The outbox in a Postgres database.")] = "outbox",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
 ) -> None:
     """Forget a pipeline: its watermark, and its registration in the source, which then keeps nothing for it any more.
@@ -31,7 +34,7 @@ def forget(
     if database is None:
         _forget(load(what), yes)
     else:
-        _strike_off(database, what, yes)
+        _strike_off(_source(database, table), what, yes)
 
 
 def _forget(pipeline: Pipeline, yes: bool) -> None:
@@ -53,16 +56,26 @@ def _forget(pipeline: Pipeline, yes: bool) -> None:
     typer.echo(f"{pipeline.name} is forgotten.")
 
 
-def _strike_off(database: Path, name: str, yes: bool) -> None:
+def _source(database: str, table: str) -> Source:
+    """The source of which only the database is known."""
+    if "://" in database:
+        from penstock.sources.outbox.source import OutboxSource
+
+        return OutboxSource(database=database, table=table)
+    from penstock.sources.sqlite.source import SqliteSource
+
+    if not Path(database).is_file():
+        raise ConfigInvalid(f"there is no database {database}", "check the path")
+    return SqliteSource(database=database)
+
+
+def _strike_off(source: Source, name: str, yes: bool) -> None:
     from penstock.duration import roughly
     from penstock.sources.retain import GONE
-    from penstock.sources.sqlite import readers
 
-    if not database.is_file():
-        raise ConfigInvalid(f"there is no database {database}", "check the path")
-    known = {one.pipeline: one for one in readers.everybody(str(database))}
+    known = {one.pipeline: one for one in source.readers()}
     if not (one := known.get(name)):
-        raise ConfigInvalid(f"no pipeline {name} is registered in {database}", f"registered are: {', '.join(known) or 'none'}")
+        raise ConfigInvalid(f"no pipeline {name} is registered there", f"registered are: {', '.join(known) or 'none'}")
     if not one.is_gone and not one.is_released:
         waits = f"stop it, and wait until it has been silent for {roughly(GONE)}; or forget it by its file"
         raise TermHeld(f"{name} gave a sign of life {one.silent:.0f} s ago", waits)
@@ -70,7 +83,7 @@ def _strike_off(database: Path, name: str, yes: bool) -> None:
         f"{name} stands at position {one.position}, last noted {roughly(one.silent)} ago; {one.kept} changes are kept for it."
     )
     if yes or typer.confirm(f"Forget {name}?", abort=True):
-        readers.forget(str(database), name)
+        source.forget(name)
     typer.echo(
         f"{name} is forgotten. If it is run again with its old state, it goes on if its changes are still there, or else stops."
     )

@@ -123,6 +123,10 @@ class SyntheticSource:
         """Nobody."""
         return ()
 
+    def remarks(self) -> Sequence[str]:
+        """Nothing hinders it."""
+        return ()
+
     def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> Settlement:
         """There is nothing to forget."""
         return Settlement()

@@ -22,6 +22,7 @@ from penstock.sources.outbox.log import Log, reading
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.place import Place, of_cursor
 from penstock.sources.outbox.settle import register, settle
+from penstock.sources.outbox.survey import survey
 from penstock.sources.retain import Retain
 
 LANE = Lane("outbox")
@@ -133,6 +134,11 @@ class OutboxSource:
         with self._reading() as log:
             known, head = readers.load(log.connection, self._names), log.windows.tip().end
         return [readers.shown(one, known, head) for one in known]
+
+    def remarks(self) -> Sequence[str]:
+        """Who keeps Postgres from reusing the space of settled messages."""
+        holders = survey(self.database, self._names).holders
+        return [f"{one.who} keeps vacuum from reusing the space of settled messages: {one.remedy}" for one in holders]
 
     def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> Settlement:
         """Note the position and purge."""

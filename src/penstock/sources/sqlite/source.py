@@ -160,6 +160,10 @@ class SqliteSource:
         """Every pipeline that is registered in the database."""
         return readers.everybody(self.database)
 
+    def remarks(self) -> Sequence[str]:
+        """Nothing that `readers` does not tell."""
+        return ()
+
     def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> Settlement:
         """Note the position and prune, when that disturbs nobody."""
         return settle(self.database, pipeline, lane, of_cursor(upto), self.retain)

@@ -1,0 +1,55 @@
+"""The outbox of a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from penstock.checkup.finding import Finding, failed, ok, warning
+from penstock.duration import roughly
+from penstock.source import Reader
+from penstock.sources.outbox.database import remedy_of
+from penstock.sources.outbox.naming import Names
+from penstock.sources.outbox.source import LANE, OutboxSource
+from penstock.sources.outbox.survey import Holder, Survey, survey
+
+LONG_OUTBOX = 1_000_000
+"""Messages beyond which somebody should look."""
+
+
+def outbox(source: OutboxSource) -> Iterator[Finding]:
+    """Whether it is there, in the cluster it was made in, and such that ids tell the order."""
+    names = Names(source.table)
+    start = source.begin(LANE, "beginning")
+    yield from judged_outbox(source, survey(source.database, names), source.backlog(LANE, start).changes)
+
+
+def judged_outbox(source: OutboxSource, found: Survey, messages: int) -> Iterator[Finding]:
+    """What follows from its facts."""
+    if found.cache > 1:
+        said = f"sessions take {found.cache} ids of {source.table} at a time, so that ids do not tell the order"
+        yield failed("outbox", said, f"alter table {source.table} alter column id set cache 1")
+    if source.notify and not found.has_trigger:
+        said = f"source.notify is on, but inserts into {source.table} wake nobody"
+        yield warning("outbox", said, f"{remedy_of(Names(source.table))} --notify")
+    if messages > LONG_OUTBOX:
+        yield warning("outbox", f"{messages} messages are in {source.table}", "see penstock status: who is far behind?")
+    else:
+        yield ok("outbox", f"{source.table}: {messages} messages, {found.bytes // 1024} kB, {found.dead} dead rows")
+
+
+def space(source: OutboxSource) -> Iterator[Finding]:
+    """Who keeps settled messages from going, or their space from being used again."""
+    yield from judged_space(survey(source.database, Names(source.table)).holders, source.readers())
+
+
+def judged_space(holders: Sequence[Holder], readers: Sequence[Reader]) -> Iterator[Finding]:
+    """What follows from who is there."""
+    for one in holders:
+        since = "" if one.seconds is None else f", open for {roughly(one.seconds)}"
+        yield warning("space", f"{one.who}{since}, keeps vacuum from reusing the space of settled messages", one.remedy)
+    gone = [reader for reader in readers if reader.is_gone and reader.kept]
+    for reader in gone:
+        said = f"{reader.kept} messages are kept for {reader.pipeline} alone, which was last noted {roughly(reader.silent)} ago"
+        yield warning("space", said, f"run it, or: penstock forget --database DSN {reader.pipeline}")
+    if not holders and not gone:
+        yield ok("space", f"nobody holds it back; {len(readers)} pipelines registered")

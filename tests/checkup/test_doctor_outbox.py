@@ -1,0 +1,103 @@
+"""What `doctor`, `status` and `forget` say of a real outbox with real trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+import yaml
+
+from penstock.checkup.examination import examine
+from penstock.checkup.finding import Finding, Verdict
+from penstock.checkup.outbox import judged_space
+from penstock.cli import main
+from penstock.config import load
+from penstock.source import Reader
+from penstock.sources.outbox import survey
+from penstock.sources.outbox.source import LANE, OutboxSource
+from penstock.status import remarks
+
+
+@pytest.fixture
+def file(postgres_of_module: str, tmp_path: Path) -> Path:
+    assert main(["outbox", "init", postgres_of_module]) == 0
+    made = tmp_path / "orders.yaml"
+    source = {"type": "outbox", "database": postgres_of_module}
+    made.write_text(yaml.safe_dump({"name": "orders", "source": source, "sink": {"type": "discard"}, "state": "state.db"}))
+    made.chmod(0o600)
+    return made
+
+
+@pytest.fixture
+def idle(postgres_of_module: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A session that somebody left open, as old as to be worth a word; its process."""
+    monkeypatch.setattr(survey.survey, "__defaults__", (0.0,))
+    with psycopg.connect(postgres_of_module, application_name="report") as connection:
+        connection.execute("select pg_current_xact_id()")
+        yield connection.info.backend_pid
+        connection.rollback()
+
+
+def found(file: Path, check: str) -> list[Finding]:
+    return [one for one in examine([file]) if one.check == check]
+
+
+def test_a_sound_outbox_is_found_sound(file: Path) -> None:
+    verdicts = {one.check: one.verdict for one in examine([file])}
+    assert verdicts["outbox"] == verdicts["space"] == verdicts["secrets"] == Verdict.OK
+
+
+def test_who_holds_vacuum_back_is_named_with_what_ends_it(file: Path, idle: int) -> None:
+    [finding] = [one for one in found(file, "space") if "report" in one.said]
+    assert (finding.verdict, finding.remedy) == (Verdict.WARNING, f"select pg_terminate_backend({idle})")
+    assert any(f"session {idle} of report" in said for said in remarks(load(file)))
+
+
+def test_a_prepared_transaction_that_was_forgotten_is_named(file: Path, postgres_of_module: str, idle: int) -> None:
+    with psycopg.connect(postgres_of_module, autocommit=True) as connection:
+        connection.execute("begin")
+        connection.execute("insert into outbox (topic) values ('t')")
+        connection.execute("prepare transaction 'forgotten'")
+        try:
+            assert any("prepared transaction 'forgotten'" in one.said for one in found(file, "space"))
+        finally:
+            connection.execute("rollback prepared 'forgotten'")
+
+
+def test_ids_taken_ahead_and_a_listener_without_a_trigger_are_found(file: Path, postgres_of_module: str) -> None:
+    values = yaml.safe_load(file.read_text())
+    values["source"]["notify"] = True
+    file.write_text(yaml.safe_dump(values))
+    with psycopg.connect(postgres_of_module, autocommit=True) as connection:
+        connection.execute("alter table outbox alter column id set cache 10")
+        said = [(one.verdict, one.remedy) for one in found(file, "outbox")]
+        assert (Verdict.FAILED, "alter table outbox alter column id set cache 1") in said
+        assert (Verdict.WARNING, "penstock outbox init DSN --notify") in said
+        connection.execute("alter table outbox alter column id set cache 1")
+    assert main(["outbox", "init", postgres_of_module, "--notify"]) == 0
+    assert [one.verdict for one in found(file, "outbox")] == [Verdict.OK]
+
+
+def test_a_pipeline_that_is_gone_is_named_as_the_one_to_forget() -> None:
+    [finding] = judged_space([], [Reader("old", 3, 100_000.0, 7, is_gone=True, is_released=False)])
+    assert finding.remedy == "run it, or: penstock forget --database DSN old"
+
+
+def test_a_pipeline_whose_file_is_lost_can_be_forgotten(postgres_of_module: str, file: Path) -> None:
+    source = OutboxSource(database=postgres_of_module)
+    source.register("lost", LANE, source.begin(LANE, "beginning"))
+    assert main(["forget", "--database", postgres_of_module, "lost", "--yes"]) == 1  # it gave a sign of life just now
+    with psycopg.connect(postgres_of_module) as connection:
+        connection.execute("update outbox_reader set noted_at = noted_at - interval '1 day'")
+    assert main(["forget", "--database", postgres_of_module, "lost", "--yes"]) == 0
+    assert source.readers() == []
+
+
+def test_init_shows_its_sql_and_refuses_what_is_no_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["outbox", "init", "postgresql://nobody@127.0.0.1:1/x", "--print-sql", "--table", "shop.events"]) == 0
+    assert 'create table if not exists "shop"."events"' in capsys.readouterr().out
+    assert main(["outbox", "init", "postgresql://nobody@127.0.0.1:1/x", "--table", "a.b.c"]) == 2
+    assert main(["outbox", "init", "postgresql://nobody:secret@127.0.0.1:1/x"]) == 1
+    assert "secret" not in capsys.readouterr().err
