@@ -19,6 +19,8 @@ from penstock.testing import oracle
 from penstock.testing.postgres import PostgresServer
 from program import send
 
+pytestmark = pytest.mark.timeout(400)
+
 AWAY = 7.0
 """Seconds that the server is away: longer than a term."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import zip_longest
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -46,10 +47,11 @@ def shown(dsn: str) -> str:
     """The DSN as people may see it."""
     found = parts(dsn)
     user = f"{found['user']}@" if "user" in found else ""
-    host, port = found.get("host", found.get("hostaddr", "")), found.get("port")
+    host, port = found.get("host", found.get("hostaddr", "")), found.get("port", "")
     if host.startswith("/"):
         return f"postgresql://{user}/{found.get('dbname', '')}?host={host}" + (f"&port={port}" if port else "")
-    return f"postgresql://{user}{host}{f':{port}' if port else ''}/{found.get('dbname', '')}"
+    places = zip_longest(host.split(","), port.split(","), fillvalue="")
+    return f"postgresql://{user}{','.join(f'{host}:{port}'.strip(':') for host, port in places)}/{found.get('dbname', '')}"
 
 
 def scrubbed(text: str, dsn: str) -> str:
