@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
+from psycopg import errors
 
 from penstock.coordinators.postgres.numbers import number_of
 from penstock.errors import StateInvalid
@@ -84,13 +85,16 @@ def is_there(connection: psycopg.Connection[Any], where: str) -> bool:
     return True
 
 
-def make(connection: psycopg.Connection[Any], where: str) -> None:
-    """Make the tables, unless somebody else just did."""
+def make(connection: psycopg.Connection[Any], where: str, user: str) -> None:
+    """Make the tables, unless somebody else just did. Raises StateInvalid if this user may not make a schema."""
     with connection.transaction():
         connection.execute("select pg_advisory_xact_lock(%s)", (_MAKING,))
         if is_there(connection, where):
             return
         [(is_missing,)] = connection.execute("select to_regnamespace(%s) is null", (NAME,)).fetchall()
         if is_missing:  # asking for it `if not exists` would need the right to make one
-            connection.execute(f"create schema {NAME}")
+            try:
+                connection.execute(f"create schema {NAME}")
+            except errors.InsufficientPrivilege as error:
+                raise StateInvalid(f"{user} may not make the schema {NAME} of {where}", grants(user, is_missing=True)) from error
         connection.execute(_TABLES)

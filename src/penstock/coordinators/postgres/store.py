@@ -131,7 +131,7 @@ class Store:
         if schema.is_there(self._session, self.address):
             return True
         if creates:
-            schema.make(self._session, self.address)
+            schema.make(self._session, self.address, self._user)
         return creates
 
     @contextmanager
@@ -152,7 +152,7 @@ class Store:
     def _remedy(self, error: psycopg.Error) -> str:
         if not isinstance(error, errors.InsufficientPrivilege):
             return "restore the tables from a backup, or say where to go on: penstock run FILE --from ..."
-        return schema.grants(self._user, is_missing="for database" in self._said(error))
+        return schema.grants(self._user, is_missing=False)
 
 
 _alive: weakref.WeakSet[Session] = weakref.WeakSet()
