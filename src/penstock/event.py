@@ -96,6 +96,7 @@ class ChangeDropped(Event):
 class ChangesWaited(Event):
     """Changes were parked behind a dead letter of their key."""
 
+    level = "debug"
     changes: int
 
 
@@ -103,6 +104,7 @@ class ChangesWaited(Event):
 class ChangesPassed(Event):
     """Changes went on past a dead letter of their key, as `keys: go-on` says."""
 
+    level = "debug"
     changes: int
 
 

@@ -183,6 +183,7 @@ def test_a_redrive_sends_a_key_in_order_and_its_receiver_takes_each_once(office:
     assert "3 of 3 dead letters are gone." in said
     assert {headers["penstock-redriven"] for headers in office.hook.headers} == {"true"}
     assert {headers["penstock-epoch"] for headers in office.hook.headers} == {"1"}
+    assert office.hook.headers[0]["idempotency-key"] == "orders-cafe-3-3-redriven"
     office.poison().condemn(change(3), ERROR)  # the redrive was killed before it could remove the letter
     code, said = office.run(capsys, "redrive", "all", "--json")
     assert (code, office.hook.applied, office.parked()) == (0, [3, 5, 7, 4], [])

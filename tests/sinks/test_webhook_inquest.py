@@ -125,3 +125,14 @@ def test_what_is_about_a_whole_table_waits_for_doubted_changes_and_they_for_it()
     whole = Waiting(1, 0.0, (1, 0), "", (("t", None),))
     world = World({0}, more=[whole, waiting(2)]).carry([waiting(0)], patience=20)
     assert (world.condemned, world.arrived) == ([], [])
+
+
+def test_a_doubted_change_whose_second_hearing_came_to_nothing_waits_for_a_rest_and_another_witness() -> None:
+    inquest = Inquest([waiting(0)], lambda refusals: refusals >= 1)
+    [part] = inquest.parts
+    assert inquest.failed(part, 0, Fault.POSSIBLE) is None
+    assert inquest.next(taken=1) is part
+    assert inquest.failed(part, 1, Fault.NONE) is None
+    assert inquest.next(taken=1) is None, "it would be sent again and again without a rest"
+    assert inquest.next(taken=2) is part
+    assert inquest.failed(part, 2, Fault.POSSIBLE) == waiting(0)

@@ -213,6 +213,7 @@ def test_a_receiver_that_names_what_it_refuses_is_believed_and_asked_only_once_m
     delivery.offer(to_batch(changes(*range(1, 101))), 5)
     until(lambda: delivery.drain(0.05), 60)
     assert desk.parked() == [7, *range(70, 80)]
+    assert desk.state.letters("orders")[0].message.endswith("changes 7..7 were not taken in 1 tries")
     assert [len(request.changes()) for request in desk.receiver.requests] == [100, 89]
 
 

@@ -86,13 +86,13 @@ class Courier(Thread):
     def _failed(self, inquest: Inquest, part: Part, parcel: Parcel, answer: Answer) -> None:
         failures = part.failures + 1
         if self._halts and self._retry.is_spent(failures):
-            raise self._exhausted(answer, parcel, failures)
-        error, fault = self._exhausted(answer, parcel, failures), self._fault(answer)
+            raise self._exhausted(answer, parcel.span, failures)
+        fault = self._fault(answer)
         condemned = inquest.named(part, answer.named) if fault is Fault.CERTAIN else []
         if not condemned and (found := inquest.failed(part, self._dispatch.requests_taken, fault)):
             condemned = [found]
         for one in condemned:
-            self._condemn(one, error, failures)
+            self._condemn(one, self._exhausted(answer, f"{one.place}..{one.place}", failures), failures)
 
     def _fault(self, answer: Answer) -> Fault:
         if self._halts or not answer.is_refusal:
@@ -106,8 +106,8 @@ class Courier(Thread):
         self._poison.condemn(change, error, tries)
         self._dispatch.settle([condemned], is_condemned=True)
 
-    def _exhausted(self, answer: Answer, parcel: Parcel, failures: int) -> DeliveryExhausted:
-        return DeliveryExhausted(f"{self.line.shown}: {answer.reason}; changes {parcel.span} were not taken in {failures} tries")
+    def _exhausted(self, answer: Answer, span: str, failures: int) -> DeliveryExhausted:
+        return DeliveryExhausted(f"{self.line.shown}: {answer.reason}; changes {span} were not taken in {failures} tries")
 
     def _rest(self, answer: Answer, failures: int) -> None:
         """Wait before the next try."""

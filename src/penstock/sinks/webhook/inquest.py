@@ -35,7 +35,7 @@ class Part:
     refusals: int = 0
     is_tried: bool = False
     doubted_at: int | None = None
-    sibling: Part | None = None  # the other half, of two that were refused together for good
+    sibling: Part | None = None  # the second half, of a first one
 
     def is_cleared(self, taken: int) -> bool:
         """Whether the far side took something since it was doubted, so that the next refusal is its own fault."""
@@ -99,6 +99,7 @@ class Inquest:
         part.refusals += fault is not Fault.NONE
         part.is_tried = True
         if fault is Fault.NONE or (fault is Fault.POSSIBLE and not self._is_spent(part.refusals)):
+            part.doubted_at = None if part.doubted_at is None else taken
             return None
         if len(part.changes) > 1:
             if fault is Fault.CERTAIN or not self.is_in_doubt:
@@ -115,7 +116,7 @@ class Inquest:
         found = [one for one in part.changes if one.place in places]
         if found:
             part.changes = [one for one in part.changes if one.place not in places]
-            part.is_tried = False
+            part.is_tried, part.sibling = False, None
             if not part.changes:
                 self.parts.remove(part)
         return found

@@ -61,13 +61,14 @@ class Packer:
     def __init__(self, sink: WebhookSink, assignment: Assignment) -> None:
         self.format = _format(sink, assignment)
         self._key = f"{_safe(assignment.pipeline)}-{_safe(assignment.incarnation)}"
+        self._ending = "-redriven" if assignment.is_redrive else ""  # who keeps answers by key has refused the other one
         self._headers = _headers(sink, self.format, assignment)
         self._has_gaps = sink.parallel > 1 or not assignment.poison.is_idle
         self._signer, self._is_compressed = sink.signing.signer(), sink.compression == "gzip"
 
     def pack(self, changes: Sequence[Waiting]) -> Parcel:
         """One request of these changes."""
-        key = f"{self._key}-{changes[0].place}-{changes[-1].place}{self._rest(changes)}"
+        key = f"{self._key}-{changes[0].place}-{changes[-1].place}{self._rest(changes)}{self._ending}"
         body = self.format.body(change.text for change in changes)
         sign = partial(self._signer.headers, key, body) if self._signer else None
         sent = gzip.compress(body, _LEVEL, mtime=0) if self._is_compressed else body  # no time, so that repeats are equal
