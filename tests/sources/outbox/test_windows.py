@@ -274,3 +274,17 @@ def test_a_span_that_was_read_is_the_same_whatever_commits_later(box: Box) -> No
     late.commit()
     box.commit("b")
     assert list(box.source.read(Span(LANE, box.start, head))) == first
+
+
+def test_a_window_far_from_the_end_is_read_without_what_lies_behind_it(box: Box) -> None:
+    box.commit("first")
+    box.source.head(LANE)
+    box.execute("insert into {} (topic, value) select 't', 'v' from generate_series(1, 2000)")
+    box.source.head(LANE)
+    with reading(box.dsn, Names(box.table)) as log:
+        window = log.windows.at(0)
+        facts = {"since": window.since, "upto": window.upto, "after": 0, "limit": 10, "position": 0, "id": 0}
+        explained = log.connection.execute(b"explain (analyze, format json) " + log.windows._sql.short.encode(), facts).fetchone()
+    assert explained
+    scans = [node for node in nodes(explained[0][0]["Plan"]) if node.get("Relation Name") == box.table]
+    assert sum(node["Actual Rows"] + node.get("Rows Removed by Filter", 0) for node in scans) <= 1

@@ -15,7 +15,7 @@ from penstock.sources.outbox.naming import Names
 if TYPE_CHECKING:
     import psycopg
 
-CONNECT_SECONDS = 10
+CONNECT_SECONDS = 5
 _KEEPALIVE = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 15_000}
 # The table is empty one moment and long the next, so the planner's statistics are always wrong: indexes are always right.
 _SESSION = "set enable_seqscan = off; set enable_bitmapscan = off; set jit = off; set timezone = 'UTC'"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 BEAT = 0.03  # seconds between windows when nothing happens
 GATHER = 0.002  # seconds between looks when much happens
+CHECK = 0.5  # seconds between looks at the outbox as a whole, when much happens
 LONGEST = 0.025  # seconds between looks when nothing happens
 
 
@@ -30,7 +31,7 @@ def follow(dsn: str, names: Names, place: Place, notify: bool) -> Iterator[Given
         if notify:
             log.connection.execute(f"listen {names.channel}".encode())
         number, life, cursor = _number_before(log, place), place.incarnation, place.to_cursor()
-        given, patience, position = -math.inf, GATHER, place.position
+        given, checked, patience, position = -math.inf, time.monotonic(), GATHER, place.position
         while True:
             windows = log.windows.advance(life, number)
             for window in windows:
@@ -38,9 +39,12 @@ def follow(dsn: str, names: Names, place: Place, notify: bool) -> Iterator[Given
                     cursor = whole.upto or cursor
                     yield whole
                 number, position, given, patience = window.number, window.end, time.monotonic(), GATHER
-            if time.monotonic() - given >= BEAT:
+            now = time.monotonic()
+            if now - given >= BEAT or now - checked >= CHECK:
                 log.lives(life)
-                given = time.monotonic()
+                checked = now
+            if now - given >= BEAT:
+                given = now
                 yield Given(NO_CHANGES, cursor, idle=True)
             _wait(log.connection, min(patience, max(0.0, given + BEAT - time.monotonic())), notify)
             patience = GATHER if windows else min(2 * patience, LONGEST)
@@ -54,10 +58,9 @@ def _number_before(log: Log, place: Place) -> int:
 
 def _given(log: Log, window: Window, position: int, life: str, *, is_last: bool) -> Iterator[Given]:
     """A window in pieces; only at its end it is whole."""
-    reached = max(position, window.after)
-    for batch in log.read(window, reached):
-        reached += batch.num_rows
-        is_whole = reached == window.end
+    for batch in log.read(window, position):
+        position += batch.num_rows
+        is_whole = position == window.end
         upto: Cursor | None = behind(last_of(batch), life).to_cursor() if is_whole else None
         yield Given(batch, upto, idle=is_whole and is_last)
 

@@ -102,9 +102,12 @@ class Log:
 
     def head(self) -> Place:
         """The place behind everything that is committed: what is new is recorded now."""
-        life, tip = self.life(), self.windows.tip()
-        while made := self.windows.advance(life.incarnation, tip.number):
-            tip = made[-1]
+        life, tip, known = self.life(), self.windows.tip(), -1
+        while tip.number != known:  # somebody else may record at the same time, and may have looked a moment too early
+            known = tip.number
+            if made := self.windows.advance(life.incarnation, known):
+                return Place(life.incarnation, made[-1].end)
+            tip = self.windows.tip()
         return Place(life.incarnation, tip.end)
 
     def place(self, position: int) -> Place:
@@ -116,9 +119,11 @@ class Log:
 
     def read(self, window: Window, position: int) -> Generator[pa.RecordBatch, None, None]:
         """The changes of a window behind a position. Raises LogDamaged if some are missing."""
-        for rows in self.windows.pages(window, max(position, window.after)):
-            batch = to_changes(rows, max(position, window.after))
-            position = max(position, window.after) + len(rows)
+        if position < window.after:  # the windows before it were purged since this reader looked
+            raise pruned(self._names, position)
+        for rows in self.windows.pages(window, position):
+            batch = to_changes(rows, position)
+            position += len(rows)
             yield batch
         if position < window.end:
             if self.any_life().pruned > position:

@@ -47,7 +47,7 @@ class Sql:
     @cached_property
     def fresh(self) -> str:
         """What became visible behind the last window: of later transactions, and of those that were open then."""
-        return self._between("(select upto from tip)")
+        return self._between("(select upto from tip)", "and xid < pg_snapshot_xmax(pg_current_snapshot())")
 
     @cached_property
     def advance(self) -> str:
@@ -66,16 +66,18 @@ class Sql:
 
     @cached_property
     def waiting(self) -> str:
-        """How many rows lie behind the last window, and when the first of them was made."""
+        """How many rows lie behind the last window, and when the oldest of them was made."""
         return (
             f"with tip as (select upto from {self.names.window} order by number desc limit 1)"
-            f" select count(*), (array_agg(created_at order by id))[1] from ({self.fresh}) found"
+            f" select count(*), min(created_at) from ({self.fresh}) found"
         )
 
     @cached_property
     def short(self) -> str:
         """The rows of a short window behind an id."""
-        found = self._between("%(since)s::pg_snapshot", "and pg_visible_in_snapshot(xid, %(upto)s)")
+        found = self._between(
+            "%(since)s::pg_snapshot", "and xid < pg_snapshot_xmax(%(upto)s) and pg_visible_in_snapshot(xid, %(upto)s)"
+        )
         return f"select {COLUMNS} from ({found}) found where id > %(id)s order by id offset {self._left} limit %(limit)s"
 
     @cached_property
@@ -140,13 +142,13 @@ class Windows:
         return self._one("where made_at >= %s and rows > 0 order by number limit 1", moment)
 
     def waiting(self) -> tuple[int, Any]:
-        """How many rows are in no window yet, and when the first of them was made."""
+        """How many rows are in no window yet, and when the oldest of them was made."""
         count, at = self._connection.execute(self._sql.waiting.encode()).fetchone() or (0, None)
         return count, at
 
     def pages(self, window: Window, position: int, page: int = PAGE) -> Iterator[Sequence[Row]]:
         """The rows of a window behind a position. Raises SourcePruned if the first of them are gone."""
-        sql = (self._sql.short if window.rows <= 2 * page else self._sql.long).encode()
+        sql = (self._sql.short if window.rows <= 2 * PAGE else self._sql.long).encode()
         facts = {"since": window.since, "upto": window.upto, "after": window.after, "limit": page, "position": position, "id": 0}
         while True:
             rows = self._page(sql, facts)
