@@ -104,7 +104,7 @@ class Generator(Thread):
     def run(self) -> None:
         with psycopg.connect(self._dsn) as writer, psycopg.connect(self._dsn) as late:
             for number in count():
-                if self._leaving.wait(0.005):
+                if self._leaving.wait(0.2):
                     break
                 held = number % 7 == 0
                 stash(late if held else writer, "held" if held else "orders", "late", f"late {number}")
