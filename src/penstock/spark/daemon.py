@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import sys
+from contextlib import suppress
+
+MODULES = "PENSTOCK_MODULES"
+"""The environment variable that names what the pipelines of a process need beside that, separated by commas."""
 
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
     for name in ("pyarrow", "orjson", "penstock.spark.source", "penstock.spark.reader", "penstock.spark.writer"):
         importlib.import_module(name)
+    for name in filter(None, os.environ.get(MODULES, "").split(",")):
+        with suppress(ImportError):  # whoever needs it says so
+            importlib.import_module(name)
     importlib.import_module(sys.argv[1] if len(sys.argv) > 1 else "pyspark.worker")
     gc.collect()
     gc.freeze()

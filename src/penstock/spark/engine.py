@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -15,6 +16,7 @@ from penstock.errors import ConfigInvalid, EngineLost
 from penstock.event import Observer
 from penstock.goal import Goal
 from penstock.pipeline import Pipeline, SparkSettings
+from penstock.spark.daemon import MODULES
 from penstock.spark.errand import Events
 from penstock.spark.query import Query, engine_lost
 from penstock.spark.session import close_session, open_session
@@ -31,6 +33,7 @@ class Engine:
     def __init__(self, pipelines: Sequence[Pipeline], tell: Observer) -> None:
         settings = common_settings(pipelines)
         slots = sum(len(pipeline.source.lanes()) for pipeline in pipelines)
+        os.environ[MODULES] = ",".join(modules(pipelines))
         self._spark: Any = open_session(slots, settings.master, settings.config)
         self._folder = tempfile.mkdtemp(prefix="penstock-run-")
         self._events = Events(self._folder)
@@ -74,6 +77,11 @@ class Engine:
     def _listen(self, tell: Observer) -> None:
         for event in self._events:
             tell(event)
+
+
+def modules(pipelines: Sequence[Pipeline]) -> list[str]:
+    """Where the parts of these pipelines are defined: to import a client of a database takes each worker a while."""
+    return sorted({type(part).__module__ for one in pipelines for part in (one.source, one.sink, one.state)})
 
 
 def common_settings(pipelines: Sequence[Pipeline]) -> SparkSettings:
