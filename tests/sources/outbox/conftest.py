@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from uuid import uuid4
 
 import psycopg
@@ -17,6 +19,7 @@ from penstock.sources.outbox.schema import init
 from penstock.sources.outbox.source import LANE, OutboxSource
 
 Connection = psycopg.Connection[tuple[object, ...]]
+Values = Callable[[list[Change]], list[str]]
 
 
 class Box:
@@ -26,7 +29,11 @@ class Box:
         self.dsn, self.table, self.source = dsn, table, OutboxSource(database=dsn, table=table)
         self._open: list[Connection] = []
         init(dsn, Names(table))
-        self.start = self.source.begin(LANE, "beginning")
+
+    @cached_property
+    def start(self) -> Cursor:
+        """Where it began."""
+        return self.source.begin(LANE, "beginning")
 
     def writer(self) -> Connection:
         """A connection of an application, which commits when it says so."""
@@ -62,13 +69,12 @@ class Box:
 @pytest.fixture
 def box(postgres_of_module: str) -> Iterator[Box]:
     made = Box(postgres_of_module, f"box_{uuid4().hex[:8]}")
+    assert made.start
     yield made
     made.close()
 
 
 @pytest.fixture
-def values() -> Callable[[list[Change]], list[str]]:
+def values() -> Values:
     """The values of text messages."""
-    import json
-
     return lambda changes: [json.loads(change.after or "{}").get("value") for change in changes]

@@ -11,15 +11,13 @@ import psycopg
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from conftest import Box, Connection
+from conftest import Box, Connection, Values
 from penstock.change import Change, from_batch
 from penstock.outbox import stash
 from penstock.source import Span
 from penstock.sources.outbox.log import reading
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.source import LANE
-
-Values = Callable[[list[Change]], list[str]]
 
 
 class Tail:

@@ -1,0 +1,54 @@
+"""A dump restored into a new cluster, whose transaction ids begin again: noticed, and nothing of it is stuck."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from conftest import Box, Values
+from penstock.errors import SourceRewound
+from penstock.sources.outbox.naming import Names
+from penstock.sources.outbox.schema import init
+from penstock.sources.outbox.source import LANE
+from penstock.testing.postgres import PostgresServer
+
+
+def restore(box: Box, dsn: str) -> None:
+    """Every row as it is, as pg_dump and pg_restore do it."""
+    init(dsn, Names(box.table))
+    with psycopg.connect(box.dsn) as old, psycopg.connect(dsn) as new:
+        for suffix in ("", "_window", "_life", "_reader"):
+            table = f"{box.table}{suffix}"
+            new.execute(f"delete from {table}".encode())
+            columns = ", ".join(row[0] for row in new.execute(f"select * from {table}".encode()).description or ())
+            with (
+                old.cursor().copy(f"copy {table} ({columns}) to stdout".encode()) as out,
+                new.cursor().copy(f"copy {table} ({columns}) from stdin".encode()) as into,
+            ):
+                for piece in out:
+                    into.write(piece)
+        new.execute(f"select setval('{box.table}_id_seq', (select max(id) from {box.table}))".encode())
+
+
+def test_a_dump_restored_into_a_new_cluster_is_noticed_and_everything_in_it_is_sent_when_a_person_says_so(
+    box: Box, values: Values, private_postgres: PostgresServer
+) -> None:
+    for n in range(50):
+        box.commit(f"m{n}")  # each with a transaction id beyond those of a new cluster
+    box.source.settle("p", LANE, box.source.begin(LANE, "40"))
+    head = box.source.behind(box.changes(box.source.begin(LANE, "40"))[-1], box.start)
+    box.commit("not in a window yet")
+    dsn = private_postgres.create_database()
+    restore(box, dsn)
+    restored = Box(dsn, box.table)
+    restored.commit("written in the new cluster")
+    for deed in (lambda: restored.source.head(LANE), lambda: next(restored.source.follow(LANE, head))):
+        with pytest.raises(SourceRewound, match="another cluster") as caught:
+            deed()
+    assert "--from beginning" in caught.value.remedy
+    restored.source.renew()
+    start = restored.source.begin(LANE, "beginning")
+    expected = [*(f"m{n}" for n in range(40, 50)), "not in a window yet", "written in the new cluster"]
+    assert values(restored.changes(start)) == expected
+    restored.commit("later")
+    assert values(restored.changes(start)) == [*expected, "later"]
