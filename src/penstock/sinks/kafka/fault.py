@@ -23,7 +23,7 @@ _OF_BATCH = {
     "POLICY_VIOLATION": "the brokers' policy forbids such a record",
     "INVALID_TIMESTAMP": "set the topic's message.timestamp.before.max.ms and after.max.ms",
 }
-_FENCED = {"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE"}
+_FENCED = {"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
 _REFUSED = {
     "_AUTHENTICATION",
     "SASL_AUTHENTICATION_FAILED",

@@ -153,8 +153,9 @@ class PipelinedDelivery:
     def _poll(self, seconds: float) -> None:
         try:
             self._producer.poll(seconds)
-        except kafka.KafkaException as error:  # this producer can do nothing more: the rest of its records will fail
-            self._is_broken = error.args[0].fatal()
+        except kafka.KafkaException:  # this producer can do nothing more: what it has not sent yet it gives back
+            self._is_broken = True
+            self._producer.purge(in_queue=True, in_flight=False)
 
     def _mend(self) -> None:
         """Send again what failed, in order, without what is poison."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka as kafka
 
 from penstock.cursor import Watermark
+from penstock.errors import SinkUnavailable, TermLost
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import ending
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 STEP_SECONDS = 1.0
 """How long a call may take before it looks whether it is still wanted."""
+
+
+FLUSH_SECONDS = 0.05
 
 
 class Aborted(Exception):
@@ -43,12 +48,18 @@ class Transactions:
         self._is_open, self._turn = False, 0
         self._ledger.prepare()
         self._member = self._ledger.member()
-        settings = client.transactional(sink.config, assignment.pipeline, self._ledger.name, self._ledger.hear)
-        self._producer: Any = kafka.Producer(settings)
+        self._settings = client.transactional(sink.config, assignment.pipeline, self._ledger.name, self._ledger.hear)
+        self._producer = self._made()
+        self._committed = self._ledger.read()
+
+    def _made(self) -> Any:
+        """A producer that has the lane: whoever had it before is fenced, and what that had open is aborted."""
+        producer = kafka.Producer(self._settings)
         try:
-            self._producer.init_transactions(PATIENCE)
+            producer.init_transactions(PATIENCE)
         except kafka.KafkaException as error:
             raise self._ledger.ending(error, "taking the lane over") from None
+        return producer
 
     def produce(self, entry: Entry) -> None:
         """Send a record in the transaction, which begins with the first. Raises TypeError or ValueError if it cannot be sent."""
@@ -82,12 +93,17 @@ class Transactions:
 
     def flush(self) -> None:
         """Wait until it is known what became of every record sent so far."""
-        self._tried(self._flush)
+        self._check()
+        while self._flushed():
+            self._look()
+            self._check()
         self._check()
 
-    def _flush(self) -> None:
-        while self._producer.flush(STEP_SECONDS):
-            self._look()
+    def _flushed(self) -> int:
+        """How many are still under way: none of them goes on once one has failed."""
+        left: list[int] = []
+        self._tried(lambda: left.append(self._producer.flush(FLUSH_SECONDS)))
+        return left[0]
 
     def _poll(self, seconds: float) -> None:
         self._tried(lambda: self._producer.poll(seconds))
@@ -98,15 +114,22 @@ class Transactions:
         offsets = self._ledger.offsets(watermark)
         self._tried(lambda: self._producer.send_offsets_to_transaction(offsets, self._member, STEP_SECONDS))
         self._tried(lambda: self._producer.commit_transaction(STEP_SECONDS))
-        self._is_open = False
+        self._is_open, self._committed = False, watermark
 
     def abort(self) -> dict[int, Any]:
-        """Undo all of it; which records failed, and why."""
-        if self._is_open:
+        """Undo all of it, and go on with another producer; which records failed, and why.
+
+        A producer whose transaction failed for the fault of a record cannot always abort it; its successor does. If somebody else
+        has had the lane between the two, it is theirs.
+        """
+        with suppress(SinkUnavailable):
             self._tried(lambda: self._producer.abort_transaction(STEP_SECONDS))
-            self._tried(self._flush)
+            self._poll(0)
         failed, self._failed = self._failed, {}
         self._is_open, self._turn = False, self._turn + 1
+        self._producer = self._made()
+        if self._ledger.read() != self._committed:
+            raise TermLost("another producer has had this lane meanwhile")
         return failed
 
     def close(self) -> None:

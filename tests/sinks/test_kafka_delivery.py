@@ -1,0 +1,294 @@
+"""Deliveries to a real broker: poison, outages, fencing, and what a successor finds."""
+
+import threading
+from contextlib import closing
+from datetime import timedelta
+
+import pytest
+
+from deadline import until
+from penstock import failpoint
+from penstock.change import Lane, to_batch
+from penstock.checkup.brokers import brokers
+from penstock.cursor import Cursor, Watermark
+from penstock.errors import DeliveryExhausted, SinkRefused, SinkUnavailable, TermLost
+from penstock.message import Message, to_change
+from penstock.poison import Circumstances, Poison
+from penstock.retry import Retry
+from penstock.sink import Assignment, KeepingDelivery
+from penstock.sinks.kafka import KafkaSink
+
+BOTH = ["exactly-once", "at-least-once"]
+QUICK = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=50))
+LIMIT = 20_000
+KEYS = 7
+
+
+class Nowhere:
+    """Letters that nobody keeps: for policies that drop."""
+
+    def holds(self, rows=None):
+        return ()
+
+
+class Line:
+    """Opens deliveries of one pipeline, offers runs with a mark behind each, and remembers what was dropped."""
+
+    def __init__(self, broker, delivery="exactly-once", then="drop", config=None, **topic):
+        self.broker, self.topic, self.then, self.dropped = broker, broker.create(**topic), then, []
+        servers = {"bootstrap.servers": broker.servers, "topic.metadata.propagation.max.ms": 500, "batch.size": LIMIT - 1000}
+        self.sink = KafkaSink(config={**servers, **(config or {})}, delivery=delivery, retry=QUICK)
+
+    def open(self, **about):
+        def tell(event):
+            self.dropped += [event.position] if hasattr(event, "position") else []
+
+        poison = Poison(self.then, "wait", Nowhere(), Circumstances(self.topic, Lane("main"), "cafe", 1, tell))
+        return closing(self.sink.open(Assignment(self.topic, Lane("main"), 1, 0, "cafe", None, tell, poison, **about)))
+
+    def message(self, position, value=None, **differently):
+        facts = {
+            "topic": self.topic,
+            "key": f"k{position % KEYS}".encode(),
+            "value": value or str(position).encode(),
+            "headers": (),
+        }
+        return to_change(Message(**facts | differently), position)
+
+    def run(self, *positions):
+        return to_batch([self.message(position) for position in positions])
+
+    def kept(self):
+        mark = self.sink.watermark(self.topic, Lane("main"))
+        return mark and mark.position
+
+    def came(self):
+        """What a read_committed consumer has, partition by partition."""
+        return [int(record.value) for record in self.broker.records(self.topic)]
+
+
+def put(delivery, run, wait=60):
+    assert delivery.offer(run, wait)
+    if isinstance(delivery, KeepingDelivery):
+        position = run.column(0)[run.num_rows - 1].as_py()
+        delivery.mark(Watermark(Cursor(f'"{position}"'), position, position))
+
+
+def deliver(delivery, run):
+    put(delivery, run)
+    assert delivery.drain(60)
+
+
+def once(line):
+    with line.open() as opened:
+        deliver(opened, line.run(1))
+
+
+def until_failed(delivery, line):
+    """Go on delivering until that raises; it must not succeed."""
+    put(delivery, line.run(6))
+    assert not delivery.drain(60)
+
+
+def assert_once_and_in_order(line, positions):
+    came = line.came()
+    assert sorted(came) == sorted(positions)
+    assert sorted(came, key=lambda p: p % KEYS) == sorted(came, key=lambda p: (p % KEYS, p))
+
+
+# ── poison ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("delivery", BOTH)
+def test_what_is_never_accepted_is_taken_out_and_everything_else_comes_once_and_in_order(broker, delivery):
+    line = Line(broker, delivery, config={"message.max.bytes": 10 * LIMIT})
+    line.topic = broker.create(partitions=2, config={"max.message.bytes": str(LIMIT)})
+    spoilt = line.message(30).replace(after='{"value":"v","headers":[["only a name"]]}')
+    changes = [line.message(position) for position in range(1, 200)]
+    changes[9] = line.message(10, b"x" * 2 * LIMIT)  # the broker refuses it, and with it the batch it is in
+    changes[19] = line.message(20, b"x" * 20 * LIMIT)  # the library refuses it
+    changes[29] = spoilt
+    changes[39] = line.message(40, topic="not-there")
+    with line.open() as opened:
+        deliver(opened, to_batch(changes))
+        deliver(opened, line.run(*range(200, 220)))
+        assert opened.delivered().position == 219
+    assert sorted(line.dropped) == [10, 20, 30, 40]
+    assert_once_and_in_order(line, set(range(1, 220)) - {10, 20, 30, 40})
+
+
+@pytest.mark.parametrize("delivery", BOTH)
+def test_a_topic_that_may_not_be_written_to_halts_the_pipeline_and_nothing_behind_it_counts(broker, delivery):
+    forbid(broker, barred := broker.create())
+    credentials = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "app"}
+    config = {**credentials, "sasl.password": "app-secret", "bootstrap.servers": broker.secured}
+    line = Line(broker, delivery, then="halt", config=config)
+    with line.open() as opened:
+        deliver(opened, line.run(1, 2, 3))
+        put(opened, to_batch([line.message(4, topic=barred)]))
+        with pytest.raises(DeliveryExhausted, match=rf"topic {barred} never takes it.*\| grant this pipeline's user"):
+            opened.drain(60)
+        assert opened.delivered().position == 3
+    assert sorted(line.came()) == [1, 2, 3]
+
+
+def forbid(broker, topic):
+    from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType
+
+    admin = AdminClient({"bootstrap.servers": broker.servers})
+    for operation, permission in ((AclOperation.WRITE, AclPermissionType.DENY), (AclOperation.DESCRIBE, AclPermissionType.ALLOW)):
+        rule = AclBinding(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:app", "*", operation, permission)
+        [made] = admin.create_acls([rule]).values()
+        made.result()
+
+
+# ── who may come in ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("delivery", BOTH)
+def test_a_wrong_password_is_a_clear_error_and_is_not_shown(broker, delivery):
+    credentials = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "app",
+        "sasl.password": "wr0ng",
+    }
+    line = Line(broker, delivery, config={**credentials, "bootstrap.servers": broker.secured})
+    with pytest.raises(SinkRefused, match=r"Authentication failed.*\| see sasl") as raised:
+        once(line)
+    assert "wr0ng" not in str(raised.value)
+    [finding] = brokers(line.sink)
+    assert "wr0ng" not in str(finding)
+    assert "Authentication" in str(finding)
+
+
+def test_brokers_that_are_away_at_the_start_are_waited_for_by_starting_again(broker):
+    sink = KafkaSink(config={"bootstrap.servers": "127.0.0.1:1"})
+    with pytest.raises(SinkUnavailable, match="see that the brokers"):
+        sink.watermark("nobody", Lane("main"))
+
+
+# ── outages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("delivery", BOTH)
+def test_a_broker_that_is_killed_and_comes_back_costs_neither_order_nor_a_record(broker, delivery):
+    line = Line(broker, delivery, partitions=3)
+    with line.open() as opened:
+        deliver(opened, line.run(*range(1, 50)))
+        for position in range(50, 150):
+            put(opened, line.run(position))
+        broker.kill()
+        try:
+            for position in range(150, 250):
+                put(opened, line.run(position))
+            assert not opened.drain(0.2)
+        finally:
+            broker.start()
+        deliver(opened, line.run(250))
+    assert_once_and_in_order(line, range(1, 251))
+
+
+# ── exactly once ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_only_what_has_a_mark_behind_it_is_committed_and_the_rest_is_aborted(broker):
+    line = Line(broker)
+    with line.open() as opened:
+        deliver(opened, line.run(1, 2, 3))
+        assert opened.offer(line.run(4, 5), 5)
+        assert opened.drain(60), "what has no mark behind it is not waited for"
+    assert line.kept() == 3
+    assert sorted(line.came()) == [1, 2, 3]
+
+
+def test_marks_with_nothing_before_them_make_no_transaction(broker):
+    line = Line(broker)
+    with line.open() as opened:
+        opened.mark(Watermark(Cursor('"9"'), 9))
+        assert opened.drain(60)
+        assert opened.delivered() is None
+    assert line.kept() is None
+
+
+def test_whoever_takes_the_lane_over_fences_the_one_before_and_finds_all_of_its_commits(broker):
+    line = Line(broker)
+    with line.open() as deposed:
+        deliver(deposed, line.run(1, 2, 3))
+        assert deposed.offer(line.run(4, 5), 5)
+        with line.open() as successor:
+            assert line.kept() == 3
+            with pytest.raises(TermLost, match="another producer has taken this lane over"):
+                until_failed(deposed, line)
+            deliver(successor, line.run(4, 5, 6, 7))
+        assert deposed.delivered().position == 3
+    assert_once_and_in_order(line, range(1, 8))
+
+
+def test_a_pause_between_sending_and_committing_leaves_everything_invisible(broker, tmp_path, monkeypatch):
+    monkeypatch.setattr(failpoint, "_folder", str(tmp_path))
+    line = Line(broker)
+    with line.open() as opened:
+        (order := tmp_path / "sink.sending").write_text("pause")
+        put(opened, line.run(1, 2))
+        until((tmp_path / "sink.sending.reached").exists, 60)
+        assert line.came() == []
+        assert opened.delivered() is None
+        order.unlink()
+        assert opened.drain(60)
+    assert sorted(line.came()) == [1, 2]
+
+
+def test_a_cursor_longer_than_kafka_takes_at_once_is_kept_whole(broker):
+    line = Line(broker)
+    long = Watermark(Cursor('"' + "1:2," * 4000 + '"'), 2, 2)
+    with line.open() as opened:
+        assert opened.offer(line.run(1, 2), 5)
+        opened.mark(long)
+        assert opened.drain(60)
+    assert line.sink.watermark(line.topic, Lane("main")) == long
+
+
+def test_a_lane_that_is_released_keeps_nothing_and_its_deliverer_is_fenced(broker):
+    line = Line(broker)
+    with line.open() as opened:
+        deliver(opened, line.run(1))
+        line.sink.release(line.topic, [Lane("main"), Lane("never-used")])
+        assert line.kept() is None
+        with pytest.raises(TermLost):
+            until_failed(opened, line)
+    assert line.came() == [1]
+
+
+def test_what_a_person_sends_again_needs_no_mark(broker):
+    line = Line(broker)
+    with line.open(is_redrive=True) as opened:
+        assert opened.offer(line.run(1), 5)
+        assert opened.drain(60)
+    assert line.came() == [1]
+
+
+def test_closing_while_the_brokers_hang_is_prompt(broker):
+    line = Line(broker)
+    opened = line.sink.open(Assignment(line.topic, Lane("main"), 1, 0, "cafe", None, print))
+    deliver(opened, line.run(1))
+    broker.pause()
+    try:
+        put(opened, line.run(2))
+        closer = threading.Thread(target=opened.close, daemon=True)
+        closer.start()
+        closer.join(30)
+        assert not closer.is_alive()
+    finally:
+        broker.resume()
+    assert opened.delivered().position == 1
+
+
+# ── doctor ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_doctor_finds_the_brokers_and_a_topic_that_is_missing(broker):
+    sink = KafkaSink(config={"bootstrap.servers": broker.servers}, topic="nowhere")
+    reached, missing = brokers(sink)
+    assert "1 broker with" in str(reached)
+    assert "topic nowhere is not there" in str(missing)

@@ -1,0 +1,118 @@
+"""What a record holds, and what a pipeline file may say about it."""
+
+import json
+
+import pytest
+
+from penstock import config
+from penstock.change import Change, Lane, Op, to_batch
+from penstock.cursor import Cursor, Watermark
+from penstock.errors import ConfigInvalid, ConfigUnsupported
+from penstock.message import Message, to_change
+from penstock.sink import Assignment
+from penstock.sinks.kafka.ledger import PIECE, joined, pieces
+from penstock.sinks.kafka.record import Record, Recorder, Style, Unfit
+
+ROW = Change(12, Op.UPDATE, "orders", '{"id":7}', '{"id":7,"total":1.50}', '{"id":7,"total":2.50}', at=0)
+
+
+def recorded(*changes, **style):
+    made = Recorder(Style(**style), Assignment("shop", Lane("main"), 3, 0, "cafe", 11, print)).records(to_batch(changes))
+    assert [change for change, _ in made] == list(changes)
+    return [record for _, record in made]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("orders", b"k", b"v", [("trace", b"1"), ("trace", b"2"), ("none", None)]),
+        Message("orders", b"k", None),
+        Message("orders", None, b""),
+        Message("orders", b"\xff\x00", b"\xfe\x01", [("raw", b"\xfd")]),
+    ],
+    ids=["headers", "tombstone", "no key", "binary"],
+)
+def test_a_message_stays_what_it_was_to_the_byte(message):
+    assert recorded(to_change(message, 5)) == [Record("orders", message.key, message.value, list(message.headers))]
+
+
+def test_a_message_goes_to_another_topic_if_the_file_says_so():
+    [record] = recorded(to_change(Message("orders", b"k", b"v"), 5), topic="eu.{table}")
+    assert record.topic == "eu.orders"
+
+
+def test_a_message_that_cannot_be_read_is_unfit():
+    spoilt = to_change(Message("orders", b"k", b"v"), 5).replace(after='{"value":"v","headers":[["only a name"]]}')
+    told = spoilt.replace(after="{}", error="unequal number of header keys (1) and values (2)")
+    first, second = recorded(spoilt, told)
+    assert isinstance(first, Unfit)
+    assert second == Unfit("unequal number of header keys (1) and values (2)")
+
+
+def test_a_row_has_its_key_the_words_of_the_format_and_its_place():
+    [record] = recorded(ROW)
+    assert (record.topic, record.key) == ("shop.orders", b'{"id":7}')
+    value = json.loads(record.value)
+    assert (value["position"], value["previous"], value["op"], value["after"]) == (12, 11, "update", {"id": 7, "total": 2.5})
+    assert dict(record.headers) == {"penstock-position": b"12", "penstock-op": b"update", "penstock-epoch": b"3"}
+
+
+def test_format_row_is_the_row_as_it_is_now_and_a_tombstone_when_it_is_gone():
+    gone = Change(13, Op.DELETE, "orders", '{"id":7}', before='{"id":7}')
+    schema = Change(14, Op.SCHEMA, "orders", "{}", after='{"table":"orders"}')
+    values = [record and record.value for record in recorded(ROW, gone, schema, format="row")]
+    assert values == [b'{"id":7,"total":2.50}', None, None]
+    assert recorded(schema, format="row") == [None]
+
+
+@pytest.mark.parametrize(("key", "bare"), [('{"id":7}', b"7"), ('{"sku":"a b"}', b"a b"), ('{"a":1,"b":"x"}', b'[1,"x"]')])
+def test_a_bare_key_is_the_value_of_one_column_or_an_array(key, bare):
+    assert recorded(ROW.replace(key=key), key="bare")[0].key == bare
+
+
+def test_what_a_topic_cannot_have_in_its_name_becomes_an_underscore():
+    assert recorded(ROW.replace(table="mein Tisch/ä"))[0].topic == "shop.mein_Tisch__"
+
+
+@pytest.mark.parametrize("cursor", ["{}", "x" * PIECE, "ü" * 9000, '{"a":"' + "1:2," * 5000 + '"}'])
+def test_a_watermark_comes_back_whole_from_pieces_that_kafka_takes(cursor):
+    mark = Watermark(Cursor(cursor), 7, 6)
+    parts = pieces(mark)
+    assert all(len(part.encode()) <= 4096 for part in parts)
+    assert joined(7, [*parts, "0/9:left from a longer one"]) == mark
+
+
+def parsed(**sink):
+    values = {"config": {"bootstrap.servers": "127.0.0.1:1"}, **sink}
+    return config.parse({"name": "p", "source": {"type": "sqlite", "database": "x.db"}, "sink": {"type": "kafka", **values}})
+
+
+@pytest.mark.parametrize(
+    ("sink", "said"),
+    [
+        ({"config": {}}, "no bootstrap.servers"),
+        ({"config": {"bootstrap.servers": "x:1", "no.such.thing": 1}}, "no.such.thing"),
+        ({"config": {"bootstrap.servers": "x:1", "enable.idempotence": False}}, "decided by Penstock itself"),
+        ({"config": {"bootstrap.servers": "x:1", "transactional.id": "mine"}}, "decided by Penstock itself"),
+        ({"topic": "a b"}, "a name has letters"),
+        ({"topic": "{position}"}, r"it may have \{pipeline\} and \{table\}"),
+        ({"interval": "2m"}, "from 0ms to 60s"),
+        ({"format": "rqlite"}, "must be penstock, debezium, cloudevents or row"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason(sink, said):
+    with pytest.raises(ConfigInvalid, match=said):
+        parsed(**sink)
+
+
+def test_barriers_come_later():
+    with pytest.raises(ConfigUnsupported, match="barrier is not supported yet"):
+        parsed(delivery="barrier")
+
+
+def test_no_setting_of_the_library_is_ever_shown():
+    secret = {"bootstrap.servers": "x:1", "sasl.password": "s3cret"}
+    assert "s3cret" not in repr(parsed(config=secret))
+    with pytest.raises(ConfigInvalid) as raised:
+        parsed(config={**secret, "security.protocol": "none such"})
+    assert "s3cret" not in str(raised.value)
