@@ -15,7 +15,7 @@ from penstock.change import Lane
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import PenstockError, SinkUnavailable
 from penstock.sinks.kafka import client
-from penstock.sinks.kafka.fault import ending
+from penstock.sinks.kafka.fault import ending, is_refusal
 
 if TYPE_CHECKING:
     from penstock.sinks.kafka.sink import KafkaSink
@@ -26,7 +26,7 @@ PARTITIONS = 16
 PIECE = 4000
 """Bytes of a piece: a little less than brokers take by default."""
 
-PATIENCE = 20.0
+PATIENCE = 15.0
 """Seconds for one answer of the brokers."""
 
 
@@ -58,7 +58,7 @@ class Ledger:
             try:
                 found = consumer.committed(partitions, timeout=PATIENCE)
             except self._kafka.KafkaException as error:
-                raise self.ending(error, "reading the watermark") from None
+                raise self.ending(error, "reading the watermark", consumer) from None
         if found[0].offset < 0:
             return None
         return joined(found[0].offset, [one.metadata or "" for one in found])
@@ -89,7 +89,7 @@ class Ledger:
             admin.create_topics([wanted], request_timeout=PATIENCE)[topic].result()
         except self._kafka.KafkaException as error:
             if error.args[0].code() != self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
-                raise self.ending(error, f"making the topic {topic}") from None
+                raise self.ending(error, f"making the topic {topic}", admin) from None
         self.read()  # in a new cluster this makes the brokers ready for groups; a transaction would wait for them without an end
 
     def strike(self) -> None:
@@ -103,17 +103,19 @@ class Ledger:
             admin.delete_consumer_groups([self.name], request_timeout=PATIENCE)[self.name].result()
         except self._kafka.KafkaException as error:
             if error.args[0].code() != self._kafka.KafkaError.GROUP_ID_NOT_FOUND:
-                raise self.ending(error, "removing the watermark") from None
+                raise self.ending(error, "removing the watermark", producer) from None
 
     _last_heard: Any = None
 
     def hear(self, error: Any) -> None:
-        """Note what the library has to say of connections."""
-        self._last_heard = error
+        """Note what the library has to say of connections; that we were refused says most."""
+        if self._last_heard is None or not is_refusal(self._last_heard):
+            self._last_heard = error
 
-    def ending(self, error: Any, doing: str) -> PenstockError:
-        """What was heard before tells more than that nobody answered."""
+    def ending(self, error: Any, doing: str, asked: Any) -> PenstockError:
+        """What the client that was asked has heard tells more than that nobody answered."""
         said = error.args[0]
+        asked.poll(0)
         is_silence = said.code() in (self._kafka.KafkaError._TIMED_OUT, self._kafka.KafkaError._TRANSPORT)
         return ending(self._last_heard if is_silence and self._last_heard else said, doing)
 

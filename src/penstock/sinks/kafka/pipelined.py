@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 ROOM = 50_000
 CLOSE_SECONDS = 5.0
+ANSWER_SECONDS = 1.0
 TELL_SECONDS = 5.0
 
 
@@ -45,6 +46,7 @@ class PipelinedDelivery:
         self._failed: dict[int, Any] = {}
         self._under_way, self._tries, self._rests_until, self._told_at = 0, 0, 0.0, 0.0
         self._is_careful = self._is_broken = self._has_succeeded = False
+        self._answers_until = 0.0
         self._failure: PenstockError | None = None
         self._producer: Any = self._made()
 
@@ -153,9 +155,11 @@ class PipelinedDelivery:
     def _poll(self, seconds: float) -> None:
         try:
             self._producer.poll(seconds)
-        except kafka.KafkaException:  # this producer can do nothing more: what it has not sent yet it gives back
-            self._is_broken = True
-            self._producer.purge(in_queue=True, in_flight=False)
+        except kafka.KafkaException:  # this producer can do nothing more
+            self._is_broken, self._answers_until = True, time.monotonic() + ANSWER_SECONDS
+        if self._is_broken and self._under_way:
+            # What it has not sent yet it gives back; what waits for an answer that does not come, too, though it may be there.
+            self._producer.purge(in_queue=True, in_flight=time.monotonic() > self._answers_until)
 
     def _mend(self) -> None:
         """Send again what failed, in order, without what is poison."""

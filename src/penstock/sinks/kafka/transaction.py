@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import confluent_kafka as kafka
 
-from penstock.cursor import Watermark
+from penstock.cursor import Cursor, Watermark
 from penstock.errors import SinkUnavailable, TermLost
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
@@ -58,7 +58,7 @@ class Transactions:
         try:
             producer.init_transactions(PATIENCE)
         except kafka.KafkaException as error:
-            raise self._ledger.ending(error, "taking the lane over") from None
+            raise self._ledger.ending(error, "taking the lane over", producer) from None
         return producer
 
     def produce(self, entry: Entry) -> None:
@@ -79,12 +79,6 @@ class Transactions:
                 raise Aborted(error.args[0]) from None
             else:
                 return
-
-    def produce_alone(self, entry: Entry) -> None:
-        """Send a record so that its failure is its own."""
-        self.flush()
-        self.produce(entry)
-        self.flush()
 
     def serve(self) -> None:
         """Hear what became of records. Raises Aborted if one has failed."""
@@ -153,7 +147,17 @@ class Transactions:
 
     def _check(self) -> None:
         if self._failed:
-            raise Aborted(next(iter(self._failed.values())))
+            told = (error for error in self._failed.values() if error.name() != "_PURGE_QUEUE")
+            raise Aborted(next(told, None) or self._reason())
+
+    def _reason(self) -> Any:
+        """Why records were given back without a reason of their own: any further step of the transaction tells."""
+        try:
+            offsets = self._ledger.offsets(Watermark(Cursor(""), 0))
+            self._producer.send_offsets_to_transaction(offsets, self._member, STEP_SECONDS)
+        except kafka.KafkaException as error:
+            return error.args[0]
+        return next(iter(self._failed.values()))
 
     def _look(self) -> None:
         if not self._is_wanted():

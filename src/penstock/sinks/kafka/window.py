@@ -28,6 +28,7 @@ class Window:
         self._retry, self._assignment, self._transactions, self._rest = sink.retry, assignment, transactions, rest
         self._entries: list[Entry] = []
         self._suspects: set[int] = set()
+        self._alone: int | None = None
         self._watermark: Watermark | None = None
         self._taken = self._tries = 0
         self._latest: Change | None = None
@@ -89,7 +90,7 @@ class Window:
         for entry in entries:
             try:
                 if entry.number in self._suspects:
-                    self._transactions.produce_alone(entry)
+                    self._send_alone(entry)
                 else:
                     self._transactions.produce(entry)
             except (TypeError, ValueError) as error:
@@ -98,10 +99,24 @@ class Window:
                 )
         self._transactions.serve()
 
+    def _send_alone(self, entry: Entry) -> None:
+        """Send it so that its failure is its own."""
+        self._transactions.flush()
+        self._alone = entry.number
+        self._transactions.produce(entry)
+        self._transactions.flush()
+        self._alone = None
+
     def _undo(self, aborted: Aborted) -> None:
         """Abort, and take out what is poison, or rest if nothing is."""
         failed = self._transactions.abort()
         found = {number: error for number, error in failed.items() if verdict(error) is not Verdict.PASSING}
+        if not found and verdict(aborted.error) is not Verdict.PASSING:
+            if self._alone is None:  # it is the fault of one of them, and nobody says of which
+                self._suspects |= {entry.number for entry in self._entries}
+                return
+            found = {self._alone: aborted.error}
+        self._alone = None
         for entry in [entry for entry in self._entries if entry.number in found]:
             self._judge(entry, found[entry.number])
         self._entries = self._sifted(self._entries)
