@@ -223,7 +223,7 @@ def jars() -> Path:
     folder = cache() / f"kafka-{VERSION}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as held:
-        lock = held.enter_context(folder.with_suffix(".lock").open("w"))
+        lock = held.enter_context((folder.parent / f"{folder.name}.lock").open("w"))
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             _fetch(folder)
@@ -231,7 +231,7 @@ def jars() -> Path:
 
 
 def _fetch(folder: Path) -> None:
-    java, ivy = find_java(), folder.with_suffix(".ivy")
+    java, ivy = find_java(), folder.parent / f"{folder.name}.ivy"
     command = [str(java.program), "-cp", ":".join(map(str, find_jars())), *module_flags(java.major), "-XX:TieredStopAtLevel=1"]
     command += ["org.apache.spark.deploy.SparkSubmit", "--conf", f"spark.jars.ivy={ivy}"]
     command += ["--packages", f"org.apache.kafka:kafka_2.13:{VERSION}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -40,12 +41,13 @@ class Ended(Exception):
 
 
 class Transactions:
-    """One producer's transactions, one after the other."""
+    """One producer's transactions, one after the other. `asked_at`: when the call under way began."""
 
     def __init__(self, sink: KafkaSink, assignment: Assignment, is_wanted: Callable[[], bool]) -> None:
         self._ledger, self._is_wanted = Ledger(sink, assignment.pipeline, assignment.lane), is_wanted
         self._failed: dict[int, Any] = {}
         self._is_open, self._turn = False, 0
+        self.asked_at: float | None = None
         self._ledger.prepare()
         self._member = self._ledger.member()
         self._settings = client.transactional(sink.config, assignment.pipeline, self._ledger.name, self._ledger.hear)
@@ -107,6 +109,7 @@ class Transactions:
         self._begin()
         offsets = self._ledger.offsets(watermark)
         self._tried(lambda: self._producer.send_offsets_to_transaction(offsets, self._member, STEP_SECONDS))
+        self._look()  # that call may have come back long after everybody has given it up
         self._tried(lambda: self._producer.commit_transaction(STEP_SECONDS))
         self._is_open, self._committed = False, watermark
 
@@ -166,12 +169,15 @@ class Transactions:
     def _tried(self, call: Callable[[], Any]) -> None:
         """Call until it is answered."""
         while True:
+            self.asked_at = time.monotonic()
             try:
                 call()
             except kafka.KafkaException as error:
                 self._judge(error.args[0])
             else:
                 return
+            finally:
+                self.asked_at = None
 
     def _judge(self, error: Any) -> None:
         if error.fatal():

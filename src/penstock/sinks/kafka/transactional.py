@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.change import Change
 from penstock.cursor import Watermark
+from penstock.errors import SinkUnavailable
 from penstock.sink import Assignment
 from penstock.sinks.kafka.record import Record, Recorder, Unfit
 from penstock.sinks.kafka.transaction import Ended, Transactions
@@ -24,7 +25,11 @@ if TYPE_CHECKING:
 ROOM = 20_000
 """Changes that wait to be sent."""
 
+STUCK_SECONDS = 10.0
+"""After which a call that should take a second will not come back."""
+
 _SWITCH_SECONDS = 0.0005
+_AGAIN = "nothing to do: the lane is taken up again with a new client"
 
 Run = Sequence[tuple[Change, Record | Unfit | None]]
 
@@ -40,7 +45,8 @@ class TransactionalDelivery:
         self._last: Change | None = None
         self._failure: BaseException | None = None
         self._changed = Condition()
-        self._window = Window(sink, assignment, Transactions(sink, assignment, lambda: not self._is_ending), self._rest)
+        self._transactions = Transactions(sink, assignment, lambda: not self._is_ending)
+        self._window = Window(sink, assignment, self._transactions, self._rest)
         self._due_at = 0.0
         # After every commit the thread asks for the interpreter; a busy caller would by default give it away only every 5 ms.
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
@@ -78,7 +84,8 @@ class TransactionalDelivery:
         with self._changed:
             self._is_ending = True
             self._changed.notify_all()
-        self._thread.join()
+        while self._thread.is_alive() and not self._is_stuck():
+            self._thread.join(0.1)
 
     def _put(self, item: Run | Watermark, changes: int) -> None:
         with self._changed:
@@ -89,9 +96,18 @@ class TransactionalDelivery:
     def _wait(self, condition: Callable[[], bool], seconds: float) -> bool:
         with self._changed:
             is_met = self._changed.wait_for(lambda: condition() or self._failure is not None, seconds)
+            if self._is_stuck():
+                self._failure = self._failure or SinkUnavailable(
+                    "the brokers do not answer, and the client waits without an end", _AGAIN
+                )
             if self._failure:
                 raise self._failure
             return is_met
+
+    def _is_stuck(self) -> bool:
+        """Whether a call has not come back in time, as happens when a broker dies at the wrong moment."""
+        asked_at = self._transactions.asked_at
+        return asked_at is not None and time.monotonic() - asked_at > STUCK_SECONDS
 
     def _is_drained(self) -> bool:
         return not self._items and not self._is_busy and not self._window.is_committable
