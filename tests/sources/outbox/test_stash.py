@@ -189,3 +189,13 @@ def test_an_application_that_stashes_loads_nothing_heavy() -> None:
 
     script = "import sys, penstock.outbox; print(*sorted({'pyspark', 'pyarrow', 'psycopg', 'sqlalchemy'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip() == ""
+
+
+def test_a_message_tells_when_it_was_stashed_to_the_microsecond(box: Box) -> None:
+    box.execute(
+        "insert into {} (topic, created_at) values ('t', '2026-01-02 03:04:05.678901+00'), ('t', 'infinity'), ('t', '-infinity')"
+    )
+    exact, last, first = (change.at for change in box.changes())
+    assert exact == 1767323045_678901
+    assert first == 0
+    assert last == 253402214400_000000

@@ -5,39 +5,25 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.change import CHANGES, NO_CHANGES, Op
 from penstock.message import body_text, key_text
 
-COLUMNS = "id, xid::text::bigint, topic, key, value, header_keys, header_values, created_at"
+COLUMNS = (
+    "id, xid::text::bigint, topic, key, value, header_keys, header_values,"
+    " timestamptz_send(greatest('1970-01-01', least(created_at, '9999-12-31')))"
+)
+"""Times come as bytes, which are unpacked all at once: an object for each would take as long as everything else."""
+
 Names = list[str] | None
 Said = list[bytes | None] | None
-Row = tuple[int, int, str, bytes | None, bytes | None, Names, Said, int]
+Row = tuple[int, int, str, bytes | None, bytes | None, Names, Said, bytes]
 
 _SINCE_1970 = (datetime(2000, 1, 1, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)).days * 86_400_000_000
-_TIME = struct.Struct("!q")
-_FOREVER = (1 << 63) - 1
-
-
-def teach(cursor: Any) -> None:
-    """Let a cursor give times as microseconds since 1970, without an object for each."""
-    from psycopg.adapt import Loader
-    from psycopg.pq import Format
-
-    class Microseconds(Loader):
-        """From Postgres' binary form: microseconds since 2000."""
-
-        format = Format.BINARY
-
-        def load(self, data: Any) -> int:
-            """The moment; infinity is the last one there is."""
-            made: int = _TIME.unpack(data)[0]
-            return made + _SINCE_1970 if abs(made) < _FOREVER - _SINCE_1970 else _FOREVER - _SINCE_1970
-
-    cursor.adapters.register_loader("timestamptz", Microseconds)
+"""Microseconds until the moment from which Postgres counts them."""
 
 
 def to_changes(rows: Sequence[Row], after: int) -> pa.RecordBatch:
@@ -59,7 +45,7 @@ def to_changes(rows: Sequence[Row], after: int) -> pa.RecordBatch:
             pa.array(list(map(key_text, keys)), pa.string()),
             before,
             images,
-            pa.array(at, pa.int64()).cast(CHANGES.field("at").type),
+            _times(at),
             pa.nulls(len(rows), pa.int64()),
             pa.array(ids, pa.int64()),
             _errors(names, said) if any(names) or any(said) else none,
@@ -68,6 +54,11 @@ def to_changes(rows: Sequence[Row], after: int) -> pa.RecordBatch:
         ],
         schema=CHANGES,
     )
+
+
+def _times(at: Sequence[bytes]) -> pa.Array:
+    made = pa.array(struct.unpack(f"!{len(at)}q", b"".join(at)), pa.int64())
+    return pc.add(made, _SINCE_1970).cast(CHANGES.field("at").type)
 
 
 def _bodies(values: Sequence[bytes | None], names: Sequence[Names], said: Sequence[Said]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SourcePruned
 from penstock.sources.outbox.naming import Names
-from penstock.sources.outbox.rows import COLUMNS, Row, teach
+from penstock.sources.outbox.rows import COLUMNS, Row
 
 if TYPE_CHECKING:
     import psycopg
@@ -110,7 +110,6 @@ class Windows:
     def __init__(self, connection: psycopg.Connection[Any], names: Names) -> None:
         self._connection, self._names, self._sql = connection, names, Sql(names)
         self._cursor = connection.cursor(binary=True)
-        teach(self._cursor)
 
     def advance(self, life: str, number: int) -> list[Window]:
         """Record what is new, if anything; the windows behind this number that are next, without a gap."""
