@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -226,3 +227,10 @@ def test_a_commit_wakes_a_reader_that_listens(postgres_of_module: str) -> None:
     assert next(follower).changes.num_rows == 1
     assert next(follower).changes.num_rows == 0
     follower.close()
+
+
+def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ConfigInvalid) as caught:
+        OutboxSource(database="postgresql://app@localhost/shop").head(LANE)
+    assert caught.value.remedy == "pip install 'penstock[postgres]'"

@@ -15,8 +15,17 @@ from penstock.sources.outbox.naming import Names
 if TYPE_CHECKING:
     import psycopg
 
-CONNECT_SECONDS = 5
-_KEEPALIVE = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 15_000}
+_DEFAULTS = {
+    "application_name": "penstock",
+    "connect_timeout": 5,
+    "target_session_attrs": "read-write",
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+"""How to connect, where the DSN does not say otherwise."""
+
 # The table is empty one moment and long the next, so the planner's statistics are always wrong: indexes are always right.
 _SESSION = "set enable_seqscan = off; set enable_bitmapscan = off; set jit = off; set timezone = 'UTC'"
 _PASSWORDS = (
@@ -60,10 +69,9 @@ def connected(dsn: str, names: Names, *, anew: bool = False) -> Iterator[psycopg
 
 def _connect(dsn: str) -> Any:
     psycopg = driver()
+    given = {name: value for name, value in _DEFAULTS.items() if name not in dsn}
     try:
-        connection = psycopg.connect(
-            dsn, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="penstock", **_KEEPALIVE
-        )
+        connection = psycopg.connect(dsn, autocommit=True, **given)
     except psycopg.ProgrammingError as error:
         raise ConfigInvalid(f"{shown(dsn)} is not a DSN of Postgres: {_said(error)}", "see docs/outbox.md") from error
     connection.execute(_SESSION)
@@ -106,7 +114,7 @@ def told(dsn: str, names: Names) -> Iterator[None]:
         raise OutboxUnfit(f"{names.table} in {shown(dsn)} is no outbox: {_said(error)}", remedy_of(names)) from error
     except refused.InsufficientPrivilege as error:
         raise OutboxUnfit(f"{shown(dsn)}: {_said(error)}", "grant the rights that docs/outbox.md lists to this role") from error
-    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+    except (psycopg.OperationalError, psycopg.InterfaceError, refused.ReadOnlySqlTransaction) as error:
         raise SourceUnavailable(f"{shown(dsn)}: {_said(error)}", "see that Postgres runs and can be reached") from error
 
 
