@@ -13,7 +13,7 @@ from penstock.sources.outbox.naming import Names
 if TYPE_CHECKING:
     import psycopg
 
-OLDEST = 130000
+OLDEST = 140000
 NOTHING = "1:1:"
 """A snapshot in which nothing is visible."""
 
@@ -81,7 +81,7 @@ def init(dsn: str, names: Names, notify: bool = False) -> bool:
     """Create what is missing; whether the outbox is new. Run it again after an upgrade, or to add what wakes readers."""
     with connected(dsn, names) as connection:
         if connection.info.server_version < OLDEST:
-            raise OutboxUnfit(f"this is Postgres {connection.info.server_version // 10000}", "an outbox needs Postgres 13 or later")
+            raise OutboxUnfit(f"this is Postgres {connection.info.server_version // 10000}", "an outbox needs Postgres 14 or later")
         with connection.transaction():
             for statement in statements(names, notify):
                 connection.execute(statement.encode())
