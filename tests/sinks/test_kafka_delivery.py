@@ -36,7 +36,7 @@ class Line:
 
     def __init__(self, broker, delivery="exactly-once", then="drop", config=None, **topic):
         self.broker, self.topic, self.then, self.dropped = broker, broker.create(**topic), then, []
-        servers = {"bootstrap.servers": broker.servers, "topic.metadata.propagation.max.ms": 500, "batch.size": LIMIT - 1000}
+        servers = {"bootstrap.servers": broker.servers, "topic.metadata.propagation.max.ms": 500}
         self.sink = KafkaSink(config={**servers, **(config or {})}, delivery=delivery, retry=QUICK)
 
     def open(self, **about):
@@ -50,7 +50,7 @@ class Line:
         facts = {
             "topic": self.topic,
             "key": f"k{position % KEYS}".encode(),
-            "value": value or str(position).encode(),
+            "value": value or str(position).zfill(900).encode(),
             "headers": (),
         }
         return to_change(Message(**facts | differently), position)
@@ -101,20 +101,20 @@ def assert_once_and_in_order(line, positions):
 
 @pytest.mark.parametrize("delivery", BOTH)
 def test_what_is_never_accepted_is_taken_out_and_everything_else_comes_once_and_in_order(broker, delivery):
-    line = Line(broker, delivery, config={"message.max.bytes": 10 * LIMIT})
+    line = Line(broker, delivery, config={"message.max.bytes": 10 * LIMIT})  # batches will be too large, too
     line.topic = broker.create(partitions=2, config={"max.message.bytes": str(LIMIT)})
     spoilt = line.message(30).replace(after='{"value":"v","headers":[["only a name"]]}')
-    changes = [line.message(position) for position in range(1, 200)]
+    changes = [line.message(position) for position in range(1, 400)]
     changes[9] = line.message(10, b"x" * 2 * LIMIT)  # the broker refuses it, and with it the batch it is in
     changes[19] = line.message(20, b"x" * 20 * LIMIT)  # the library refuses it
     changes[29] = spoilt
     changes[39] = line.message(40, topic="not-there")
     with line.open() as opened:
         deliver(opened, to_batch(changes))
-        deliver(opened, line.run(*range(200, 220)))
-        assert opened.delivered().position == 219
+        deliver(opened, line.run(*range(400, 420)))
+        assert opened.delivered().position == 419
     assert sorted(line.dropped) == [10, 20, 30, 40]
-    assert_once_and_in_order(line, set(range(1, 220)) - {10, 20, 30, 40})
+    assert_once_and_in_order(line, set(range(1, 420)) - {10, 20, 30, 40})
 
 
 @pytest.mark.parametrize("delivery", BOTH)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import logging
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from typing import Any
 
 from penstock.errors import ConfigInvalid
@@ -115,8 +114,3 @@ def _quiet() -> Any:
 
 def _plain(config: Mapping[str, Setting]) -> dict[str, Any]:
     return {name: str(value).lower() if isinstance(value, bool) else value for name, value in config.items()}
-
-
-def milliseconds(span: timedelta) -> int:
-    """A span as the library has it."""
-    return round(span.total_seconds() * 1000)

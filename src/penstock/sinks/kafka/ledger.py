@@ -50,6 +50,7 @@ class Ledger:
     def __init__(self, sink: KafkaSink, pipeline: str, lane: Lane) -> None:
         self._sink, self._pipeline, self._kafka = sink, pipeline, client.library()
         self.name = f"penstock.{pipeline}.{lane}"
+        self._last_heard: Any = None
 
     def read(self) -> Watermark | None:
         """What stands there; it waits for a transaction that is just being completed."""
@@ -104,8 +105,6 @@ class Ledger:
         except self._kafka.KafkaException as error:
             if error.args[0].code() != self._kafka.KafkaError.GROUP_ID_NOT_FOUND:
                 raise self.ending(error, "removing the watermark", producer) from None
-
-    _last_heard: Any = None
 
     def hear(self, error: Any) -> None:
         """Note what the library has to say of connections; that we were refused says most."""

@@ -51,7 +51,7 @@ class KafkaSink:
     def open(self, assignment: Assignment) -> Delivery:
         """Start delivering."""
         client.library()
-        if self.delivery == "at-least-once" or getattr(assignment, "is_redrive", False):
+        if self.delivery == "at-least-once" or assignment.is_redrive:
             from penstock.sinks.kafka.pipelined import PipelinedDelivery
 
             return PipelinedDelivery(self, assignment)
