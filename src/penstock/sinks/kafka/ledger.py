@@ -7,6 +7,7 @@ cursor lies in pieces on several partitions of the progress topic, which itself 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,8 @@ PARTITIONS = 16
 PIECE = 4000
 """Bytes of a piece: a little less than brokers take by default."""
 
-PATIENCE = 15.0
+STEP_SECONDS = 2.0
+PATIENCE = 10.0
 """Seconds for one answer of the brokers."""
 
 
@@ -56,13 +58,23 @@ class Ledger:
         """What stands there; it waits for a transaction that is just being completed."""
         partitions = [self._kafka.TopicPartition(self._sink.progress_topic, number) for number in range(PARTITIONS)]
         with closing(self._consumer()) as consumer:
-            try:
-                found = consumer.committed(partitions, timeout=PATIENCE)
-            except self._kafka.KafkaException as error:
-                raise self.ending(error, "reading the watermark", consumer) from None
+            found = self._committed(consumer, partitions)
         if found[0].offset < 0:
             return None
         return joined(found[0].offset, [one.metadata or "" for one in found])
+
+    def _committed(self, consumer: Any, partitions: Sequence[Any]) -> Sequence[Any]:
+        """Ask again and again: whether we are refused shows long before nobody has answered."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                found: Sequence[Any] = consumer.committed(partitions, timeout=STEP_SECONDS)
+            except self._kafka.KafkaException as error:
+                told = self.ending(error, "reading the watermark", consumer)
+                if not isinstance(told, SinkUnavailable) or time.monotonic() > deadline:
+                    raise told from None
+            else:
+                return found
 
     def offsets(self, watermark: Watermark) -> list[Any]:
         """A watermark as a transaction takes it."""
@@ -83,6 +95,7 @@ class Ledger:
         """See that the brokers are ready to keep a watermark."""
         from confluent_kafka.admin import AdminClient, NewTopic
 
+        self.read()  # in a new cluster this makes the brokers ready for groups; a transaction would wait for them without an end
         topic = self._sink.progress_topic
         admin = AdminClient(client.others(self._sink.config, self.hear))
         wanted = NewTopic(topic, num_partitions=PARTITIONS, replication_factor=-1, config={"cleanup.policy": "compact"})
@@ -91,7 +104,6 @@ class Ledger:
         except self._kafka.KafkaException as error:
             if error.args[0].code() != self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self.ending(error, f"making the topic {topic}", admin) from None
-        self.read()  # in a new cluster this makes the brokers ready for groups; a transaction would wait for them without an end
 
     def strike(self) -> None:
         """Fence whoever delivers on this lane, and keep nothing of it."""
