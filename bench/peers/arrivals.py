@@ -31,7 +31,7 @@ def newest(out: Path) -> int:
         with out.open("rb") as file:
             file.seek(max(0, size - reach))
             lines = file.read(size).split(b"\n")
-        if len(lines) > 2:
+        if len(lines) > (1 if reach >= size else 2):  # the first one read may have lost its beginning
             return rows(orjson.loads(orjson.loads(lines[-2])["body"]))[-1]["id"]
     return 0
 
