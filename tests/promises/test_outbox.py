@@ -1,4 +1,4 @@
-"""From a stash in an application's transaction to a receiver, through the whole program, with a Postgres that goes away."""
+"""From a stash in an application's transaction to a receiver or to Kafka, through the whole program, whatever goes away."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from deadline import until
 from penstock.cli import main
 from penstock.outbox import stash, stash_many
 from penstock.testing import oracle
+from penstock.testing.broker import Broker
 from penstock.testing.postgres import PostgresServer
 from penstock.testing.receiver import ReceiverProcess
 from program import Program, status
@@ -30,11 +31,10 @@ def receiver(tmp_path: Path) -> Iterator[ReceiverProcess]:
     made.stop()
 
 
-def pipeline(folder: Path, dsn: str, url: str) -> Path:
+def pipeline(folder: Path, dsn: str, sink: dict[str, Any], state: str = "state.db") -> Path:
     file = folder / "orders.yaml"
-    sink = {"type": "webhook", "url": url, "retry": {"tries": "forever", "policy": "exponential", "min": "10ms", "max": "200ms"}}
     source = {"type": "outbox", "database": dsn, "table": "outbox", "reader": "snapshot"}
-    file.write_text(yaml.safe_dump({"name": "orders", "source": source, "sink": sink, "state": "state.db"}))
+    file.write_text(yaml.safe_dump({"name": "orders", "source": source, "sink": sink, "state": state}))
     return file
 
 
@@ -44,7 +44,8 @@ def test_what_is_stashed_arrives_in_order_also_through_a_restart_of_postgres(
 ) -> None:
     dsn = private_postgres.create_database()
     assert main(["outbox", "init", dsn]) == 0
-    file = pipeline(tmp_path, dsn, receiver.url)
+    retry = {"tries": "forever", "policy": "exponential", "min": "10ms", "max": "200ms"}
+    file = pipeline(tmp_path, dsn, {"type": "webhook", "url": receiver.url, "retry": retry})
     program = Program(tmp_path, file)
 
     def came() -> list[Any]:
@@ -97,9 +98,9 @@ def test_what_is_stashed_arrives_in_order_also_through_a_restart_of_postgres(
 class Generator(Thread):
     """Twenty messages a transaction over ten keys, until told to end; some transactions are rolled back, some commit late."""
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, topic: str) -> None:
         super().__init__(name="generator", daemon=True)
-        self._dsn, self._leaving, self.made = dsn, Event(), list[str]()
+        self._dsn, self._topic, self._leaving, self.made = dsn, topic, Event(), list[str]()
 
     def run(self) -> None:
         with psycopg.connect(self._dsn) as writer, psycopg.connect(self._dsn) as late:
@@ -107,8 +108,8 @@ class Generator(Thread):
                 if self._leaving.wait(0.2):
                     break
                 held = number % 7 == 0
-                stash(late if held else writer, "held" if held else "orders", "late", f"late {number}")
-                batch = [("orders", f"key {n % 10}", f"{number * 20 + n}", {"testId": "T1"}) for n in range(20)]
+                stash(late if held else writer, self._topic, "late", f"late {number}")
+                batch = [(self._topic, f"key {n % 10}", f"{number * 20 + n}", {"testId": "T1"}) for n in range(20)]
                 stash_many(writer, batch)
                 if number % 5 == 4:
                     writer.rollback()
@@ -124,18 +125,18 @@ class Generator(Thread):
 
 
 @pytest.mark.timeout(400)
-def test_through_the_death_of_a_leader_every_key_arrives_whole_and_in_order(
-    private_postgres: PostgresServer, tmp_path: Path, receiver: ReceiverProcess
+def test_through_the_death_of_a_leader_kafka_has_every_message_once_and_each_key_in_order(
+    private_postgres: PostgresServer, tmp_path: Path, broker: Broker
 ) -> None:
-    """Two processes, a receiver that fails now and then, and writers that never rest."""
-    dsn = private_postgres.create_database()
+    """Two processes that keep their state in the same Postgres, and writers that never rest."""
+    dsn, topic = private_postgres.create_database(), broker.create()
     assert main(["outbox", "init", dsn]) == 0
-    receiver.turn(fail_rate=0.02)
-    file = pipeline(tmp_path, dsn, receiver.url)
-    generator, programs = Generator(dsn), [Program(tmp_path, file)]
+    sink = {"type": "kafka", "delivery": "exactly-once", "config": {"bootstrap.servers": broker.servers}}
+    file = pipeline(tmp_path, dsn, sink, state=dsn)
+    generator, programs = Generator(dsn, topic), [Program(tmp_path, file)]
 
-    def came() -> set[str]:
-        return {str((one.change.get("after") or {}).get("value")) for one in oracle.deliveries(receiver.requests)}
+    def came() -> list[str]:
+        return [(record.value or b"").decode() for record in broker.records(topic)]
 
     try:
         generator.start()
@@ -146,19 +147,17 @@ def test_through_the_death_of_a_leader_every_key_arrives_whole_and_in_order(
         before = len(came())
         until(lambda: len(came()) > before + 200, WITHIN, programs[1].tail)
         generator.end()
-        until(lambda: came() >= set(generator.made), WITHIN, programs[1].tail)
+        until(lambda: set(came()) >= set(generator.made), WITHIN, programs[1].tail)
         until(lambda: private_postgres.execute("select count(*) from outbox", dsn) == [(0,)], WITHIN, programs[1].tail)
         assert programs[1].terminate() == 0
     finally:
         generator.end()
         for program in programs:
             program.kill_tree()
-    seen = oracle.deliveries(receiver.requests)
-    assert oracle.order(seen) + oracle.chain(seen) == []
-    numbers: dict[str, list[int]] = {}
-    for one in sorted({delivery.position: delivery for delivery in seen}.values(), key=lambda delivery: delivery.position):
-        if one.change["key"]["key"].startswith("key "):
-            assert one.change["after"]["headers"] == [["testId", "T1"]]
-            numbers.setdefault(one.change["key"]["key"], []).append(int(one.change["after"]["value"]))
-    assert all(found == sorted(set(found)) for found in numbers.values())
+    numbers: dict[bytes, list[int]] = {}
+    for record in broker.records(topic):
+        if record.key != b"late":
+            assert record.headers == [("testId", b"T1")]
+            numbers.setdefault(record.key or b"", []).append(int(record.value or b""))
+    assert all(found == sorted(set(found)) for found in numbers.values()), "repeated, or out of order"
     assert sorted(number for found in numbers.values() for number in found) == sorted(map(int, generator.made))
