@@ -34,7 +34,7 @@ demo: install ## A shop in SQLite, Spark, a receiver that breaks: about a minute
 	$(BIN)/penstock demo
 
 test: check ## All checks and all tests, real servers included
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 check: $(VENV)/.installed-dev ## Formatting, lint, types
 	$(BIN)/ruff format --check .

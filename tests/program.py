@@ -103,6 +103,7 @@ class Program:
     def kill_tree(self) -> None:
         """kill -9 of everything, as one blow."""
         send(signal.SIGKILL, self.tree())
+        self.process.kill()  # one that is just becoming our program has no mark for a moment
         self.process.wait(30)
         self.assert_gone()
 

@@ -119,6 +119,13 @@ def last_place(changes: pa.RecordBatch) -> tuple[int, int]:
     return changes.column(0)[end].as_py(), changes.column(ORDINAL)[end].as_py() or 0
 
 
+def places(changes: pa.RecordBatch) -> Iterator[tuple[int, int]]:
+    """Where each of these stands among the changes of its lane."""
+    return (
+        (at, ordinal or 0) for at, ordinal in zip(changes.column(0).to_pylist(), changes.column(ORDINAL).to_pylist(), strict=True)
+    )
+
+
 def from_batch(batch: pa.RecordBatch) -> Iterator[Change]:
     """The changes of an Arrow batch, in order; columns behind those of CHANGES are passed over."""
     made = [_NEW(Change) for _ in range(batch.num_rows)]

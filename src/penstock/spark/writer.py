@@ -20,10 +20,11 @@ from penstock.function import Function, Outcome, described, way_on
 from penstock.importing import function_of
 from penstock.keeping import kept, later
 from penstock.pipeline import Pipeline
-from penstock.poison import IN_A_ROW, Circumstances, Poison, of_sink
-from penstock.progress import Place, Progress
+from penstock.poison import IN_A_ROW, Circumstances, of_sink
+from penstock.progress import Progress
 from penstock.sink import Assignment, Delivery, KeepingDelivery
 from penstock.spark.errand import Errand
+from penstock.spark.meter import Meter
 from penstock.spark.rows import Mark, Raised, pieces
 
 SETTLE_SECONDS = 0.2
@@ -134,7 +135,7 @@ class Carrier:
     def _hand(self, changes: pa.RecordBatch) -> None:
         last = last_place(changes)
         self._progress.hand(last)
-        self._meter.hand(last, changes.num_rows)
+        self._meter.hand(changes)
         self._is_whole = False
         while not (is_taken := self._delivery.offer(changes, 0.05)) and not self._errand.is_stopped():
             self._tick()
@@ -232,47 +233,3 @@ def _raised(pipeline: Pipeline, raised: Raised) -> TransformInvalid:
         f"transform.{part}: {expression} raised on {described(raised.change)}",
         f"use a form that gives NULL; {way_on(raised.change)}",
     )
-
-
-class Meter:
-    """Counts what was delivered, run by run, for the store's tally and for people: what is durable and was not kept back."""
-
-    def __init__(self, poison: Poison) -> None:
-        self._poison, self._kept_back, self._dropped, self._passed = poison, 0, 0, 0
-        self._runs: deque[tuple[Place, int]] = deque()
-        self._unrecorded = self._untold = 0
-        self._rate = 0.0
-
-    def hand(self, last: Place, rows: int) -> None:
-        """A run that ends here was handed to the sink."""
-        self._runs.append((last, rows))
-
-    def reach(self, place: Place) -> None:
-        """Everything up to here is durable."""
-        while self._runs and self._runs[0][0] <= place:
-            _, rows = self._runs.popleft()
-            self._unrecorded += rows
-            self._untold += rows
-        kept, self._kept_back = self._poison.kept_back - self._kept_back, self._poison.kept_back
-        self._unrecorded -= kept
-        self._untold -= kept
-
-    def tally(self) -> Tally:
-        """What the store has not heard of yet."""
-        self._tally = Tally(
-            max(0, self._unrecorded), self._rate, self._poison.dropped - self._dropped, self._poison.passed - self._passed
-        )
-        return self._tally
-
-    def recorded(self) -> None:
-        """The store has heard it."""
-        self._unrecorded -= self._tally.delivered
-        self._dropped += self._tally.dropped
-        self._passed += self._tally.passed
-
-    def tell(self, seconds: float) -> int:
-        """What was delivered in the last so many seconds."""
-        told = max(0, self._untold)
-        self._untold -= told
-        self._rate = told / seconds
-        return told

@@ -1,0 +1,42 @@
+"""How many changes a worker says it has delivered."""
+
+import pytest
+
+from penstock.change import Change, Op, to_batch
+from penstock.poison import HALTING
+from penstock.spark.meter import Meter
+
+
+def run(*places):
+    return to_batch([Change(position, Op.INSERT, "t", "{}", ordinal=ordinal) for position, ordinal in places])
+
+
+@pytest.fixture
+def meter():
+    made = Meter(HALTING)
+    made.hand(run((1, None), (2, None), (3, None)))
+    made.hand(run((4, 1), (4, 2), (5, None)))
+    return made
+
+
+def told(meter):
+    count = meter.tally().delivered
+    meter.recorded()
+    return count
+
+
+def test_a_request_that_ends_inside_a_run_counts_as_far_as_it_goes(meter):
+    meter.reach((2, 0))
+    assert told(meter) == 2
+    meter.reach((4, 1))
+    assert told(meter) == 2
+    meter.reach((5, 0))
+    assert told(meter) == 2
+
+
+def test_what_was_counted_is_not_counted_again(meter):
+    for _ in range(3):
+        meter.reach((4, 1))
+    assert told(meter) == 4
+    assert told(meter) == 0
+    assert meter.tell(2.0) == 4
