@@ -10,7 +10,7 @@ from nemesis import Nemesis
 from penstock.testing import oracle
 from shop import Keeper
 
-SECONDS = float(os.environ.get("PENSTOCK_NEMESIS_SECONDS", "60"))
+SECONDS = float(os.environ.get("PENSTOCK_NEMESIS_SECONDS", "90"))
 
 
 @pytest.mark.timeout(SECONDS + 300)

@@ -28,7 +28,7 @@ def brokers(sink: KafkaSink) -> Iterator[Finding]:
 def _asked(sink: KafkaSink) -> tuple[set[str], int]:
     from confluent_kafka.admin import AdminClient
 
-    kafka, heard = client.library(), list[Any]()
+    kafka, heard = client.confluent(), list[Any]()
     admin = AdminClient(client.others(sink.config, heard.append))
     try:
         found = admin.list_topics(timeout=PATIENCE)

@@ -42,7 +42,7 @@ def is_installed() -> bool:
     return importlib.util.find_spec("confluent_kafka") is not None
 
 
-def library() -> Any:
+def confluent() -> Any:
     """The library. Raises ConfigInvalid where it is not installed."""
     if not is_installed():
         raise ConfigInvalid(*_MISSING)
@@ -60,7 +60,7 @@ def check(config: Mapping[str, Setting]) -> None:
         raise ValueError('config has no bootstrap.servers: write one like bootstrap.servers: "127.0.0.1:9092"')
     if not is_installed():
         raise ValueError(f"{_MISSING[0]}: {_MISSING[1]}")
-    kafka = library()
+    kafka = confluent()
     servers = ("bootstrap.servers", "metadata.broker.list")
     try:  # without a server it speaks to nobody
         mute = {name: value for name, value in config.items() if name not in servers}

@@ -50,7 +50,7 @@ class Ledger:
     """The group of one lane; its name is also the transactional id, under which only one producer can live."""
 
     def __init__(self, sink: KafkaSink, pipeline: str, lane: Lane) -> None:
-        self._sink, self._pipeline, self._kafka = sink, pipeline, client.library()
+        self._sink, self._pipeline, self._kafka = sink, pipeline, client.confluent()
         self.name = f"penstock.{pipeline}.{lane}"
         self._last_heard: Any = None
 

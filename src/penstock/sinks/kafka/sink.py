@@ -50,7 +50,7 @@ class KafkaSink:
 
     def open(self, assignment: Assignment) -> Delivery:
         """Start delivering."""
-        client.library()
+        client.confluent()
         if self.delivery == "at-least-once" or assignment.is_redrive:
             from penstock.sinks.kafka.pipelined import PipelinedDelivery
 
