@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.drain import drained, fill, rate
 from bench.rig import Figure, at_least, keep
 
-TURNS = 2
+TURNS = 4
 
 
 def measure() -> list[Figure]:

@@ -13,6 +13,8 @@ from fix_rig import Rig
 from penstock.testing import oracle
 from program import Program, send, status
 
+pytestmark = pytest.mark.alone
+
 TRIES = 4
 
 
@@ -50,7 +52,7 @@ def hand_over(rig: Rig) -> float:
 
 def test_a_standby_delivers_within_two_seconds_of_the_leaders_kill(pair, note):
     seconds = [hand_over(pair)]
-    while seconds[-1] >= 2.0 and len(seconds) < TRIES:  # the machine may have been busy with something else
+    while seconds[-1] >= 2.0 and len(seconds) < TRIES:  # the machine may be shared
         seconds.append(hand_over(pair))
     note(f"{seconds[-1]:.2f} s from the kill to the standby's first change")
     assert min(seconds) < 2.0

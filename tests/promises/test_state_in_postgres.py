@@ -57,7 +57,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, private_postgres: PostgresSe
             try:
                 told.takeover = _kill_the_leader(rig)
                 _lose_the_server(rig, private_postgres)
-                told.tell("status", "--json")
+                until(lambda: json.loads(told.tell("status", "--json").stdout)["state"] == "leading", 60)
                 told.tell("doctor", "--json")
                 told.tell("validate")
             finally:

@@ -227,7 +227,8 @@ def test_recent_history_stays_for_whoever_asks_for_it(writer: sqlite3.Connection
     assert kept(writer) == (1_500, 1_500)
 
 
-def test_history_goes_in_batches(writer: sqlite3.Connection, path: Path) -> None:
+def test_history_goes_in_batches(writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settle, "_BUDGET", 60.0)
     fill(writer, 500)
     writer.execute("update _penstock_log set at = at - 2 where seq < 400")
     rule = Retain(history=timedelta(days=1))
