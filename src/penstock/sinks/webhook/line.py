@@ -140,7 +140,8 @@ class Line:
 
     def sever_if_late(self) -> None:
         """Called by another thread: end a request that is past its time, though bytes of an answer may still trickle in."""
-        if self._due_at is not None and time.monotonic() > self._due_at and (sock := self._connection.sock):
+        due_at = self._due_at  # looked at once: the answer may come, and clear it, at any moment
+        if due_at is not None and time.monotonic() > due_at and (sock := self._connection.sock):
             with suppress(OSError):
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
