@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Lock
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from penstock.change import Change, Lane, Op
 from penstock.errors import PenstockError
@@ -84,6 +84,21 @@ class Hold(NamedTuple):
         return self.place[0] <= other.place[0] and self.place != other.place
 
 
+class Placed(Protocol):
+    """A change as far as its letters go."""
+
+    @property
+    def at(self) -> Place:
+        """Where it stands."""
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """The rows it is about."""
+
+
+_Placed = TypeVar("_Placed", bound=Placed)
+
+
 def waiting_rows(change: Change) -> Sequence[Row]:
     """The rows whose letters a change has to wait for."""
     return () if change.op == Op.SCHEMA else rows_of_change(change)
@@ -115,6 +130,7 @@ class Holding:
 
     def __init__(self, holds: Iterable[Hold] = ()) -> None:
         self._letters: set[tuple[str, Lane, Place]] = set()
+        self._places: set[Place] = set()
         self._first: dict[Row, Hold] = {}
         self._tables: dict[str, Hold] = {}  # the first of any row, for changes about a whole table
         self._passed: set[Row] = set()
@@ -127,6 +143,7 @@ class Holding:
     def add(self, hold: Hold) -> None:
         """Know this letter."""
         self._letters.add((hold.incarnation, hold.lane, hold.place))
+        self._places.add(hold.place)
         if hold.is_overtaken and not hold.holds:
             self._passed.update(hold.rows)
             return
@@ -142,6 +159,13 @@ class Holding:
             self._first.pop(row, None)
             self._first.pop((row[0], None), None)
             self._passed.discard(row)
+
+    def may_concern(self, one: Placed) -> bool:
+        """Whether it is worth to look closer: quick, and false for almost all."""
+        first, passed = self._first, self._passed
+        if one.at in self._places:
+            return True
+        return any(row in first or row in passed or row[1] is None or (row[0], None) in first for row in one.rows)
 
     def concerns(self, one: Hold) -> bool:
         """Whether this change may be a letter, or come behind one."""
@@ -195,40 +219,57 @@ class Poison:
 
     def condemn(self, change: Change, error: PenstockError, tries: int = 1, stage: Stage = "sink") -> None:
         """The change is poison: raise the error, or drop the change, or park it durably, as the pipeline file says."""
+        self.condemn_all([(change, error)], tries, stage)
+
+    def condemn_all(self, found: Sequence[tuple[Change, PenstockError]], tries: int = 1, stage: Stage = "sink") -> None:
+        """All of these are poison: parked in one step."""
         if self.then == "halt" or not self._parking or not self._about:
-            raise error
+            raise found[0][1]
         with self._lock:
             if self.then == "dead-letter":
-                letter = self._letter(change, stage, error, tries)
-                self._parking.park([letter])
-                self._holding.add(letter.hold)
+                letters = [self._letter(change, stage, error, tries) for change, error in found]
+                self._parking.park(letters)
+                for letter in letters:
+                    self._holding.add(letter.hold)
             else:
-                self.dropped += 1
-            self.kept_back += stage == "sink"
-        self._about.tell(_told(ChangeParked if self.then == "dead-letter" else ChangeDropped, self._about.pipeline, change, error))
+                self.dropped += len(found)
+            self.kept_back += len(found) if stage == "sink" else 0
+        kind = ChangeParked if self.then == "dead-letter" else ChangeDropped
+        for change, error in found:
+            self._about.tell(_told(kind, self._about.pipeline, change, error))
 
     @property
     def has_letters(self) -> bool:
         """Whether `sift` might take out anything at all."""
         return bool(self._holding)
 
-    def may_concern(self, rows: Sequence[Row], place: Place) -> bool:
-        """Whether `sift` might take out a change of these rows: cheap, and false for almost all."""
-        if not self._holding or not self._about:
-            return False
-        with self._lock:
-            return self._holding.concerns(self._hold(place, rows)) or self._holding.is_passed(rows)
+    def concerned(self, some: Sequence[_Placed]) -> list[_Placed]:
+        """Those that `sift` might take out, or count; without waiting for whoever asks the store."""
+        return [one for one in some if self._holding.may_concern(one)] if self._holding else []
 
     def sift(self, changes: Sequence[Change]) -> Sequence[Change]:
         """Those to send now, asked right before sending them. The others are parked: they are letters, or wait behind one."""
         if not self._holding or not self._about:
             return changes
         with self._lock:
-            return self._sifted(changes)
+            holds = self._holds(changes)
+            parked = self._followed(changes, holds)
+            sent = [index for index in range(len(changes)) if index not in parked]
+            self._count(len(parked), sum(self._holding.is_passed(holds[index].rows) for index in sent))
+        return [changes[index] for index in sent]
 
-    def _sifted(self, changes: Sequence[Change]) -> Sequence[Change]:
+    def keep_back(self, changes: Sequence[Change]) -> set[Place]:
+        """Which of these are parked already now: `sift` is asked about the others again. Many at once cost less than a few."""
+        if not self._holding or self._keys != "wait":
+            return set()
+        with self._lock:
+            parked = self._followed(changes, self._holds(changes))
+            self._count(len(parked), 0)
+        return {changes[index].place for index in parked}
+
+    def _followed(self, changes: Sequence[Change], holds: Sequence[Hold]) -> set[int]:
+        """Which of these are parked: they are letters, or wait behind one."""
         assert self._parking
-        holds = [self._hold(change.place, waiting_rows(change)) for change in changes]
         asked = []
         for index, hold in enumerate(holds):
             if self._holding.concerns(hold):
@@ -239,9 +280,7 @@ class Poison:
         parked = {index for index, is_parked in zip(asked, answers, strict=True) if is_parked}
         if len(parked) < len(asked):
             self._look_again({row for index in asked if index not in parked for row in holds[index].rows})
-        sent = [index for index in range(len(changes)) if index not in parked]
-        self._count(len(parked), sum(self._holding.is_passed(holds[index].rows) for index in sent))
-        return [changes[index] for index in sent]
+        return parked
 
     def _look_again(self, rows: Collection[Row]) -> None:
         assert self._parking
@@ -274,9 +313,10 @@ class Poison:
             holds=error is None or self._keys == "wait",
         )
 
-    def _hold(self, place: Place, rows: Sequence[Row]) -> Hold:
+    def _holds(self, changes: Sequence[Change]) -> list[Hold]:
         assert self._about
-        return Hold(self._about.incarnation, self._about.lane, place, rows)
+        about = self._about.incarnation, self._about.lane
+        return [Hold(*about, change.place, waiting_rows(change)) for change in changes]
 
 
 HALTING = Poison()

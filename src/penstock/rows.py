@@ -31,7 +31,7 @@ def _rows(op: str, table: str, key: str, before: str | None, *row_ids: int | Non
         was = orjson.loads(before or "{}").get("table", table)
         return ((table, None),) if was == table else ((table, None), (was, None))
     new = orjson.loads(key)
-    if op != Op.UPDATE:
+    if op != Op.UPDATE or (before and before.startswith(f"{key[:-1]},")):  # most images begin with the key: no need to read on
         return ((table, _text(new)),)
     old = _old_key(new, orjson.loads(before or "{}"), *row_ids)
     if old is None:

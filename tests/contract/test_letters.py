@@ -18,6 +18,7 @@ from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted, TermHeld, TermLost
 from penstock.event import ChangeDropped, ChangeParked, ChangesPassed, ChangesWaited, Event
 from penstock.poison import Circumstances, DeadLetter, Poison
+from penstock.rows import rows_of_change
 
 LANE = Lane("main")
 ERROR = DeliveryExhausted("status 422; changes 5..5 were not taken in 1 tries")
@@ -29,6 +30,21 @@ def change(position: int, key: object = 1, op: Op = Op.INSERT, before: str | Non
 
 def letter(position: int, key: object = 1, **more: Any) -> DeadLetter:
     return DeadLetter("cafe", LANE, change(position, key), "sink", "sink.exhausted", "status 422", 3, 1, **more)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A change, as those see it who only want to know whether it may be concerned."""
+
+    change: Change
+
+    @property
+    def at(self) -> tuple[int, int]:
+        return self.change.place
+
+    @property
+    def rows(self) -> Any:
+        return rows_of_change(self.change)
 
 
 @dataclass
@@ -129,8 +145,23 @@ def test_who_comes_after_a_crash_knows_the_letters_and_what_came_before_them_doe
     assert stage.poison("halt").is_idle is False
     assert [one.position for one in heir.sift([change(3), change(4, 2), change(5), change(7)])] == [3, 4]
     assert stage.parked() == [5, 7]
-    assert not heir.may_concern((("t", '{"id":2}'),), (9, 0))
-    assert heir.may_concern((("t", '{"id":1}'),), (9, 0))
+    assert [one.change.position for one in heir.concerned([Placed(change(8, 2)), Placed(change(9))])] == [9]
+
+
+def test_what_waits_may_be_parked_before_it_is_to_be_sent_and_is_asked_for_once_more_if_not(stage: Stage) -> None:
+    poison = stage.poison()
+    poison.condemn(change(5), ERROR)
+    assert poison.keep_back([change(6, 2), change(7)]) == {(7, 0)}
+    assert [one.position for one in poison.sift([change(6, 2), change(8)])] == [6]
+    assert (stage.parked(), poison.kept_back) == ([5, 7, 8], 3)
+
+
+def test_where_keys_go_on_nothing_is_overtaken_before_it_is_sent(stage: Stage) -> None:
+    poison = stage.poison(keys="go-on")
+    poison.condemn(change(5), ERROR)
+    assert poison.keep_back([change(7)]) == set()
+    assert not stage.state.letters("p")[0].is_overtaken
+    assert (len(poison.sift([change(7)])), poison.passed) == (1, 1)
 
 
 def test_an_update_that_changes_the_key_makes_both_keys_wait(stage: Stage) -> None:

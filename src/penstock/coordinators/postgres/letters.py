@@ -34,23 +34,27 @@ select from {NAME}.dead_letters where pipeline = %(pipeline)s and incarnation = 
 and position = %(position)s and ordinal = %(ordinal)s
 """
 
+_OF_TABLE = f"from {_GIVEN} join {NAME}.dead_rows r on r.pipeline = %(pipeline)s and r.table_name = w.table_name"
 _TOUCHING = f"""
-{_GIVEN} join {NAME}.dead_rows r
-on r.pipeline = %(pipeline)s and r.table_name = w.table_name and (w.row_key is null or r.row_key in (w.row_key, ''))
+select r.letter {_OF_TABLE} and r.row_key in (w.row_key, '')
+union all select r.letter {_OF_TABLE} and r.row_key <> '' where w.row_key is null
+"""  # two parts, since with `or` no index would be used
+_EARLIER = f"""
+from ({_TOUCHING}) t join {NAME}.dead_letters l on l.number = t.letter
+where (l.incarnation <> %(incarnation)s or l.lane <> %(lane)s
+or (l.position <= %(position)s and (l.position, l.ordinal) <> (%(position)s, %(ordinal)s)))
 """
-_SHARING = f"""
-select distinct l.number, l.holds from {_TOUCHING} join {NAME}.dead_letters l on l.number = r.letter
-where l.incarnation <> %(incarnation)s or l.lane <> %(lane)s
-or (l.position <= %(position)s and (l.position, l.ordinal) <> (%(position)s, %(ordinal)s))
+_IS_HELD = f"select {_EARLIER} and l.holds limit 1"
+_OVERTAKE = f"""
+update {NAME}.dead_letters set overtaken = true where not overtaken and number in (select l.number {_EARLIER})
 """
-_OVERTAKE = f"update {NAME}.dead_letters set overtaken = true where number = any(%(numbers)s) and not overtaken"
 
 _HOLDS = f"""
 select incarnation, lane, position, ordinal, holds, overtaken,
     (select json_agg(json_build_array(table_name, nullif(row_key, ''))) from {NAME}.dead_rows where letter = number)
-from {NAME}.dead_letters where pipeline = %(pipeline)s
+from {NAME}.dead_letters where
 """
-_OF_ROWS = f"and number in (select r.letter from {_TOUCHING})"
+_OF_PIPELINE, _OF_ROWS = "pipeline = %(pipeline)s", f"number in ({_TOUCHING})"
 
 _LETTERS = f"""
 select {", ".join(_COLUMNS)}, overtaken, number from {NAME}.dead_letters where pipeline = %(pipeline)s
@@ -86,21 +90,16 @@ def follow(store: Store, pipeline: str, letter: DeadLetter) -> bool:
     where = {"pipeline": pipeline, "incarnation": letter.incarnation, "lane": letter.lane, "position": position, "ordinal": ordinal}
     if store.rows(_IS_PARKED, **where):
         return True
-    earlier = store.rows(_SHARING, **where, **_listed(letter.rows))
-    if any(holds for _, holds in earlier):
+    if store.rows(_IS_HELD, **where, **_listed(letter.rows)):
         park(store, pipeline, letter)
         return True
-    if earlier:
-        store.write(_OVERTAKE, numbers=[number for number, _ in earlier])
+    store.write(_OVERTAKE, **where, **_listed(letter.rows))
     return False
 
 
 def holds(store: Store, pipeline: str, rows: Collection[Row] | None = None) -> list[Hold]:
     """The letters as others see them; all, or those that share one of these rows."""
-    if rows is None:
-        found = store.rows(_HOLDS, pipeline=pipeline)
-    else:
-        found = store.rows(_HOLDS + _OF_ROWS, pipeline=pipeline, **_listed(rows))
+    found = store.rows(f"{_HOLDS} {_OF_PIPELINE if rows is None else _OF_ROWS}", pipeline=pipeline, **_listed(rows or ()))
     return [
         Hold(incarnation, Lane(lane), (position, ordinal), tuple((table, key) for table, key in held or ()), *flags)
         for incarnation, lane, position, ordinal, *flags, held in found

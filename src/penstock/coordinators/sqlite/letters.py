@@ -18,23 +18,28 @@ _ABOUT = ("pipeline", "incarnation", "lane", "stage", "code", "message", "tries"
 
 _PARK = f"""
 insert or ignore into dead_letters ({", ".join((*_ABOUT, *_CHANGE))}) values ({", ".join("?" * (len(_ABOUT) + len(_CHANGE)))})
+returning number
 """
-_NUMBER = "select number from dead_letters where pipeline = ? and incarnation = ? and lane = ? and position = ? and ordinal = ?"
+_IS_PARKED = "select 1 from dead_letters where pipeline = ? and incarnation = ? and lane = ? and position = ? and ordinal = ?"
 _NOTE = """
 insert into dead_rows (pipeline, table_name, row_key, letter) select ?, value->>0, coalesce(value->>1, ''), ? from json_each(?)
 """
 
-_MATCH = "r.table_name = w.value->>0 and (r.row_key in (coalesce(w.value->>1, ''), '') or w.value->>1 is null)"
-_SHARING = f"""
-select distinct l.number, l.holds from json_each(?) w cross join dead_rows r on r.pipeline = ? and {_MATCH}
-join dead_letters l on l.number = r.letter
-where l.incarnation <> ? or l.lane <> ? or (l.position <= ? and (l.position, l.ordinal) <> (?, ?))
+_OF_TABLE = "from json_each(?1) w cross join dead_rows r on r.pipeline = ?2 and r.table_name = w.value->>0"
+_TOUCHING = f"""
+select r.letter {_OF_TABLE} and r.row_key in (w.value->>1, '')
+union all select r.letter {_OF_TABLE} and r.row_key <> '' where w.value->>1 is null
+"""  # two parts, since with `or` no index would be used
+_EARLIER = f"""
+from ({_TOUCHING}) t cross join dead_letters l on l.number = t.letter
+where (l.incarnation <> ?3 or l.lane <> ?4 or (l.position <= ?5 and (l.position, l.ordinal) <> (?5, ?6)))
 """
-_OVERTAKE = "update dead_letters set overtaken = 1 where number = ? and not overtaken"
+_IS_HELD = f"select 1 {_EARLIER} and l.holds limit 1"
+_OVERTAKE = f"update dead_letters set overtaken = 1 where not overtaken and number in (select l.number {_EARLIER})"
 
 _ROWS = "(select json_group_array(json_array(table_name, nullif(row_key, ''))) from dead_rows where letter = number)"
-_HOLDS = f"select incarnation, lane, position, ordinal, {_ROWS}, holds, overtaken from dead_letters where pipeline = ?"
-_OF_ROWS = f"and number in (select r.letter from json_each(?) w cross join dead_rows r on r.pipeline = ? and {_MATCH})"
+_HOLDS = f"select incarnation, lane, position, ordinal, {_ROWS}, holds, overtaken from dead_letters where"
+_OF_PIPELINE, _OF_ROWS = "pipeline = ?2", f"number in ({_TOUCHING})"
 
 _LETTERS = f"""
 select {", ".join((*_ABOUT, *_CHANGE))}, overtaken, number from dead_letters where pipeline = ?
@@ -54,29 +59,26 @@ where l.number is not null or c.pipeline is not null
 
 def park(store: Store, pipeline: str, letter: DeadLetter) -> None:
     """Keep a letter, unless it is there already."""
-    if store.write(_PARK, *_about(pipeline, letter), *_stored(letter.change)):
-        store.write(_NOTE, pipeline, _number(store, pipeline, letter), _listed(letter.rows))
+    for (number,) in store.rows(_PARK, *_about(pipeline, letter), *_stored(letter.change)):
+        store.write(_NOTE, pipeline, number, _listed(letter.rows))
 
 
 def follow(store: Store, pipeline: str, letter: DeadLetter) -> bool:
     """Whether it is parked: it was, or now is, behind an earlier letter that holds a row of it. Otherwise those were overtaken."""
-    if _number(store, pipeline, letter) is not None:
+    place = (letter.incarnation, letter.lane, *letter.change.place)
+    if store.rows(_IS_PARKED, pipeline, *place):
         return True
-    position, ordinal = letter.change.place
-    where = (_listed(letter.rows), pipeline, letter.incarnation, letter.lane, position, position, ordinal)
-    earlier = store.rows(_SHARING, *where)
-    if any(holds for _, holds in earlier):
+    where = (_listed(letter.rows), pipeline, *place)
+    if store.rows(_IS_HELD, *where):
         park(store, pipeline, letter)
         return True
-    for number, _ in earlier:
-        store.write(_OVERTAKE, number)
+    store.write(_OVERTAKE, *where)
     return False
 
 
 def holds(store: Store, pipeline: str, rows: Collection[Row] | None = None) -> list[Hold]:
     """The letters as others see them; all, or those that share one of these rows."""
-    of_rows = () if rows is None else (_listed(rows), pipeline)
-    found = store.rows(_HOLDS if rows is None else f"{_HOLDS} {_OF_ROWS}", pipeline, *of_rows)
+    found = store.rows(f"{_HOLDS} {_OF_PIPELINE if rows is None else _OF_ROWS}", _listed(rows or ()), pipeline)
     return [
         Hold(
             incarnation, Lane(lane), (position, ordinal), tuple((table, key) for table, key in json.loads(held)), *map(bool, flags)
@@ -119,11 +121,6 @@ def summary(store: Store, pipeline: str) -> dict[str, int]:
     """How many there are and were, as Standing has them."""
     names = ("dead", "waiting", "dropped", "passed", "redriven")
     return dict(zip(names, store.rows(_SUMMARY, pipeline)[0], strict=True))
-
-
-def _number(store: Store, pipeline: str, letter: DeadLetter) -> int | None:
-    found = store.rows(_NUMBER, pipeline, letter.incarnation, letter.lane, *letter.change.place)
-    return found[0][0] if found else None
 
 
 def _listed(rows: Collection[Row]) -> str:

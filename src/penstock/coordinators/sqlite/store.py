@@ -71,7 +71,7 @@ class Store:
             try:
                 if _version(self._connection, path) != VERSION:
                     _create(self._connection, path)
-                self._identity = _identity(path)
+                self._identity, self._mode = _identity(path), ""
                 self.sync("normal")
             except (sqlite3.Error, PenstockError):
                 self._connection.close()
@@ -79,8 +79,10 @@ class Store:
 
     def sync(self, mode: str) -> None:
         """Whether writes outlive a loss of power: `full` at once, `normal` after a while or a `flush`."""
-        with translated(self.path):
-            self._connection.execute(f"pragma synchronous = {mode}")
+        if mode != self._mode:
+            with translated(self.path):
+                self._connection.execute(f"pragma synchronous = {mode}")
+            self._mode = mode
 
     def flush(self) -> None:
         """Let everything that was read or written so far, by any process, outlive a loss of power."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from threading import Thread
 
 from penstock.errors import DeliveryExhausted
@@ -44,7 +45,7 @@ class Courier(Thread):
             if part := inquest.next(self._dispatch.requests_taken):
                 answer = self._try(inquest, part) or answer
             elif more := self._dispatch.more() if inquest.is_in_doubt else []:
-                inquest.add(more)
+                inquest.add(self._dispatch.with_rows(more))
             elif answer:
                 self._rest(answer, max(part.failures for part in inquest.parts))
                 inquest.again()
@@ -71,8 +72,8 @@ class Courier(Thread):
         """Leave out what waits behind a dead letter, which settles it; whether anything is left."""
         if not self._poison.has_letters:
             return True
-        concerned = [one for one in part.changes if self._poison.may_concern(one.rows, one.at)]
-        if not concerned:
+        part.changes = self._dispatch.with_rows(part.changes)
+        if not (concerned := self._poison.concerned(part.changes)):
             return True
         sent = {change.place for change in self._poison.sift(self._dispatch.changes(concerned))}
         if parked := [one for one in concerned if one.at not in sent]:
@@ -87,12 +88,16 @@ class Courier(Thread):
         failures = part.failures + 1
         if self._halts and self._retry.is_spent(failures):
             raise self._exhausted(answer, parcel.span, failures)
+        if not self._halts:
+            part.changes = self._dispatch.with_rows(part.changes)
         fault = self._fault(answer)
         condemned = inquest.named(part, answer.named) if fault is Fault.CERTAIN else []
         if not condemned and (found := inquest.failed(part, self._dispatch.requests_taken, fault)):
             condemned = [found]
-        for one in condemned:
-            self._condemn(one, self._exhausted(answer, f"{one.place}..{one.place}", failures), failures)
+        if condemned:
+            self._condemn(
+                condemned, [self._exhausted(answer, f"{one.place}..{one.place}", failures) for one in condemned], failures
+            )
 
     def _fault(self, answer: Answer) -> Fault:
         if self._halts or not answer.is_refusal:
@@ -101,10 +106,10 @@ class Courier(Thread):
             return Fault.POSSIBLE
         return Fault.CERTAIN if self._dispatch.condemned_in_row < IN_A_ROW else Fault.LIKELY
 
-    def _condemn(self, condemned: Waiting, error: DeliveryExhausted, tries: int) -> None:
-        [change] = self._dispatch.changes([condemned])
-        self._poison.condemn(change, error, tries)
-        self._dispatch.settle([condemned], is_condemned=True)
+    def _condemn(self, condemned: Sequence[Waiting], errors: Sequence[DeliveryExhausted], tries: int) -> None:
+        changes = self._dispatch.changes(condemned)
+        self._poison.condemn_all(list(zip(changes, errors, strict=True)), tries)
+        self._dispatch.settle(condemned, condemned=len(condemned))
 
     def _exhausted(self, answer: Answer, span: str, failures: int) -> DeliveryExhausted:
         return DeliveryExhausted(f"{self.line.shown}: {answer.reason}; changes {span} were not taken in {failures} tries")

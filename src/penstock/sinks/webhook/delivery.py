@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from itertools import repeat
+from collections.abc import Callable, Sequence
+from itertools import count, repeat
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from penstock.change import Change, last_place
+from penstock.change import Change, from_batch, last_place
 from penstock.errors import SinkUnavailable
 from penstock.event import Warned
-from penstock.rows import rows_of
+from penstock.poison import Place
+from penstock.rows import Row, rows_of
 from penstock.sink import Assignment
 from penstock.sinks.webhook.courier import Courier
 from penstock.sinks.webhook.dispatch import Dispatch
@@ -25,13 +27,19 @@ from penstock.sinks.webhook.sink import WebhookSink
 _SWITCH_SECONDS = 0.0005
 
 
+class _Placed(NamedTuple):
+    at: Place
+    rows: Sequence[Row]
+    number: int
+
+
 class WebhookDelivery:
     """Keeps the promises of Delivery; DESIGN.md numbers the invariants behind them."""
 
     def __init__(self, sink: WebhookSink, assignment: Assignment) -> None:
         endpoint = parse(sink.url)
         self._packer, self._dispatch = Packer(sink, assignment), Dispatch(sink)
-        self._previous, self._needs_rows = assignment.previous, sink.parallel > 1 or not assignment.poison.is_idle
+        self._previous, self._poison, self._is_parallel = assignment.previous, assignment.poison, sink.parallel > 1
         # After every answer a courier asks for the interpreter; a busy caller would by default give it away only every 5 ms.
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
         timeout, security, hide = sink.timeout.total_seconds(), _security(sink, endpoint, assignment), Hider(sink)
@@ -50,8 +58,18 @@ class WebhookDelivery:
         return True
 
     def _ready(self, changes: pa.RecordBatch) -> Ready:
-        rows = rows_of(changes) if self._needs_rows else repeat(())
-        return Ready(changes, places(changes), self._packer.format.texts(changes, self._previous), rows)
+        has_letters = self._poison.has_letters
+        rows = rows_of(changes) if self._is_parallel or has_letters else repeat(())
+        ready = Ready(changes, places(changes), self._packer.format.texts(changes, self._previous), rows)
+        return self._without_parked(ready) if has_letters else ready
+
+    def _without_parked(self, ready: Ready) -> Ready:
+        """Park what is known to wait for a dead letter; of a whole offer at once, since each time costs."""
+        placed = [_Placed(*one) for one in zip(ready.places, ready.rows, count())]
+        concerned = pa.array([one.number for one in self._poison.concerned(placed)], pa.int64())
+        parked = self._poison.keep_back(list(from_batch(ready.offered.take(concerned)))) if len(concerned) else set()
+        texts = [None if place in parked else text for place, text in zip(ready.places, ready.texts, strict=True)]
+        return ready._replace(texts=texts)
 
     def delivered(self) -> Change | None:
         """The last change up to which a 2xx has answered all, also when a later one has failed."""

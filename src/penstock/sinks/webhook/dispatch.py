@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from threading import Condition, Event, Lock
 
 from penstock.change import Change
+from penstock.rows import rows_of_change
 from penstock.sinks.webhook.cut import due_in
 from penstock.sinks.webhook.schedule import Ready, Schedule, Waiting
 from penstock.sinks.webhook.sink import WebhookSink
@@ -109,16 +110,23 @@ class Dispatch:
         with self._lock:
             return [self._schedule.change(one.number) for one in some]
 
+    def with_rows(self, some: Sequence[Waiting]) -> Sequence[Waiting]:
+        """These, with the rows they are about: looked for only now, if it was not known that anybody would ask."""
+        if some and some[0].rows:
+            return some
+        rows = map(rows_of_change, self.changes(some))
+        return [one._replace(rows=one.rows or found) for one, found in zip(some, rows, strict=True)]
+
     def _due_in(self) -> float | None:
         waiting = self._schedule.waiting
         waited = time.monotonic() - self._schedule.since if waiting else 0.0
         return due_in(waiting, waited, self._batch, is_urgent=self._schedule.durable < self._urgent)
 
-    def settle(self, batch: Sequence[Waiting], *, is_taken: bool = False, is_condemned: bool = False) -> None:
+    def settle(self, batch: Sequence[Waiting], *, is_taken: bool = False, condemned: int = 0) -> None:
         """These are done with: taken by the far side, condemned, or waiting behind what was."""
         with self._lock:
             self.requests_taken += is_taken
-            self.condemned_in_row = 0 if is_taken else self.condemned_in_row + is_condemned
+            self.condemned_in_row = 0 if is_taken else self.condemned_in_row + condemned
             if self._schedule.settle(batch):
                 self._work.notify()
             # not for every little room: waking costs

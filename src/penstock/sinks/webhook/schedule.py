@@ -15,7 +15,10 @@ from penstock.rows import Row
 
 
 class Ready(NamedTuple):
-    """Changes as they are offered: where each stands, its text, and the rows it is about. No text: the format leaves it out."""
+    """Changes as they are offered: where each stands, its text, and the rows it is about, or none as long as nobody asks.
+
+    No text: the format leaves it out, or it is parked already.
+    """
 
     offered: pa.RecordBatch
     places: Sequence[Place]
