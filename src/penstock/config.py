@@ -21,7 +21,8 @@ from penstock.errors import ConfigInvalid, ConfigUnsupported
 from penstock.pipeline import Pipeline, SparkSettings, Transform
 from penstock.settings import settings
 from penstock.sinks import SINKS
-from penstock.sources import SOURCES
+from penstock.source import OwnSource
+from penstock.sources import READERS, SOURCES
 
 KINDS: Mapping[str, Mapping[str, str]] = {"source": SOURCES, "sink": SINKS}
 
@@ -70,7 +71,7 @@ def known_keys() -> Iterator[Key]:
     yield from (key for key in keys(PipelineFile) if key[0] not in KINDS)
     for part, kinds in KINDS.items():
         yield (part, "type")
-        for kind in kinds.values():
+        for kind in dict.fromkeys([*kinds.values(), *(READERS.values() if part == "source" else ())]):
             yield from keys(resolve_name(kind), (part,))
 
 
@@ -80,7 +81,7 @@ def _build(given: Document) -> Pipeline:
     file = _validated(PipelineFile, given.values, (), found)
     source, sink = (_part(given, name, found) for name in KINDS)
     if file:
-        found |= _contradictions(given, file, source)
+        found |= _contradictions(given, file, source) | _barrier_complaints(file, source, sink)
     if found or file is None:
         raise _invalid(given, found)
     folder = str(given.folder) if file.transform.function else None
@@ -106,7 +107,8 @@ def _part(given: Document, name: str, found: dict[Key, str]) -> Any:
         found[name, "type"] = f"is missing: {one_of(list(kinds))}" if kind is None else f"{kind} {unknown(str(kind), list(kinds))}"
         return None
     rest = {key: value for key, value in values.items() if key != "type"}
-    return _validated(resolve_name(kinds[kind]), _located(given, rest), (name,), found)
+    place = READERS.get((kind, str(rest.get("reader"))), kinds[kind])
+    return _validated(resolve_name(place), _located(given, rest), (name,), found)
 
 
 def _located(given: Document, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,6 +152,18 @@ def _transform_complaints(transform: Transform) -> dict[Key, str]:
     if transform.function is not None and not _FUNCTION.fullmatch(transform.function):
         found["transform", "function"] = f"{transform.function!r} must be module:name, such as shop.rules:enrich"
     return found
+
+
+def _barrier_complaints(file: PipelineFile, source: Any, sink: Any) -> dict[Key, str]:
+    """A barrier falls when a row is purged: that needs a table of which nobody else reads, and one change for each of its rows."""
+    if getattr(sink, "delivery", None) != "barrier" or source is None:
+        return {}
+    if not isinstance(source, OwnSource):
+        fix = "it is for source.type outbox with reader: mark; use exactly-once or at-least-once here"
+        return {("sink", "delivery"): f": barrier purges each message from a table that no other pipeline reads: {fix}"}
+    if file.transform.function:
+        return {("transform", "function"): "cannot be there with sink.delivery: barrier, which purges a row with its one change"}
+    return {}
 
 
 def _state_complaint(given: Document, state: str, source: Any) -> dict[Key, str]:

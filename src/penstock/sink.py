@@ -12,6 +12,7 @@ from penstock.change import Change, Lane
 from penstock.cursor import Watermark
 from penstock.event import Event
 from penstock.poison import HALTING, Poison
+from penstock.source import Custody
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class Assignment:
     """What a delivery is for: one lane of one pipeline, under one term, by one task attempt.
 
     `poison` says what becomes of a change that the far side will never take. `is_redrive`: a person sends dead letters again.
+    `custody` is there where the source is this pipeline's own, and settles changes one by one.
     """
 
     pipeline: str
@@ -30,6 +32,7 @@ class Assignment:
     tell: Callable[[Event], None]
     poison: Poison = HALTING
     is_redrive: bool = False
+    custody: Custody | None = None
 
 
 class Delivery(Protocol):

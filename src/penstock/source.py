@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -152,3 +152,48 @@ class Source(Protocol):
 
     def forget(self, pipeline: str) -> bool:
         """Strike a pipeline off; False if it was not registered."""
+
+
+class Stamp(NamedTuple):
+    """Who reads: the epoch of a term, and the attempt of a task under it."""
+
+    epoch: int
+    attempt: int
+
+
+class Custody(Protocol):
+    """What one attempt has marked as its own in a source, row by row; changes are named by their `new_row_id`.
+
+    - No call touches a row that bears another mark: what a deposed holder does late has no effect on its successor.
+    - `purge` and `reset` are durable when they return. A row that somebody has deleted counts as done.
+    - Everything raises TermLost once a later attempt has marked one of these rows, and SourceUnavailable.
+    """
+
+    def cursor(self, since: Cursor) -> Cursor:
+        """The same place as this attempt stands there: cursors behind what it has marked are made from it."""
+
+    def purge(self, rows: Sequence[int]) -> None:
+        """These are delivered: delete them."""
+
+    def reset(self, rows: Sequence[int]) -> None:
+        """Give these back: they are marked, and come, once more."""
+
+    def confirm(self, rows: Sequence[int]) -> None:
+        """See that these are still this attempt's own."""
+
+    def close(self) -> None:
+        """Disconnect."""
+
+
+@runtime_checkable
+class OwnSource(Source, Protocol):
+    """A source that one pipeline has for itself. Whoever reads it marks what it gives as its own, so it must say who it is."""
+
+    def follow_as(self, stamp: Stamp, lane: Lane, after: Cursor) -> Iterator[Window]:
+        """Follow. What a predecessor has left comes first, at the same positions. Raises TermLost if there is a successor."""
+
+    def read_as(self, stamp: Stamp, span: Span) -> Iterator[pa.RecordBatch]:
+        """Read a span; the same holds."""
+
+    def custody(self, stamp: Stamp) -> Custody:
+        """What whoever delivers for this attempt needs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -17,6 +18,13 @@ app = typer.Typer(
 )
 
 
+class Layout(StrEnum):
+    """Which columns the table has."""
+
+    PENSTOCK = "penstock"
+    GOHARVEST = "goharvest"
+
+
 @app.callback()
 def outbox() -> None:
     """Keep `init` a command of its own: a Typer app with one command would swallow its name."""
@@ -24,16 +32,23 @@ def outbox() -> None:
 
 @app.command()
 def init(
-    dsn: Annotated[str, typer.Argument(metavar="DSN", help="A Postgres database: postgresql://user@host/database.")],
+    dsn: Annotated[
+        str,
+        typer.Argument(metavar="DSN", help="A Postgres database: postgresql://user@host/database."),
+    ],
     table: Annotated[str, typer.Option("--table", metavar="TABLE", help="NAME or SCHEMA.NAME of the outbox.")] = "outbox",
     notify: Annotated[
         bool, typer.Option("--notify", help="Let every insert wake readers: less delay at low rates, and a cost to writers.")
     ] = False,
+    layout: Annotated[
+        Layout, typer.Option("--layout", help="`penstock`, for reader snapshot; `goharvest`, for reader mark: its own table.")
+    ] = Layout.PENSTOCK,
     print_sql: Annotated[bool, typer.Option("--print-sql", help="Show the SQL and change nothing.")] = False,
 ) -> None:
     """Create an outbox; what is there already stays as it is.
 
-    Examples: `penstock outbox init postgresql://app@localhost/shop`, `penstock outbox init postgresql://... --table shop.events`
+    Examples: `penstock outbox init postgresql://app@localhost/shop`, `penstock outbox init postgresql://... --table shop.events`,
+    `penstock outbox init postgresql://... --layout goharvest`
     """
     from penstock.sources.outbox import schema
     from penstock.sources.outbox.naming import Names
@@ -42,8 +57,26 @@ def init(
         names = Names(table)
     except ValueError as error:
         raise ConfigInvalid(str(error), "correct --table") from error
+    if layout is Layout.GOHARVEST:
+        _init_goharvest(dsn, table, notify, print_sql)
+        return
     if print_sql:
         typer.echo("\n".join(f"{statement};" for statement in schema.statements(names, notify)))
         return
     is_new = schema.init(dsn, names, notify)
     typer.echo(f"{table}: created" if is_new else f"{table}: was there already; what was missing has been added")
+
+
+def _init_goharvest(dsn: str, table: str, notify: bool, print_sql: bool) -> None:
+    from penstock.sources.outbox.mark import databases
+
+    if notify:
+        raise ConfigInvalid("--notify is for the layout penstock", "leave it out: reader mark looks by itself")
+    try:
+        made = databases.statements(dsn, table)
+    except ValueError as error:
+        raise ConfigInvalid(str(error), "correct DSN or --table") from error
+    if print_sql:
+        typer.echo("\n".join(f"{statement};" for statement in made))
+        return
+    typer.echo(f"{table}: created" if databases.create(dsn, table) else f"{table}: was there already, and stays as it is")

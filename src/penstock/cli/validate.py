@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -69,20 +69,20 @@ def warnings(pipeline: Pipeline) -> list[str]:
 def described(pipeline: Pipeline, folder: Path) -> Iterator[Setting]:
     """Every setting of a pipeline, in the order of the file."""
     from penstock.sinks import SINKS
-    from penstock.sources import SOURCES
+    from penstock.sources import READERS, SOURCES
 
     state = pipeline.state.address
     yield Setting("name", pipeline.name, False)
-    yield from _kind(pipeline.source, SOURCES, "source")
+    yield from _kind(pipeline.source, [*SOURCES.items(), *((kind, place) for (kind, _), place in READERS.items())], "source")
     yield from _settings(pipeline.transform, "transform")
-    yield from _kind(pipeline.sink, SINKS, "sink")
+    yield from _kind(pipeline.sink, SINKS.items(), "sink")
     yield Setting("state", state, state == str(folder / "penstock.db"))
     yield Setting("mode", pipeline.mode, pipeline.mode == "live")
     yield from _settings(pipeline.spark, "spark")
 
 
-def _kind(part: Any, kinds: Mapping[str, str], prefix: str) -> Iterator[Setting]:
-    for kind, place in kinds.items():
+def _kind(part: Any, kinds: Iterable[tuple[str, str]], prefix: str) -> Iterator[Setting]:
+    for kind, place in kinds:
         if place.endswith(f":{type(part).__name__}"):
             yield Setting(f"{prefix}.type", kind, False)
     yield from _settings(part, prefix)

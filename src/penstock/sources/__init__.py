@@ -4,3 +4,6 @@ SOURCES = {
     "outbox": "penstock.sources.outbox.source:OutboxSource",
     "sqlite": "penstock.sources.sqlite.source:SqliteSource",
 }
+
+READERS = {("outbox", "mark"): "penstock.sources.outbox.mark.source:MarkSource"}
+"""Kinds of which another one is meant where their key `reader` says so."""

@@ -13,7 +13,7 @@ from penstock.change import NO_CHANGES, Lane, from_batch
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import Directive, PenstockError, StateLost
 from penstock.failpoint import reach
-from penstock.source import Span, Window
+from penstock.source import OwnSource, Span, Stamp, Window
 from penstock.spark.errand import Errand
 from penstock.spark.rows import FLUSH_BYTES, NOTHING, ROOMY_BYTES, Mark, rows
 
@@ -75,7 +75,7 @@ class Reading:
 
     def follow(self) -> Iterator[pa.RecordBatch]:
         """The windows of the epoch as rows."""
-        for window in self._source.follow(self._lane, self.mark.cursor):
+        for window in self._windows():
             reach("reader.read")
             if self._is_over():
                 return
@@ -87,7 +87,7 @@ class Reading:
 
     def drain(self, upto: Cursor) -> Iterator[pa.RecordBatch]:
         """Everything up to there as rows, with a mark now and then, and one at the end."""
-        for changes in self._source.read(Span(self._lane, self.mark.cursor, upto)):
+        for changes in self._changes(Span(self._lane, self.mark.cursor, upto)):
             reach("reader.read")
             if self._is_over():
                 return
@@ -96,6 +96,20 @@ class Reading:
             reach("reader.yielded")
         if self._source.position(upto) > self.mark.position:
             yield from self.rows_of(Window(NO_CHANGES, upto, idle=False))
+
+    def _windows(self) -> Iterator[Window]:
+        source, after = self._source, self.mark.cursor
+        return (
+            source.follow_as(self._stamp, self._lane, after) if isinstance(source, OwnSource) else source.follow(self._lane, after)
+        )
+
+    def _changes(self, span: Span) -> Iterator[pa.RecordBatch]:
+        source = self._source
+        return source.read_as(self._stamp, span) if isinstance(source, OwnSource) else source.read(span)
+
+    @property
+    def _stamp(self) -> Stamp:
+        return Stamp(self._errand.term.epoch, self._task)
 
     def _passed(self, changes: pa.RecordBatch) -> Cursor | None:
         """Now and then the cursor behind these, so that the watermark moves though a condition may drop them all."""

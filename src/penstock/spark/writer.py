@@ -23,6 +23,7 @@ from penstock.pipeline import Pipeline
 from penstock.poison import IN_A_ROW, Circumstances, of_sink
 from penstock.progress import Progress
 from penstock.sink import Assignment, Delivery, KeepingDelivery
+from penstock.source import OwnSource, Stamp
 from penstock.spark.errand import Errand
 from penstock.spark.meter import Meter
 from penstock.spark.rows import Mark, Raised, pieces
@@ -66,6 +67,7 @@ def _assignment(errand: Errand, task: int, opening: Mark, claim: Claim, reached:
         previous=reached.delivered,
         tell=errand.tell,
         poison=of_sink(pipeline.sink, claim, about),
+        custody=pipeline.source.custody(Stamp(epoch, task)) if isinstance(pipeline.source, OwnSource) else None,
     )
 
 
@@ -90,6 +92,8 @@ class Carrier:
         self._errand, self._opening, self._claim = errand, opening, claim
         self._function, self._is_rewritten = function_of(errand.pipeline), False
         self._delivery, assignment, reached = _opened(errand, task, opening, claim)
+        self._custody = assignment.custody
+        self._since = self._custody.cursor(opening.cursor) if self._custody else opening.cursor
         self._poison, self._failed_in_row, self._raised_in_row = assignment.poison, 0, 0
         self._progress, self._meter = Progress(reached), Meter(self._poison)
         self._floor, self._is_whole = reached.position, True
@@ -128,7 +132,7 @@ class Carrier:
         self._tick()
 
     def _mark(self, position: int, cursor: Cursor) -> None:
-        watermark = self._progress.mark(position, cursor)
+        watermark = self._progress.mark(position, self._custody.cursor(cursor) if self._custody else cursor)
         if self._is_whole and isinstance(self._delivery, KeepingDelivery):
             self._delivery.mark(watermark)
 
@@ -212,7 +216,7 @@ class Carrier:
         return self._progress.durable(change, None if self._is_rewritten else self._behind(change))
 
     def _behind(self, change: Change) -> Cursor:
-        return self._errand.pipeline.source.behind(change, self._opening.cursor)
+        return self._errand.pipeline.source.behind(change, self._since)
 
     def _tell_progress(self, watermark: Watermark, now: float) -> None:
         if now - self._told_at >= TELL_SECONDS:

@@ -76,8 +76,10 @@ class Recorder:
             message = of_change(change)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             return Unfit(f"it carries a message that cannot be read: {error}")
+        if change.error:
+            return Unfit(change.error)
         if message is None:
-            return Unfit(change.error) if change.error else None
+            return None
         return Record(self._topic(message), message.key, message.value, list(message.headers))
 
     def _topic(self, message: Message) -> str:

@@ -35,13 +35,15 @@ class OutboxSource:
 
     database: str = field(repr=False)
     table: str = "outbox"
-    reader: Literal["snapshot"] = "snapshot"
+    reader: Literal["snapshot", "mark"] = "snapshot"
     start: Literal["beginning", "now"] = "beginning"
     notify: bool = False
     retain: Retain = Retain()
 
     def __post_init__(self) -> None:
         Names(self.table)
+        if self.reader == "mark":
+            raise ValueError("a table that is read by marks is a MarkSource")
         if not self.database.startswith(("postgresql://", "postgres://")):
             raise ValueError("source.database must be a DSN of Postgres: postgresql://user@host/database")
 

@@ -1,0 +1,76 @@
+"""Following marked rows: what a predecessor left, then whatever is there, marked and handed out at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pyarrow as pa
+
+from penstock.change import NO_CHANGES
+from penstock.cursor import Cursor
+from penstock.errors import TermLost
+from penstock.source import Stamp, Window
+from penstock.sources.outbox.mark.place import of_cursor, to_cursor
+from penstock.sources.outbox.mark.rows import to_changes
+from penstock.sources.outbox.mark.stamp import Span, before, behind, mark, of, renumbered
+from penstock.sources.outbox.mark.table import Opened, Table
+
+PAGE = 10_000
+"""Rows that are read, or purged, at a time."""
+
+BEAT = 0.03  # seconds between windows when nothing happens
+GATHER = 0.002  # seconds between looks when something does
+
+
+def follow(opened: Opened, stamp: Stamp, after: Cursor, records: int, backoff: timedelta) -> Iterator[Window]:
+    """Windows for ever; at most so many rows are marked at a time, and so long is waited at most where there are none."""
+    with opened(anew=True) as table:
+        take_over(table, stamp, after)
+        cursor, given, patience = after, 0.0, GATHER
+        for batch in left(table, stamp, after, of(stamp).high):
+            cursor, given = _behind(batch, stamp), time.monotonic()
+            yield Window(batch, cursor, idle=False)
+        while True:
+            rows = table.mark(stamp, of_cursor(cursor)[0], records)
+            now = time.monotonic()
+            if rows:
+                cursor, given, patience = to_cursor(rows[-1].position, stamp), now, GATHER
+                yield Window(to_changes(rows), cursor, idle=len(rows) < records)
+            elif now - given >= BEAT:
+                given = now
+                yield Window(NO_CHANGES, cursor, idle=True)
+            if len(rows) < records:
+                time.sleep(min(patience, max(0.0, given + BEAT - time.monotonic())))
+                patience = GATHER if rows else min(2 * patience, max(GATHER, backoff.total_seconds()))
+
+
+def take_over(table: Table, stamp: Stamp, after: Cursor) -> None:
+    """Make what others have marked before this attempt its own, so that nothing they still do has an effect.
+
+    What was delivered up to the cursor goes; what lies behind it keeps its order; what was marked by somebody who had been deposed
+    already is as good as new.
+    """
+    if newer := table.marked(behind(stamp)):
+        raise TermLost(f"{len(newer)} rows of the outbox were marked by a later attempt than {stamp.epoch}.{stamp.attempt}")
+    position, since = of_cursor(after)
+    if since != stamp:
+        while table.purge_span(of(since, position), PAGE):
+            continue
+    kept, stale = renumbered(table.marked(before(stamp)), position)
+    if stale:
+        table.reset([row for row, _ in stale], before(stamp))
+    table.remark([(row, marked, mark(stamp, at)) for row, marked, at in kept])
+
+
+def left(table: Table, stamp: Stamp, after: Cursor, upto: str) -> Iterator[pa.RecordBatch]:
+    """What this attempt has marked already behind a cursor, up to a mark."""
+    position = of_cursor(after)[0]
+    while rows := table.read(Span(mark(stamp, position + 1), upto), PAGE):
+        position = rows[-1].position
+        yield to_changes(rows)
+
+
+def _behind(batch: pa.RecordBatch, stamp: Stamp) -> Cursor:
+    return to_cursor(batch.column(0)[batch.num_rows - 1].as_py(), stamp)

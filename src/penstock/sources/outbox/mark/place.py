@@ -1,0 +1,32 @@
+"""Where a reader of marked rows stands."""
+
+from __future__ import annotations
+
+import json
+
+from penstock.cursor import Cursor
+from penstock.errors import CursorInvalid
+from penstock.source import Stamp
+from penstock.sources.outbox.mark.stamp import ATTEMPTS, EPOCHS, NOBODY, POSITIONS
+
+LIFE = "mark"
+"""Positions are times of the database's clock, which goes on whatever becomes of the table: there is one life."""
+
+
+def to_cursor(position: int, stamp: Stamp = NOBODY) -> Cursor:
+    """The cursor behind the row at this position, which was marked so."""
+    facts = {"position": position, "epoch": stamp.epoch, "attempt": stamp.attempt}
+    return Cursor(json.dumps(facts, separators=(",", ":")))
+
+
+def of_cursor(cursor: Cursor) -> tuple[int, Stamp]:
+    """Position and stamp of a cursor. Raises CursorInvalid."""
+    try:
+        facts = json.loads(cursor)
+        position, epoch, attempt = facts["position"], facts["epoch"], facts["attempt"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise CursorInvalid(f"{cursor!r} is not a cursor of marked rows") from error
+    bounds = ((position, POSITIONS), (epoch, EPOCHS), (attempt, ATTEMPTS))
+    if not all(type(number) is int and 0 <= number < bound for number, bound in bounds):
+        raise CursorInvalid(f"{cursor!r} is not a cursor of marked rows")
+    return position, Stamp(epoch, attempt)

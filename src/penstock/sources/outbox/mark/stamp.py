@@ -1,0 +1,82 @@
+"""The mark of a row: a UUID that says under which term, by which attempt, and at which position it was read. Pure.
+
+    50EEEEEE-EEEE-8AAA-8AAP-PPPPPPPPPPPP    E epoch, A attempt, P position
+
+Version 8 keeps it apart from the random ones of other programs. Marks sort by epoch, attempt and position, as numbers and as text.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from penstock.source import Stamp
+
+TAG, VERSION, VARIANT = 0x50 << 120, 0x8 << 76, 0x8 << 60
+EPOCHS, ATTEMPTS, POSITIONS = 1 << 40, 1 << 20, 1 << 52
+NOBODY = Stamp(0, 0)
+"""Who only numbers rows, and delivers none."""
+
+
+class Span(NamedTuple):
+    """All marks from one to another, both included, as text."""
+
+    low: str
+    high: str
+
+
+def mark(stamp: Stamp, position: int) -> str:
+    """The mark at this position. Raises OverflowError."""
+    epoch, attempt = stamp
+    if not (0 <= epoch < EPOCHS and 0 <= attempt < ATTEMPTS and 0 <= position < POSITIONS):
+        raise OverflowError(f"no mark can hold epoch {epoch}, attempt {attempt}, position {position}")
+    return str(UUID(int=TAG | epoch << 80 | VERSION | (attempt >> 8) << 64 | VARIANT | (attempt & 0xFF) << 52 | position))
+
+
+def position_of(marked: str) -> int:
+    """The position that a mark says."""
+    return int(marked[-14] + marked[-12:], 16)
+
+
+def stem(stamp: Stamp) -> str:
+    """The 19 digits that all marks of a stamp begin with, without hyphens."""
+    return mark(stamp, 0).replace("-", "")[:19]
+
+
+def of(stamp: Stamp, upto: int = POSITIONS - 1) -> Span:
+    """The marks of a stamp."""
+    return Span(mark(stamp, 0), mark(stamp, upto))
+
+
+def before(stamp: Stamp) -> Span:
+    """The marks of all stamps before this one; the last is the stamp's own first, which no row has."""
+    return Span(mark(NOBODY, 0), mark(stamp, 0))
+
+
+def behind(stamp: Stamp) -> Span:
+    """The marks of all stamps behind this one; the first is the stamp's own last, which no row has."""
+    return Span(mark(stamp, POSITIONS - 1), LAST)
+
+
+def from_(stamp: Stamp) -> Span:
+    """The marks of this stamp and of all behind it: what its holder leaves alone when it looks for rows to mark."""
+    return Span(mark(stamp, 0), LAST)
+
+
+LAST = mark(Stamp(EPOCHS - 1, ATTEMPTS - 1), POSITIONS - 1)
+EVERY = Span(mark(NOBODY, 0), LAST)
+"""All marks of ours."""
+
+
+def renumbered(found: list[tuple[int, str]], after: int) -> tuple[list[tuple[int, str, int]], list[tuple[int, str]]]:
+    """What becomes of rows (id, mark) that others have marked, for whoever goes on behind this position.
+
+    Those that lie behind it keep their order, and their positions, unless two have the same. The others were marked by somebody
+    who was not the last: they are to be marked anew.
+    """
+    kept, last = [], after
+    behind_it = sorted((position_of(marked), row, marked) for row, marked in found if position_of(marked) > after)
+    for position, row, marked in behind_it:
+        last = max(last + 1, position)
+        kept.append((row, marked, last))
+    return kept, [(row, marked) for row, marked in found if position_of(marked) <= after]

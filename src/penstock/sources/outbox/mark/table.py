@@ -1,0 +1,69 @@
+"""What the mark reader asks of a database: a handful of statements about one table, each atomic and conditioned on marks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol
+
+from penstock.source import Stamp
+from penstock.sources.outbox.mark.stamp import Span
+
+Text = str | bytes | None
+
+
+class Row(NamedTuple):
+    """A row of the table; `at` in microseconds since 1970."""
+
+    id: int
+    position: int
+    topic: str
+    key: Text
+    value: Text
+    names: Sequence[str] | None
+    said: Sequence[Text] | None
+    at: int
+
+
+class Table(Protocol):
+    """The table over one connection. What spans of marks are given is a condition: rows outside them are not touched."""
+
+    def mark(self, stamp: Stamp, after: int, limit: int) -> list[Row]:
+        """Mark the lowest ids that bear no mark, or one from before the stamp, or a foreign one; the rows in the order of ids.
+
+        Positions are the database's time in microseconds, and behind `after`.
+        """
+
+    def marked(self, span: Span) -> list[tuple[int, str]]:
+        """The rows that bear such marks: id and mark."""
+
+    def remark(self, rows: Sequence[tuple[int, str, str]]) -> None:
+        """Give rows (id, mark, new mark) new marks, each if it still bears the old one."""
+
+    def read(self, span: Span, limit: int) -> list[Row]:
+        """The first rows with such marks, in the order of marks."""
+
+    def purge(self, ids: Sequence[int], span: Span) -> int:
+        """Delete those of these rows that bear such marks, durably; how many."""
+
+    def purge_span(self, span: Span, limit: int) -> int:
+        """Delete rows with such marks, at most so many; how many."""
+
+    def reset(self, ids: Sequence[int] | None, span: Span) -> int:
+        """Take such marks from these rows, or from all; how many bore them."""
+
+    def bearing(self, ids: Sequence[int], span: Span) -> int:
+        """How many of these rows bear such marks."""
+
+    def there(self, ids: Sequence[int]) -> int:
+        """How many of these rows are there, whatever mark they bear."""
+
+    def waiting(self, delivered: Span) -> tuple[int, int | None]:
+        """How many rows there are, but for those with such marks, and when the oldest was made, in microseconds since 1970."""
+
+
+class Opened(Protocol):
+    """How to reach the table."""
+
+    def __call__(self, *, anew: bool = False) -> AbstractContextManager[Table]:
+        """The table over a connection. Raises SourceUnavailable, OutboxMissing, OutboxUnfit, ConfigInvalid."""

@@ -1,0 +1,234 @@
+"""Marking, taking over, purging and resetting: whose rows are whose, in every database."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from uuid import uuid4
+
+import pytest
+from desks import Desk
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.cursor import Cursor
+from penstock.errors import ConfigInvalid, CursorInvalid, OutboxMissing, TermLost
+from penstock.source import Span, Stamp
+from penstock.sources.outbox.mark.source import LANE, MarkSource
+from penstock.sources.outbox.mark.stamp import mark, position_of, renumbered
+
+STAMPS = st.builds(Stamp, st.integers(0, (1 << 40) - 1), st.integers(0, (1 << 20) - 1))
+POSITIONS = st.integers(0, (1 << 52) - 1)
+
+
+@given(STAMPS, POSITIONS, STAMPS, POSITIONS)
+def test_marks_sort_as_what_they_say_and_are_no_random_uuids(a: Stamp, p: int, b: Stamp, q: int) -> None:
+    one, other = mark(a, p), mark(b, q)
+    assert (one < other) == ((a, p) < (b, q))
+    assert position_of(one) == p
+    assert (one[14], one[19]) == ("8", "8"), "version 8, of which no random one is"
+
+
+def test_what_no_mark_can_hold_is_refused() -> None:
+    with pytest.raises(OverflowError):
+        mark(Stamp(1 << 40, 0), 1)
+
+
+@given(st.lists(st.tuples(STAMPS, st.integers(1, 20)), max_size=12))
+def test_rows_of_others_keep_their_order_and_none_has_the_position_of_another(found: list[tuple[Stamp, int]]) -> None:
+    rows = [(row, mark(stamp, position)) for row, (stamp, position) in enumerate(found)]
+    kept, stale = renumbered(rows, after=10)
+    positions = [position for _, _, position in kept]
+    assert positions == sorted(set(positions))
+    assert sorted([row for row, *_ in kept] + [row for row, _ in stale]) == [row for row, _ in rows]
+    was = [position_of(marked) for _, marked, _ in kept]
+    assert was == sorted(was)
+    assert all(position > 10 for position in was)
+    assert all(position_of(marked) <= 10 for _, marked in stale)
+
+
+def test_rows_come_in_the_order_of_ids_with_every_letter(desk: Desk) -> None:
+    desk.commit("a", 'ü"\\', None, key="clé", names=["trace", "trace"], said=["x", "ß"])
+    first, second, third = desk.reader(1).changes(3)
+    assert first.position < second.position < third.position
+    assert (first.table, first.key, first.op, third.op) == ("orders", '{"key":"clé"}', "insert", "delete")
+    assert json.loads(second.after or "") == {"value": 'ü"\\', "headers": [["trace", "x"], ["trace", "ß"]]}
+    assert json.loads(third.before or "")["value"] is None
+    assert first.at > 1_700_000_000_000_000
+
+
+def test_a_row_whose_headers_do_not_match_says_so_and_holds_nobody_up(desk: Desk) -> None:
+    desk.commit("bad", names=["one"], said=["x", "y"])
+    desk.commit("good")
+    bad, good = desk.reader(1).changes(2)
+    assert bad.error == "unequal number of header keys (1) and values (2)"
+    assert good.error is None
+
+
+def test_a_lower_id_that_is_committed_later_comes_later_and_is_not_lost(desk: Desk) -> None:
+    if desk.is_sqlite:  # which has one writer at a time
+        return
+    with closing(desk.connect()) as early, closing(desk.connect()) as late:
+        desk.put(early, "early id")
+        desk.put(late, "late id")
+        late.commit()
+        reader = desk.reader(1)
+        assert reader.ids(1) == [2]
+        reader.custody.purge([2])
+        assert reader.look() == []
+        early.commit()
+    assert reader.ids(1) == [1]
+
+
+def test_a_reader_marks_what_it_gives_and_gives_it_once(desk: Desk) -> None:
+    desk.commit("a", "b")
+    reader = desk.reader(3, 7)
+    found = reader.changes(2)
+    assert desk.marks() == {change.new_row_id: mark(Stamp(3, 7), change.position) for change in found}
+    assert reader.look() == []
+    desk.commit("c")
+    [third] = reader.changes(1)
+    assert third.position > found[1].position
+
+
+def test_rows_of_other_programs_are_salvaged(desk: Desk) -> None:
+    desk.commit("a", "b")
+    desk.execute(f"update {{}} set leader_id = '{uuid4()}' where id = 1")
+    assert desk.reader(1).ids(2) == [1, 2]
+
+
+def test_a_row_that_was_reset_comes_again(desk: Desk) -> None:
+    desk.commit("a", "b", "c")
+    reader = desk.reader(1)
+    [a, _, _] = reader.changes(3)
+    reader.custody.reset([1])
+    assert desk.marks()[1] is None
+    [again] = reader.changes(1)
+    assert (again.new_row_id, again.after) == (1, a.after)
+    assert again.position > a.position
+
+
+def test_a_successor_gets_what_was_left_in_the_same_order_at_the_same_positions(desk: Desk) -> None:
+    desk.commit("a", "b", "c")
+    old = desk.reader(1)
+    first = old.changes(3)
+    old.custody.reset([1])
+    [again] = old.changes(1)
+    old.custody.purge([2])
+    desk.commit("d")
+    assert desk.reader(2).changes(3)[:2] == [first[2], again]
+
+
+def test_nothing_an_old_leader_does_late_touches_rows_of_the_new_one(desk: Desk) -> None:
+    desk.commit("a", "b", "c")
+    old = desk.reader(1)
+    old.changes(3)
+    new = desk.reader(2)
+    new.changes(3)
+    marks = desk.marks()
+    for late in (old.custody.purge, old.custody.reset, old.custody.confirm):
+        with pytest.raises(TermLost):
+            late([2])
+    assert old.look() == []
+    assert desk.marks() == marks
+    new.custody.confirm([1, 2, 3])
+
+
+def test_who_has_a_successor_cannot_begin(desk: Desk) -> None:
+    desk.commit("a")
+    desk.reader(2).changes(1)
+    with pytest.raises(TermLost):
+        desk.reader(1).look()
+    with pytest.raises(TermLost):
+        next(desk.source.follow(LANE, desk.start))
+
+
+def test_what_an_old_leader_marks_late_is_the_new_ones_all_the_same_and_settling_does_not_purge_it(desk: Desk) -> None:
+    old, new = desk.reader(1), desk.reader(2)
+    assert (old.look(), new.look()) == ([], [])
+    desk.commit("a")
+    old.changes(1)
+    desk.commit("b")
+    [late, b] = new.changes(2)
+    assert late.new_row_id == 1
+    new.custody.purge([1, 2])
+    desk.commit("c")
+    old.changes(1)
+    assert desk.source.settle("p", LANE, new.cursor).pruned == 0
+    assert new.ids(1) == [3]
+    assert b.new_row_id == 2
+
+
+def test_settling_purges_what_was_delivered_and_nothing_else(desk: Desk) -> None:
+    desk.commit("a", "b", "c")
+    reader = desk.reader(1)
+    _, b, _ = reader.changes(3)
+    assert desk.source.settle("p", LANE, desk.source.behind(b, reader.cursor)).pruned == 2
+    assert desk.source.settle("p", LANE, desk.source.behind(b, reader.cursor)).pruned == 0
+    assert list(desk.marks()) == [3]
+    assert desk.source.settle("p", LANE, desk.start).pruned == 0
+
+
+def test_a_successor_does_not_repeat_what_was_delivered_and_not_purged_yet(desk: Desk) -> None:
+    desk.commit("a", "b", "c")
+    old = desk.reader(1)
+    _, b, _ = old.changes(3)
+    assert desk.reader(1, 1, desk.source.behind(b, old.cursor)).ids(1) == [3]
+    assert list(desk.marks()) == [3]
+
+
+def test_rows_that_somebody_has_deleted_count_as_done(desk: Desk) -> None:
+    desk.commit("a", "b")
+    reader = desk.reader(1)
+    reader.changes(2)
+    desk.execute("delete from {} where id = 1")
+    reader.custody.confirm([1, 2])
+    reader.custody.reset([1])
+    reader.custody.purge([1, 2])
+    assert desk.marks() == {}
+
+
+def test_a_batch_is_numbered_before_it_is_read_and_can_be_read_again(desk: Desk) -> None:
+    desk.commit("a", "b")
+    head = desk.source.head(LANE)
+    desk.commit("c")
+
+    def read(*stamp: int) -> list[object]:
+        span = Span(LANE, desk.start, head)
+        return [row for batch in desk.source.read_as(Stamp(*stamp), span) for row in batch.column("new_row_id").to_pylist()]
+
+    assert read(1, 0) == [1, 2]
+    assert read(1, 1) == [1, 2]
+    assert desk.source.position(desk.source.head(LANE)) > desk.source.position(head)
+    desk.execute("delete from {}")
+    assert desk.source.position(desk.source.head(LANE)) == 0
+
+
+def test_the_backlog_counts_what_is_not_delivered(desk: Desk) -> None:
+    assert desk.source.backlog(LANE, desk.start).changes == 0
+    desk.commit("a", "b", "c")
+    reader = desk.reader(1)
+    a, _, _ = reader.changes(3)
+    found = desk.source.backlog(LANE, desk.source.behind(a, reader.cursor))
+    assert found.changes == 2
+    assert found.oldest_at
+
+
+def test_a_pipeline_that_begins_takes_also_rows_with_marks_of_later_epochs(desk: Desk) -> None:
+    desk.commit("a")
+    desk.reader(57).changes(1)
+    desk.source.register("p", LANE, desk.start)
+    assert desk.reader(1).ids(1) == [1]
+    assert desk.source.forget("p")
+    assert not desk.source.forget("p")
+
+
+def test_what_cannot_be_is_said(desk: Desk) -> None:
+    with pytest.raises(ConfigInvalid, match="no message at 7"):
+        desk.source.begin(LANE, "7")
+    with pytest.raises(ConfigInvalid, match="now"):
+        desk.source.begin(LANE, "now")
+    with pytest.raises(CursorInvalid):
+        desk.source.position(Cursor('{"position":1}'))
+    with pytest.raises(OutboxMissing, match="nowhere"):
+        next(MarkSource(database=desk.source.database, table="nowhere").follow_as(Stamp(1, 0), LANE, desk.start))
