@@ -70,12 +70,13 @@ class Sink(Protocol):
 class Keeper(Protocol):
     """A sink that keeps the watermark of a lane itself, in one step with what it delivers, so that nothing is delivered twice.
 
-    - `open` takes the lane from whoever had it: nothing of theirs becomes durable afterwards, and `watermark` tells all of it.
+    - `open` takes the lane from whoever had it: nothing of theirs becomes durable afterwards, and `kept` of what it opens tells
+      all that did.
     - Its deliveries are told of marks, and what they have taken becomes durable only up to a mark, with the mark.
     """
 
     def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:
-        """How far this lane has been delivered, if it is kept."""
+        """How far this lane has been delivered, if it is kept; without what may just be under way."""
 
     def release(self, pipeline: str, lanes: Collection[Lane]) -> None:
         """Keep nothing for these lanes any more, and let nobody go on who has them."""
@@ -84,6 +85,10 @@ class Keeper(Protocol):
 @runtime_checkable
 class KeepingDelivery(Delivery, Protocol):
     """A delivery of such a sink. It is drained once everything up to the last mark is durable."""
+
+    @property
+    def kept(self) -> Watermark | None:
+        """How far the lane had been delivered when this delivery took it."""
 
     def mark(self, watermark: Watermark) -> None:
         """Everything offered so far is what lies up to here."""

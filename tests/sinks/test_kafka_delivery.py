@@ -5,6 +5,7 @@ from contextlib import closing, suppress
 from datetime import timedelta
 
 import pytest
+from confluent_kafka import Producer
 
 from deadline import until
 from penstock import failpoint
@@ -16,7 +17,8 @@ from penstock.message import Message, to_change
 from penstock.poison import Circumstances, Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment, KeepingDelivery
-from penstock.sinks.kafka import KafkaSink
+from penstock.sinks.kafka import KafkaSink, client
+from penstock.sinks.kafka.ledger import Ledger
 
 BOTH = ["exactly-once", "at-least-once"]
 QUICK = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=50))
@@ -59,8 +61,12 @@ class Line:
         return to_batch([self.message(position) for position in positions])
 
     def kept(self):
-        mark = self.sink.watermark(self.topic, Lane("main"))
+        mark = self.ledger.read()
         return mark and mark.position
+
+    @property
+    def ledger(self):
+        return Ledger(self.sink, self.topic, Lane("main"))
 
     def came(self):
         """What a read_committed consumer has, partition by partition."""
@@ -230,6 +236,24 @@ def test_whoever_takes_the_lane_over_fences_the_one_before_and_finds_all_of_its_
     assert_once_and_in_order(line, range(1, 8))
 
 
+def test_who_died_right_before_a_commit_is_not_waited_for(broker):
+    """Its watermark is in a transaction that nobody ends: to ask for it would take until the brokers lose patience."""
+    line = Line(broker)
+    with line.open() as opened:
+        deliver(opened, line.run(1, 2, 3))
+    dead = Producer(client.transactional(line.sink.config, line.topic, line.ledger.name, print))
+    dead.init_transactions(60)
+    dead.begin_transaction()
+    dead.produce(line.topic, b"4", b"k4")
+    dead.flush()
+    dead.send_offsets_to_transaction(line.ledger.offsets(Watermark(Cursor('"4"'), 4, 4)), line.ledger.member(), 60)
+    assert line.sink.watermark(line.topic, Lane("main")).position == 3
+    with line.open() as successor:
+        assert successor.kept.position == 3
+        deliver(successor, line.run(4, 5))
+    assert_once_and_in_order(line, range(1, 6))
+
+
 def test_a_pause_between_sending_and_committing_leaves_everything_invisible(broker, tmp_path, monkeypatch):
     monkeypatch.setattr(failpoint, "_folder", str(tmp_path))
     line = Line(broker)
@@ -251,7 +275,7 @@ def test_a_cursor_longer_than_kafka_takes_at_once_is_kept_whole(broker):
         assert opened.offer(line.run(1, 2), 5)
         opened.mark(long)
         assert opened.drain(60)
-    assert line.sink.watermark(line.topic, Lane("main")) == long
+    assert line.ledger.read() == long
 
 
 def test_a_lane_that_is_released_keeps_nothing_and_its_deliverer_is_fenced(broker):

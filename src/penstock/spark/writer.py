@@ -72,17 +72,22 @@ def _assignment(errand: Errand, task: int, opening: Mark, claim: Claim, reached:
 
 
 def _opened(errand: Errand, task: int, opening: Mark, claim: Claim) -> tuple[Delivery, Assignment, Watermark]:
-    """The sink at work, and from where on. What it has kept can be believed once it is open: nobody else delivers then."""
+    """The sink at work, and from where on. What it keeps can be believed once it is open, since nobody else delivers then.
+
+    It is asked before, too: to open it once more takes longer than to ask.
+    """
     pipeline, recorded = errand.pipeline, claim.watermark
-    assignment = _assignment(errand, task, opening, claim, recorded)
-    delivery = pipeline.sink.open(assignment)
     reached = later(pipeline.source, recorded, kept(pipeline, opening.lane))
-    if reached is not recorded:
-        delivery.close()
-        claim.advance(reached, Tally())
+    while True:
+        if reached is not recorded:
+            claim.advance(reached, Tally())
+            recorded = reached
         assignment = _assignment(errand, task, opening, claim, reached)
         delivery = pipeline.sink.open(assignment)
-    return delivery, assignment, reached
+        reached = later(pipeline.source, recorded, delivery.kept if isinstance(delivery, KeepingDelivery) else None)
+        if reached is recorded:
+            return delivery, assignment, reached
+        delivery.close()
 
 
 class Carrier:

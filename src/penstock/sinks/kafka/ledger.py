@@ -55,9 +55,19 @@ class Ledger:
         self._last_heard: Any = None
 
     def read(self) -> Watermark | None:
-        """What stands there; it waits for a transaction that is just being completed."""
+        """What stands there; it waits for a transaction that is just being completed.
+
+        Only for who has fenced everybody else: one who died before his last step would be waited for until his time is over.
+        """
+        return self._asked("read_committed")
+
+    def peek(self) -> Watermark | None:
+        """What stands there, without what somebody else is just committing."""
+        return self._asked("read_uncommitted")
+
+    def _asked(self, isolation: str) -> Watermark | None:
         partitions = [self._kafka.TopicPartition(self._sink.progress_topic, number) for number in range(PARTITIONS)]
-        with closing(self._consumer()) as consumer:
+        with closing(self._consumer(isolation)) as consumer:
             found = self._committed(consumer, partitions)
         if found[0].offset < 0:
             return None
@@ -88,14 +98,17 @@ class Ledger:
 
     def member(self) -> Any:
         """Who commits offsets: somebody of this group, which has no members."""
-        with closing(self._consumer()) as consumer:
+        with closing(self._consumer("read_uncommitted")) as consumer:
             return consumer.consumer_group_metadata()
 
     def prepare(self) -> None:
         """See that the brokers are ready to keep a watermark."""
         from confluent_kafka.admin import AdminClient, NewTopic
 
-        self.read()  # in a new cluster this makes the brokers ready for groups; a transaction would wait for them without an end
+        if (
+            self.peek()
+        ):  # in a new cluster this makes the brokers ready for groups; a transaction would wait for them without an end
+            return
         topic = self._sink.progress_topic
         admin = AdminClient(client.others(self._sink.config, self.hear))
         wanted = NewTopic(topic, num_partitions=PARTITIONS, replication_factor=-1, config={"cleanup.policy": "compact"})
@@ -130,8 +143,6 @@ class Ledger:
         is_silence = said.code() in (self._kafka.KafkaError._TIMED_OUT, self._kafka.KafkaError._TRANSPORT)
         return ending(self._last_heard if is_silence and self._last_heard else said, doing)
 
-    def _consumer(self) -> Any:
+    def _consumer(self, isolation: str) -> Any:
         settings = client.others(self._sink.config, self.hear)
-        return self._kafka.Consumer(
-            {**settings, "group.id": self.name, "enable.auto.commit": False, "isolation.level": "read_committed"}
-        )
+        return self._kafka.Consumer({**settings, "group.id": self.name, "enable.auto.commit": False, "isolation.level": isolation})

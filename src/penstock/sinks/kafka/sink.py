@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import field
 from datetime import timedelta
-from typing import Literal
+from typing import ClassVar, Literal
 
 from penstock.change import Lane
 from penstock.cursor import Watermark
@@ -32,6 +32,7 @@ class KafkaSink:
     interval: Duration = timedelta(milliseconds=10)
     progress_topic: str = "penstock.progress"
     retry: Retry = Retry()
+    imports: ClassVar = ("confluent_kafka.admin", "penstock.sinks.kafka.transactional")
 
     def __post_init__(self) -> None:
         if self.delivery == "barrier":
@@ -63,7 +64,7 @@ class KafkaSink:
         """What the lane's group says; nothing while other deliveries than exactly-once may have gone on without it."""
         from penstock.sinks.kafka.ledger import Ledger
 
-        return Ledger(self, pipeline, lane).read() if self.delivery == "exactly-once" else None
+        return Ledger(self, pipeline, lane).peek() if self.delivery == "exactly-once" else None
 
     def release(self, pipeline: str, lanes: Collection[Lane]) -> None:
         """Fence whoever delivers on these lanes, and delete their groups."""

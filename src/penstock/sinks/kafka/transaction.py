@@ -41,18 +41,18 @@ class Ended(Exception):
 
 
 class Transactions:
-    """One producer's transactions, one after the other. `asked_at`: when the call under way began."""
+    """One producer's transactions, one after the other. `asked_at`: when the call under way began; `committed`: the last mark."""
 
     def __init__(self, sink: KafkaSink, assignment: Assignment, is_wanted: Callable[[], bool]) -> None:
         self._ledger, self._is_wanted = Ledger(sink, assignment.pipeline, assignment.lane), is_wanted
         self._failed: dict[int, Any] = {}
         self._is_open, self._turn = False, 0
         self.asked_at: float | None = None
+        self._settings = client.transactional(sink.config, assignment.pipeline, self._ledger.name, self._ledger.hear)
         self._ledger.prepare()
         self._member = self._ledger.member()
-        self._settings = client.transactional(sink.config, assignment.pipeline, self._ledger.name, self._ledger.hear)
         self._producer = self._made()
-        self._committed = self._ledger.read()
+        self.committed = self._ledger.read()
 
     def _made(self) -> Any:
         """A producer that has the lane: whoever had it before is fenced, and what that had open is aborted."""
@@ -111,7 +111,7 @@ class Transactions:
         self._tried(lambda: self._producer.send_offsets_to_transaction(offsets, self._member, STEP_SECONDS))
         self._look()  # that call may have come back long after everybody has given it up
         self._tried(lambda: self._producer.commit_transaction(STEP_SECONDS))
-        self._is_open, self._committed = False, watermark
+        self._is_open, self.committed = False, watermark
 
     def abort(self) -> dict[int, Any]:
         """Undo all of it, and go on with another producer; which records failed, and why.
@@ -125,7 +125,7 @@ class Transactions:
         failed, self._failed = self._failed, {}
         self._is_open, self._turn = False, self._turn + 1
         self._producer = self._made()
-        if self._ledger.read() != self._committed:
+        if self._ledger.read() != self.committed:
             raise TermLost("another producer has had this lane meanwhile")
         return failed
 

@@ -46,6 +46,7 @@ class TransactionalDelivery:
         self._failure: BaseException | None = None
         self._changed = Condition()
         self._transactions = Transactions(sink, assignment, lambda: not self._is_ending)
+        self._kept = self._transactions.committed
         self._window = Window(sink, assignment, self._transactions, self._rest)
         self._due_at = 0.0
         # After every commit the thread asks for the interpreter; a busy caller would by default give it away only every 5 ms.
@@ -67,6 +68,11 @@ class TransactionalDelivery:
     def mark(self, watermark: Watermark) -> None:
         """What was taken before may be committed, with this."""
         self._put(watermark, 0)
+
+    @property
+    def kept(self) -> Watermark | None:
+        """What Kafka said when the lane was taken."""
+        return self._kept
 
     def delivered(self) -> Change | None:
         """The last change of the last transaction."""
