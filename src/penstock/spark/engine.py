@@ -80,8 +80,9 @@ class Engine:
 
 
 def modules(pipelines: Sequence[Pipeline]) -> list[str]:
-    """Where the parts of these pipelines are defined: to import a client of a database takes each worker a while."""
-    return sorted({type(part).__module__ for one in pipelines for part in (one.source, one.sink, one.state)})
+    """Where the parts of these pipelines are defined, and what those name beside: to import a client takes each worker a while."""
+    parts = [part for one in pipelines for part in (one.source, one.sink, one.state)]
+    return sorted({name for part in parts for name in (type(part).__module__, *getattr(part, "imports", ()))})
 
 
 def common_settings(pipelines: Sequence[Pipeline]) -> SparkSettings:

@@ -7,6 +7,7 @@ through the coordinator; what is here only makes things quick: flags as files, e
 from __future__ import annotations
 
 import base64
+import json
 import os
 import pickle
 import socket
@@ -14,13 +15,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from penstock.backfill import Backfill
+from penstock.change import Lane
 from penstock.coordinator import Term
 from penstock.errors import Directive, EngineFailed, PenstockError
 from penstock.event import AttemptFailed, Event, from_line, to_line
 from penstock.goal import Goal
 from penstock.pipeline import Pipeline
+
+Way = Literal["live", "batch", "ranges"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +43,17 @@ class Errand:
     goal: Goal | Backfill | None = None
 
     def encode(self) -> str:
-        """The errand as one line, for a Spark option."""
-        return base64.b85encode(pickle.dumps(self)).decode()
+        """The errand as one line, for a Spark option; before it what whoever only plans has to know, see `planned`."""
+        label = json.dumps({"way": self._way(), "lanes": [*self.pipeline.source.lanes()]})
+        return f"{base64.b85encode(label.encode()).decode()} {base64.b85encode(pickle.dumps(self)).decode()}"
+
+    def _way(self) -> Way:
+        return "live" if self.goal is None else "ranges" if isinstance(self.goal, Backfill) else "batch"
 
     @staticmethod
     def decode(text: str) -> Errand:
         """The errand of such a line."""
-        errand = pickle.loads(base64.b85decode(text))
+        errand = pickle.loads(base64.b85decode(text.partition(" ")[2]))
         assert isinstance(errand, Errand)
         return errand
 
@@ -89,6 +98,12 @@ class Errand:
                 sender.sendto(to_line(event).encode(), os.path.join(self.folder, "events"))
             except (FileNotFoundError, ConnectionRefusedError, TimeoutError):
                 return  # nobody listens: the driver is gone or on another host
+
+
+def planned(text: str) -> tuple[Way, list[Lane]]:
+    """How such a line is to be read, and its lanes: to decode all of it would load the clients of databases and brokers."""
+    facts = json.loads(base64.b85decode(text.partition(" ")[0]))
+    return facts["way"], facts["lanes"]
 
 
 class Events:

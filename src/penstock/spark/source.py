@@ -20,7 +20,7 @@ from penstock.change import Lane
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, EngineFailed
 from penstock.goal import covers
-from penstock.spark.errand import Errand
+from penstock.spark.errand import Errand, planned
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,9 +60,8 @@ class PenstockSource(DataSource):
 
         if self.request:
             return ChangeStream(self.request)
-        errand = self.options["errand"]
-        goal = Errand.decode(errand).goal
-        return LiveReader(errand) if goal is None else RangesReader(errand) if isinstance(goal, Backfill) else BatchReader(errand)
+        readers = {"live": LiveReader, "batch": BatchReader, "ranges": RangesReader}
+        return readers[planned(self.options["errand"])[0]](self.options["errand"])
 
     def streamWriter(self, schema: Any, overwrite: bool) -> LiveWriter:
         """The delivering side, for our own queries only."""
@@ -100,7 +99,7 @@ class LiveReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         """One task for each lane."""
-        return [LanePartition(lane) for lane in Errand.decode(self.errand).pipeline.source.lanes()]
+        return [LanePartition(lane) for lane in planned(self.errand)[1]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Follow a lane for the length of an epoch."""

@@ -1,0 +1,31 @@
+"""What an errand says to those who only plan."""
+
+import subprocess
+import sys
+
+from penstock.config import parse
+from penstock.coordinator import Term
+from penstock.spark.errand import Errand, planned
+
+CLIENTS = ("psycopg", "confluent_kafka", "penstock.sources.outbox", "penstock.sinks.kafka")
+
+
+def errand(**given):
+    source = {"type": "outbox", "database": "postgresql://nobody@127.0.0.1:1/nothing"}
+    sink = {"type": "kafka", "config": {"bootstrap.servers": "127.0.0.1:1"}}
+    pipeline = parse({"name": "orders", "source": source, "sink": sink})
+    return Errand(pipeline, Term("orders", "me", 1), "folder", "query", 300.0, **given)
+
+
+def test_whoever_only_plans_loads_no_client_of_a_database_or_a_broker():
+    script = "import sys; from penstock.spark.source import PenstockSource as S; r = S({'errand': sys.argv[1]}).streamReader(None);"
+    script += "print(type(r).__name__, [p.lane for p in r.partitions({}, {})], *(set(sys.argv[2:]) & set(sys.modules)))"
+    command = [sys.executable, "-c", script, errand().encode(), *CLIENTS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "LiveReader ['outbox']"
+
+
+def test_an_errand_comes_back_whole():
+    sent = errand(goal={"outbox": "{}"})
+    assert planned(sent.encode()) == ("batch", ["outbox"])
+    assert Errand.decode(sent.encode()) == sent
