@@ -11,7 +11,7 @@ from pyspark import TaskContext
 from penstock.backfill import Backfill
 from penstock.change import NO_CHANGES, Lane, from_batch
 from penstock.cursor import Cursor, Watermark
-from penstock.errors import Directive, PenstockError, StateLost
+from penstock.errors import Directive, PenstockError, SourcePruned, StateLost
 from penstock.failpoint import reach
 from penstock.source import OwnSource, Span, Stamp, Window
 from penstock.spark.errand import Errand
@@ -33,14 +33,18 @@ def _read(errand: Errand, lane: Lane, task: int) -> Iterator[pa.RecordBatch]:
     if errand.is_stopped():
         yield NOTHING  # a stream without a single batch is an error to its writer
         return
-    reading = Reading(errand, lane, task)
-    yield from reading.rows_of(Window(NO_CHANGES, reading.mark.cursor, idle=errand.goal is None))
-    try:
-        yield from reading.rows()
-    except PenstockError as error:
-        if error.directive is Directive.HALT:  # a person may skip what raised it, and must not skip what came before
-            yield from reading.until_delivered()
-        raise
+    while True:
+        reading = Reading(errand, lane, task)
+        yield from reading.rows_of(Window(NO_CHANGES, reading.mark.cursor, idle=errand.goal is None))
+        try:
+            yield from reading.rows()
+        except PenstockError as error:
+            if isinstance(error, SourcePruned) and reading.is_overtaken():
+                continue
+            if error.directive is Directive.HALT:  # a person may skip what raised it, and must not skip what came before
+                yield from reading.until_delivered()
+            raise
+        return
 
 
 class Reading:
@@ -129,6 +133,11 @@ class Reading:
         yield rows(window.changes, self.mark, self._flush if window.idle else 0)
         if window.idle:
             yield NOTHING
+
+    def is_overtaken(self) -> bool:
+        """Whether more was recorded than this attempt has given: of its predecessor, or what the sink had kept."""
+        given = self._unmarked.column(0)[-1].as_py() if self._unmarked.num_rows else self.mark.position
+        return self._watermark().position > int(given)
 
     def until_delivered(self) -> Iterator[pa.RecordBatch]:
         """Marks, until everything given so far is delivered."""

@@ -1,0 +1,61 @@
+"""The reading half of a task by itself, without a session of Spark."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.cursor import Watermark
+from penstock.errors import SourcePruned
+from penstock.pipeline import Pipeline
+from penstock.settings import settings
+from penstock.sinks.discard import DiscardSink
+from penstock.sources.synthetic import LANE, SyntheticSource
+from penstock.spark.errand import Errand
+from penstock.spark.reader import _read
+from penstock.spark.rows import Mark, pieces
+
+
+@settings
+class PrunedSource(SyntheticSource):
+    """One that has only what lies behind the position that a file names."""
+
+    file: str
+
+    def follow(self, lane, after):
+        if self.position(after) < (pruned := int(Path(self.file).read_text())):
+            raise SourcePruned(f"nothing before {pruned} is left")
+        yield from super().follow(lane, after)
+
+
+@pytest.fixture
+def errand(tmp_path):
+    (tmp_path / "pruned").write_text("0")
+    source = PrunedSource(total=1000, rate=1e6, file=str(tmp_path / "pruned"))
+    state = SqliteCoordinator(path=str(tmp_path / "state.db"))
+    candidate = state.candidate("p", "me")
+    term = candidate.campaign()
+    state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
+    yield Errand(Pipeline("p", source, DiscardSink(), state), term, str(tmp_path), "query", 300.0)
+    candidate.close()
+
+
+def test_what_was_delivered_and_purged_while_a_reader_began_is_no_loss_to_it(errand, tmp_path):
+    """Its predecessor's last record, or what the sink itself has kept, is written down after the reader has looked."""
+    reading = _read(errand, LANE, 0)
+    assert [piece.position for piece in pieces(next(reading)) if isinstance(piece, Mark)] == [0]
+    source = errand.pipeline.source
+    errand.pipeline.state.place(errand.term, LANE, Watermark(source.begin(LANE, "500"), 500))
+    (tmp_path / "pruned").write_text("500")
+    found = [piece for batch in (next(reading) for _ in range(4)) for piece in pieces(batch)]
+    assert [piece.position for piece in found if isinstance(piece, Mark)][0] == 500
+    assert next(piece for piece in found if not isinstance(piece, Mark)).column(0)[0].as_py() == 501
+    reading.close()
+
+
+def test_what_was_purged_and_never_delivered_stops_the_pipeline(errand, tmp_path):
+    reading = _read(errand, LANE, 0)
+    next(reading)
+    (tmp_path / "pruned").write_text("500")
+    with pytest.raises(SourcePruned):
+        list(reading)
