@@ -24,12 +24,14 @@ from typing import Any, NamedTuple, Self
 from penstock.errors import EngineFailed
 from penstock.spark.archive import cache
 from penstock.spark.java import find_jars, find_java, module_flags
+from penstock.testing.proxy import Proxy
 
 VERSION = "4.1.1"
 USERS = {"admin": "admin-secret", "app": "app-secret"}
-"""Who may speak to `secured`, with which password. Until an ACL says otherwise everybody may do everything."""
+"""Who may speak to `secured` and `encrypted`, with which password. Until an ACL says otherwise everybody may do everything."""
 
 PATIENCE = 90.0
+_PORTS = ("controller", "plain", "secured", "routed", "route", "encrypted", "mutual")
 
 # It dies with whoever started it, however that ends.
 _LAUNCH = "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL); os.execv(sys.argv[1], sys.argv[1:])"
@@ -40,11 +42,14 @@ node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAIN
-listeners=CONTROLLER://127.0.0.1:{controller},PLAIN://127.0.0.1:{plain},SECURED://127.0.0.1:{secured}
-advertised.listeners=PLAIN://127.0.0.1:{plain},SECURED://127.0.0.1:{secured}
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT,SECURED:SASL_PLAINTEXT
-sasl.enabled.mechanisms=PLAIN
+listeners=CONTROLLER://127.0.0.1:{controller},PLAIN://127.0.0.1:{plain},SECURED://127.0.0.1:{secured},ROUTED://127.0.0.1:{routed}{more}
+advertised.listeners=PLAIN://127.0.0.1:{plain},SECURED://127.0.0.1:{secured},ROUTED://127.0.0.1:{route}{more}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT,SECURED:SASL_PLAINTEXT,ROUTED:PLAINTEXT,ENCRYPTED:SASL_SSL,MUTUAL:SSL
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512
 listener.name.secured.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required {users};
+listener.name.secured.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.encrypted.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required {users};
+listener.name.encrypted.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 allow.everyone.if.no.acl.found=true
 super.users=User:ANONYMOUS;User:admin
@@ -62,6 +67,21 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 """
 
+_TLS = """\
+ssl.keystore.type=PEM
+ssl.keystore.location={certificate}
+ssl.truststore.type=PEM
+ssl.truststore.location={authority}
+listener.name.mutual.ssl.client.auth=required
+"""
+
+
+class Identity(NamedTuple):
+    """For TLS: a PEM file with the broker's key (PKCS #8) and certificates, and one of the authority that clients need."""
+
+    certificate: Path
+    authority: Path
+
 
 class Record(NamedTuple):
     """What a consumer got."""
@@ -74,16 +94,17 @@ class Record(NamedTuple):
 
 
 class Broker:
-    """Starts, stops, is killed and starts again with the same ports and data."""
+    """Starts, stops, is killed and starts again with the same ports and data; with an identity it speaks TLS, too."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, identity: Identity | None = None) -> None:
         self._folder, self._jars = folder, jars()
-        self._ports = dict(zip(("controller", "plain", "secured"), _free_ports(3), strict=True))
+        self._ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
-        users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
-        (folder / "server.properties").write_text(_PROPERTIES.format(folder=folder, users=users, **self._ports))
-        format_ = ("kafka.tools.StorageTool", "format", "-t", _cluster(), "-c", str(folder / "server.properties"))
+        (folder / "server.properties").write_text(self._properties(identity))
+        format_ = ["kafka.tools.StorageTool", "format", "-t", _cluster(), "-c", str(folder / "server.properties")]
+        for name, password in USERS.items():
+            format_ += ["--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]"]
         done = subprocess.run(self._java(*format_), capture_output=True, text=True, check=False)
         if done.returncode:
             raise EngineFailed(f"the broker's folder was not formatted: {done.stderr[-2000:]}")
@@ -95,8 +116,27 @@ class Broker:
 
     @property
     def secured(self) -> str:
-        """For `bootstrap.servers`: with SASL, mechanism PLAIN, one of USERS."""
+        """For `bootstrap.servers`: with SASL, mechanism PLAIN or SCRAM-SHA-512, one of USERS."""
         return f"127.0.0.1:{self._ports['secured']}"
+
+    @property
+    def encrypted(self) -> str:
+        """For `bootstrap.servers`: the same over TLS."""
+        return f"127.0.0.1:{self._ports['encrypted']}"
+
+    @property
+    def mutual(self) -> str:
+        """For `bootstrap.servers`: TLS with a certificate of the client, without SASL."""
+        return f"127.0.0.1:{self._ports['mutual']}"
+
+    @property
+    def routed(self) -> str:
+        """For `bootstrap.servers`: through `route`, which must be there."""
+        return f"127.0.0.1:{self._ports['route']}"
+
+    def route(self) -> Proxy:
+        """A network to this broker that can be cut."""
+        return Proxy(self._ports["routed"], own=self._ports["route"])
 
     @property
     def pid(self) -> int:
@@ -157,6 +197,12 @@ class Broker:
         finally:
             consumer.close()
 
+    def _properties(self, identity: Identity | None) -> str:
+        users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
+        more = "".join(f",{name.upper()}://127.0.0.1:{self._ports[name]}" for name in ("encrypted", "mutual")) if identity else ""
+        tls = _TLS.format(**identity._asdict()) if identity else ""
+        return _PROPERTIES.format(folder=self._folder, users=users, more=more, **self._ports) + tls
+
     def _admin(self) -> Any:
         from confluent_kafka.admin import AdminClient
 
@@ -211,7 +257,7 @@ def _consumed(consumer: Any, partitions: int) -> list[Record]:
                 place = (message.partition(), message.offset())
                 found.append(Record(*place, message.key(), message.value(), message.headers() or []))
             elif error.code() == KafkaError._PARTITION_EOF:
-                partitions -= 1
+                ended.add(message.partition())
             elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
                 raise KafkaException(error)
     if len(ended) < partitions:

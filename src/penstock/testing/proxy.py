@@ -13,11 +13,11 @@ ROOM = 1 << 16
 
 
 class Proxy:
-    """Carries bytes between a port of its own and that of a server, each connection in a thread."""
+    """Carries bytes between a port of its own, by default a free one, and that of a server, each connection in a thread."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1", own: int = 0) -> None:
         self._target = (host, port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", own))
         self.port = int(self._listener.getsockname()[1])
         self._cut, self._closing = Event(), Event()
         self._sockets: set[socket.socket] = set()
