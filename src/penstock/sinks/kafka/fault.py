@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import Any
 
@@ -32,6 +33,7 @@ _REFUSED = {
     "GROUP_AUTHORIZATION_FAILED",
     "_SSL",
 }
+_OF_CERTIFICATE = re.compile(r"alert (bad|unsupported|certificate|unknown ca|access denied|handshake failure)")
 
 
 class Verdict(Enum):
@@ -56,8 +58,8 @@ def condemning(error: Any, topic: str) -> DeliveryExhausted:
 
 
 def is_refusal(error: Any) -> bool:
-    """Whether the brokers do not let us in."""
-    return error.name() in _REFUSED
+    """Whether the brokers do not let us in; what they think of our certificate they say only by breaking the connection off."""
+    return error.name() in _REFUSED or (error.name() == "_TRANSPORT" and _OF_CERTIFICATE.search(error.str()) is not None)
 
 
 def ending(error: Any, doing: str) -> PenstockError:
