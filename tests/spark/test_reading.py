@@ -48,7 +48,7 @@ def test_what_was_delivered_and_purged_while_a_reader_began_is_no_loss_to_it(err
     errand.pipeline.state.place(errand.term, LANE, Watermark(source.begin(LANE, "500"), 500))
     (tmp_path / "pruned").write_text("500")
     found = [piece for batch in (next(reading) for _ in range(4)) for piece in pieces(batch)]
-    assert [piece.position for piece in found if isinstance(piece, Mark)][0] == 500
+    assert next(piece.position for piece in found if isinstance(piece, Mark)) == 500
     assert next(piece for piece in found if not isinstance(piece, Mark)).column(0)[0].as_py() == 501
     reading.close()
 

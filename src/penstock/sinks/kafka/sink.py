@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import field
 from datetime import timedelta
-from typing import ClassVar, Literal
+from typing import Literal
 
 from penstock.change import Lane
 from penstock.cursor import Watermark
@@ -32,7 +32,7 @@ class KafkaSink:
     interval: Duration = timedelta(milliseconds=10)
     progress_topic: str = "penstock.progress"
     retry: Retry = Retry()
-    imports: ClassVar = ("confluent_kafka.admin", "penstock.sinks.kafka.transactional")
+    imports = ("confluent_kafka.admin", "penstock.sinks.kafka.transactional")
 
     def __post_init__(self) -> None:
         if self.delivery == "barrier":
