@@ -69,6 +69,15 @@ class DeliveryRetried(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesReturned(Event):
+    """Messages could not be delivered and went back to their table, to be marked and sent again."""
+
+    level = "warning"
+    messages: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeParked(Event):
     """A change is poison and has become a dead letter; the pipeline goes on."""
 

@@ -20,6 +20,7 @@ POINTS = (
     "writer.claimed",
     "sink.sending",
     "sink.sent",
+    "sink.purging",
     "writer.advancing",
     "writer.advanced",
     "source.settling",

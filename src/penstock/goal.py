@@ -32,7 +32,7 @@ class Batch:
         try:
             reached = self._watermarks()
             if self._goal is None:
-                self._goal = heads(self._source)
+                self._goal = goals(self._source)
                 self._is_early = not has_begun(self._source, reached)  # rows may come first, and the goal lies behind them
             if not is_reached(self._source, self._goal, reached):
                 return False
@@ -43,7 +43,7 @@ class Batch:
 
     def goal(self) -> Goal:
         """Where the query is to end that begins at the watermark."""
-        head, reached = heads(self._source), self._watermarks()
+        head, reached = goals(self._source), self._watermarks()
         confirm(self._source, reached)
         if self._goal is None or self._is_early or is_stale(self._source, self._goal, reached):
             self._goal, self._is_early = head, False
@@ -59,15 +59,24 @@ def heads(source: Source) -> Goal:
     return {lane: source.head(lane) for lane in source.lanes()}
 
 
+def goals(source: Source) -> Goal:
+    """Where a batch ends that begins now."""
+    return {lane: source.goal(lane) for lane in source.lanes()} if isinstance(source, OwnSource) else heads(source)
+
+
 def catch_up(pipeline: Pipeline) -> Goal | None:
     """Where a live pipeline that is far behind should be before it goes live; None where it is near."""
     source, marks = pipeline.source, pipeline.state.standing(pipeline.name).watermarks
-    if isinstance(source, OwnSource):
-        return None  # to number everything first would take as long as to send it
-    goal = heads(source)
+    goal = goals(source)
     is_comparable = has_begun(source, marks) and not is_stale(source, goal, marks)
-    behind = sum(source.position(goal[lane]) - marks[lane].position for lane in goal) if is_comparable else 0
+    behind = sum(_behind(source, lane, marks[lane], goal[lane]) for lane in goal) if is_comparable else 0
     return goal if behind >= BACKLOG else None
+
+
+def _behind(source: Source, lane: Lane, mark: Watermark, goal: Cursor) -> int:
+    if isinstance(source, OwnSource):
+        return source.backlog(lane, mark.cursor).changes
+    return source.position(goal) - mark.position
 
 
 def has_begun(source: Source, watermarks: Mapping[Lane, Watermark]) -> bool:

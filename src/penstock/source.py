@@ -189,11 +189,14 @@ class Custody(Protocol):
 class OwnSource(Source, Protocol):
     """A source that one pipeline has for itself. Whoever reads it marks what it gives as its own, so it must say who it is."""
 
+    def goal(self, lane: Lane) -> Cursor:
+        """Where a batch may end: whoever has read so far had come to the end of what was there when this was asked."""
+
     def follow_as(self, stamp: Stamp, lane: Lane, after: Cursor) -> Iterator[Window]:
         """Follow. What a predecessor has left comes first, at the same positions. Raises TermLost if there is a successor."""
 
     def read_as(self, stamp: Stamp, span: Span) -> Iterator[pa.RecordBatch]:
-        """Read a span; the same holds."""
+        """Read what is there, up to a goal or a little further; the same holds."""
 
     def custody(self, stamp: Stamp) -> Custody:
         """What whoever delivers for this attempt needs."""

@@ -7,7 +7,7 @@ import pytest
 from penstock import config
 from penstock.change import Change, Lane, Op, to_batch
 from penstock.cursor import Cursor, Watermark
-from penstock.errors import ConfigInvalid, ConfigUnsupported
+from penstock.errors import ConfigInvalid
 from penstock.message import Message, to_change
 from penstock.sink import Assignment
 from penstock.sinks.kafka.ledger import PIECE, joined, pieces
@@ -82,9 +82,12 @@ def test_a_watermark_comes_back_whole_from_pieces_that_kafka_takes(cursor):
     assert joined(7, [*parts, "0/9:left from a longer one"]) == mark
 
 
-def parsed(**sink):
+SHARED = {"type": "sqlite", "database": "x.db"}
+
+
+def parsed(source=SHARED, transform=None, **sink):
     values = {"config": {"bootstrap.servers": "127.0.0.1:1"}, **sink}
-    return config.parse({"name": "p", "source": {"type": "sqlite", "database": "x.db"}, "sink": {"type": "kafka", **values}})
+    return config.parse({"name": "p", "source": source, "transform": transform or {}, "sink": {"type": "kafka", **values}})
 
 
 @pytest.mark.parametrize(
@@ -105,9 +108,15 @@ def test_what_cannot_be_is_refused_with_the_reason(sink, said):
         parsed(**sink)
 
 
-def test_barriers_come_later():
-    with pytest.raises(ConfigUnsupported, match="barrier is not supported yet"):
+def test_a_barrier_needs_a_source_that_no_other_pipeline_reads():
+    with pytest.raises(ConfigInvalid, match=r"sink.delivery.*no other pipeline reads.*reader: mark; use exactly-once"):
         parsed(delivery="barrier")
+    own = {"type": "outbox", "database": "postgresql://app@localhost/shop", "reader": "mark"}
+    assert parsed(own, delivery="barrier").sink.max_in_flight_records == 5000
+    with pytest.raises(ConfigInvalid, match="max_in_flight_records must be 1 or more"):
+        parsed(own, delivery="barrier", max_in_flight_records=0)
+    with pytest.raises(ConfigInvalid, match=r"transform.function.*cannot be there with sink.delivery: barrier"):
+        parsed(own, {"function": "rules:twice"}, delivery="barrier")
 
 
 def test_no_setting_of_the_library_is_ever_shown():

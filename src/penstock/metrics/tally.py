@@ -18,6 +18,7 @@ from penstock.event import (
     Event,
     Halted,
     Led,
+    MessagesReturned,
     ReaderReleased,
     Restarted,
     Settled,
@@ -69,7 +70,7 @@ def counted(tally: Tally, event: Event, now: float) -> Tally:
             tally = replace(tally, terms=tally.terms + 1, moved_at=now)
         case Delivered(changes=changes):
             tally = replace(tally, delivered=tally.delivered + changes, moved_at=now, error=None)
-        case DeliveryRetried():
+        case DeliveryRetried() | MessagesReturned():
             tally = replace(tally, retries=tally.retries + 1)
         case AttemptFailed(code=code, message=message):
             tally = replace(tally, failed=tally.failed + Counter([code]), error=(code, message))

@@ -11,6 +11,7 @@ from desks import Desk
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.change import Change, from_batch
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, CursorInvalid, OutboxMissing, TermLost
 from penstock.source import Span, Stamp
@@ -188,20 +189,32 @@ def test_rows_that_somebody_has_deleted_count_as_done(desk: Desk) -> None:
     assert desk.marks() == {}
 
 
-def test_a_batch_is_numbered_before_it_is_read_and_can_be_read_again(desk: Desk) -> None:
+def test_a_batch_reads_until_there_is_no_more_and_passes_its_goal(desk: Desk) -> None:
+    assert desk.source.position(desk.source.goal(LANE)) == 0
     desk.commit("a", "b")
-    head = desk.source.head(LANE)
+    goal = desk.source.goal(LANE)
     desk.commit("c")
 
-    def read(*stamp: int) -> list[object]:
-        span = Span(LANE, desk.start, head)
-        return [row for batch in desk.source.read_as(Stamp(*stamp), span) for row in batch.column("new_row_id").to_pylist()]
+    def read(*stamp: int) -> list[Change]:
+        span = Span(LANE, desk.start, goal)
+        return [change for batch in desk.source.read_as(Stamp(*stamp), span) for change in from_batch(batch)]
 
-    assert read(1, 0) == [1, 2]
-    assert read(1, 1) == [1, 2]
-    assert desk.source.position(desk.source.head(LANE)) > desk.source.position(head)
-    desk.execute("delete from {}")
-    assert desk.source.position(desk.source.head(LANE)) == 0
+    found = read(1, 0)
+    assert [change.new_row_id for change in found] == [1, 2, 3]
+    assert found[0].position > desk.source.position(goal)
+    assert read(1, 1) == found
+    assert list(desk.source.read_as(Stamp(1, 2), Span(LANE, goal, goal))) == []
+
+
+def test_who_only_looks_can_read_what_was_numbered_again_and_again(desk: Desk) -> None:
+    desk.commit("a", "b")
+    span = Span(LANE, desk.start, desk.source.head(LANE))
+    desk.commit("c")
+    assert desk.source.split(span, 4) == [span]
+    first, second = ([row for batch in desk.source.read(span) for row in batch.column("new_row_id").to_pylist()] for _ in range(2))
+    assert first == second == [1, 2]
+    assert desk.source.position(desk.source.head(LANE)) > desk.source.position(span.upto)
+    assert desk.reader(1).ids(3) == [1, 2, 3]
 
 
 def test_the_backlog_counts_what_is_not_delivered(desk: Desk) -> None:

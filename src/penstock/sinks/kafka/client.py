@@ -33,6 +33,10 @@ _COMMON: Mapping[str, Setting] = {
 # librdkafka tries again for as long as it takes, since who gives up on one record must not go on with the next one of its key.
 _PIPELINED: Mapping[str, Setting] = {"message.timeout.ms": 0, "enable.gapless.guarantee": True}
 
+# With one record of a key under way, to wait for more is to wait in vain. What could not be sent within this time is given back: a
+# leader that was asleep must not send, once it wakes, what its successor has sent already.
+_BARRIER: Mapping[str, Setting] = {"linger.ms": 0, "message.timeout.ms": 4000}
+
 # A transaction that follows close on another waits for that one to be complete: by default 100 ms at a time.
 _TRANSACTIONAL: Mapping[str, Setting] = {"retry.backoff.ms": 1, "transaction.timeout.ms": 300_000}
 
@@ -72,6 +76,11 @@ def check(config: Mapping[str, Setting]) -> None:
 def pipelined(config: Mapping[str, Setting], pipeline: str, hear: Callable[[Any], None]) -> dict[str, Any]:
     """The settings of an idempotent producer."""
     return _producer(_PIPELINED, config, pipeline, hear)
+
+
+def barrier(config: Mapping[str, Setting], pipeline: str, hear: Callable[[Any], None]) -> dict[str, Any]:
+    """The settings of an idempotent producer that has at most one record of a key."""
+    return _producer(_BARRIER, config, pipeline, hear)
 
 
 def transactional(config: Mapping[str, Setting], pipeline: str, name: str, hear: Callable[[Any], None]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import Literal
 from penstock.change import Lane
 from penstock.cursor import Watermark
 from penstock.duration import Duration
-from penstock.errors import ConfigUnsupported
 from penstock.retry import Retry
 from penstock.settings import settings
 from penstock.sink import Assignment, Delivery
@@ -22,7 +21,10 @@ _LONGEST = timedelta(seconds=60)
 
 @settings
 class KafkaSink:
-    """Sends changes to topics. `config` is librdkafka's; `interval` and `progress_topic` are for exactly-once."""
+    """Sends changes to topics. `config` is librdkafka's; `interval` and `progress_topic` are for exactly-once.
+
+    `max_in_flight_records` is for barrier.
+    """
 
     config: Mapping[str, str | int | float | bool] = field(repr=False)
     delivery: Literal["exactly-once", "at-least-once", "barrier"] = "exactly-once"
@@ -31,12 +33,13 @@ class KafkaSink:
     format: Literal["penstock", "debezium", "cloudevents", "row"] = "penstock"
     interval: Duration = timedelta(milliseconds=10)
     progress_topic: str = "penstock.progress"
+    max_in_flight_records: int = 5000
     retry: Retry = Retry()
     imports = ("confluent_kafka.admin", "penstock.sinks.kafka.transactional")
 
     def __post_init__(self) -> None:
-        if self.delivery == "barrier":
-            raise ConfigUnsupported("sink.delivery: barrier is not supported yet", "use exactly-once or at-least-once")
+        if self.max_in_flight_records < 1:
+            raise ValueError("max_in_flight_records must be 1 or more")
         if self.topic is not None:
             record.check(self.topic)
         if not timedelta(0) <= self.interval <= _LONGEST:
@@ -56,6 +59,10 @@ class KafkaSink:
             from penstock.sinks.kafka.pipelined import PipelinedDelivery
 
             return PipelinedDelivery(self, assignment)
+        if self.delivery == "barrier":
+            from penstock.sinks.kafka.barrier import BarrierDelivery
+
+            return BarrierDelivery(self, assignment)
         from penstock.sinks.kafka.transactional import TransactionalDelivery
 
         return TransactionalDelivery(self, assignment)

@@ -108,6 +108,11 @@ class PostgresTable:
         ).fetchall()
         return int(count)
 
+    def now(self) -> int:
+        """As `mark` takes it."""
+        [(now,)] = self._connection.execute(b"select (extract(epoch from statement_timestamp()) * 1000000)::bigint").fetchall()
+        return int(now)
+
     def waiting(self, delivered: Span) -> tuple[int, int | None]:
         """A look at all rows."""
         [(count, at)] = self._all(

@@ -70,6 +70,11 @@ class MarkSource:
                 last = rows[-1].position
         return to_cursor(last)
 
+    def goal(self, lane: Lane) -> Cursor:
+        """Now, as the database's clock has it: what is there is marked later. Nothing is to be done where nothing is there."""
+        with self._opened() as table:
+            return to_cursor(table.now() if table.waiting(of(NOBODY, 0))[0] else 0)
+
     def position(self, cursor: Cursor) -> int:
         """When the row before the cursor was marked, in microseconds since 1970."""
         return of_cursor(cursor)[0]
@@ -100,21 +105,25 @@ class MarkSource:
         return [span] if self.position(span.upto) > self.position(span.after) else []
 
     def read(self, span: Span) -> Iterator[pa.RecordBatch]:
-        """The rows of a span that nobody has taken yet."""
-        return self.read_as(NOBODY, span)
+        """The rows of a span that were numbered and that nobody has taken yet."""
+        upto = self.position(span.upto)
+        if upto > self.position(span.after):
+            with self._opened(anew=True) as table:
+                take_over(table, NOBODY, span.after)
+                yield from left(table, NOBODY, span.after, mark(NOBODY, upto))
 
     def follow(self, lane: Lane, after: Cursor) -> Iterator[Window]:
         """Rows from here on; only where no pipeline is at work."""
         return self.follow_as(NOBODY, lane, after)
 
     def read_as(self, stamp: Stamp, span: Span) -> Iterator[pa.RecordBatch]:
-        """The rows of a span, which are this attempt's own from then on."""
-        upto = self.position(span.upto)
-        if upto <= self.position(span.after):
+        """Rows until there are no more, which are this attempt's own."""
+        if self.position(span.upto) <= self.position(span.after):
             return
-        with self._opened(anew=True) as table:
-            take_over(table, stamp, span.after)
-            yield from left(table, stamp, span.after, mark(stamp, upto))
+        for window in self.follow_as(stamp, span.lane, span.after):
+            yield window.changes
+            if window.idle:
+                return
 
     def follow_as(self, stamp: Stamp, lane: Lane, after: Cursor) -> Iterator[Window]:
         """Rows from here on, which are this attempt's own."""

@@ -58,6 +58,9 @@ class Table(Protocol):
     def there(self, ids: Sequence[int]) -> int:
         """How many of these rows are there, whatever mark they bear."""
 
+    def now(self) -> int:
+        """The database's time, in microseconds since 1970: what is marked later stands behind it."""
+
     def waiting(self, delivered: Span) -> tuple[int, int | None]:
         """How many rows there are, but for those with such marks, and when the oldest was made, in microseconds since 1970."""
 

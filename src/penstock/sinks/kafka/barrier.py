@@ -1,0 +1,329 @@
+"""One record of a key at a time: the next one goes when the row of the one before it is purged, durably.
+
+What fails goes back to the table, with all of its key behind it, to be marked and sent once more. A crash between an
+acknowledgement and its purge repeats one record of a key: R0 R1 R1 R2, never R0 R1 R2 R0.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import random
+from threading import Condition, Thread
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka as kafka
+import pyarrow as pa
+
+from penstock.change import Change
+from penstock.errors import DeliveryExhausted, PenstockError, SinkUnavailable, SourceUnavailable
+from penstock.event import DeliveryRetried, MessagesReturned
+from penstock.failpoint import reach
+from penstock.sink import Assignment
+from penstock.sinks.kafka import client
+from penstock.sinks.kafka.fault import Verdict, condemning, ending, is_refusal, verdict
+from penstock.sinks.kafka.record import Record, Recorder, Unfit
+from penstock.sinks.kafka.shelf import Entry, Shelf
+from penstock.sinks.kafka.turns import Turns, row_of
+
+if TYPE_CHECKING:
+    from penstock.sinks.kafka.sink import KafkaSink
+
+ROOM = 20_000
+CLOSE_SECONDS = 5.0
+CONFIRM_SECONDS = 1.0
+"""After so long without a word from the table nothing is sent before it is asked whose the rows are: we may have been asleep."""
+
+LOST_SECONDS = 60.0
+"""So long may a message that went back take to come again."""
+
+POLL_SECONDS = 0.002
+LOOK_SECONDS = 0.5
+AGAIN_SECONDS = 0.2
+TELL_SECONDS = 5.0
+
+Made = tuple[Change, Record | Unfit | None]
+
+
+class BarrierDelivery:
+    """Keeps the promises of Delivery; what the caller hands over, a thread sends, purges and gives back."""
+
+    def __init__(self, sink: KafkaSink, assignment: Assignment, producer: Callable[[dict[str, Any]], Any] = kafka.Producer) -> None:
+        assert assignment.custody, "the pipeline file is refused where a source has none"
+        self._sink, self._assignment, self._custody = sink, assignment, assignment.custody
+        self._recorder, self._shelf, self._turns = Recorder(sink.style, assignment), Shelf(), Turns()
+        self._given: deque[Made] = deque()
+        self._changed = Condition()
+        self._under_way: dict[int, Entry] = {}
+        self._failed: list[tuple[Entry, Any]] = []
+        self._done: list[Entry] = []
+        self._returning: list[Entry] = []
+        self._suspects: set[int] = set()
+        self._unfit: dict[int, Unfit] = {}
+        self._tries, self._rests_until, self._confirmed_at, self._told_at = 0, 0.0, time.monotonic(), 0.0
+        self._returned_at = 0.0
+        self._is_ending = self._has_succeeded = False
+        self._failure: BaseException | None = None
+        self._make = producer
+        self._producer: Any = self._made()
+        self._thread = Thread(target=self._run, name="kafka", daemon=True)
+        self._thread.start()
+
+    # What the caller does.
+
+    def offer(self, changes: pa.RecordBatch, wait: float) -> bool:
+        """Take these changes unless there is no room."""
+        if not self._wait(lambda: len(self._shelf) + len(self._given) < ROOM, wait):
+            return False
+        if changes.num_rows:
+            made = self._recorder.records(changes)
+            with self._changed:
+                self._given.extend(made)
+                self._changed.notify_all()
+        return True
+
+    def delivered(self) -> Change | None:
+        """The last change up to which every row is purged, or went back."""
+        return self._shelf.last
+
+    def drain(self, wait: float) -> bool:
+        """Wait until every row is purged. What went back to the table cannot come again where nobody reads any more."""
+        is_done = self._wait(lambda: not self._given and not self._shelf, wait)
+        if is_done and (returned := self._turns.returned):
+            raise SinkUnavailable(f"{returned} messages went back to the table after failures, and are to be read again")
+        return is_done
+
+    def close(self) -> None:
+        """Let what is under way have its answer, and purge what was delivered."""
+        with self._changed:
+            self._is_ending = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _wait(self, condition: Callable[[], bool], seconds: float) -> bool:
+        with self._changed:
+            is_met = self._changed.wait_for(lambda: condition() or self._failure is not None, seconds)
+            if self._failure:
+                raise self._failure
+            return is_met
+
+    # What the thread does.
+
+    def _run(self) -> None:
+        try:
+            while not self._is_ending:
+                self._turn()
+            self._finish()
+        except BaseException as failure:  # noqa: BLE001 - a thread's last words: every later call of its owner raises them
+            self._fail(failure)
+        finally:
+            self._producer.purge(in_queue=True, in_flight=False)
+            self._custody.close()
+
+    def _turn(self) -> None:
+        """Take in, send what is due, hear what became of it, purge."""
+        self._take_in()
+        if not self._failure and time.monotonic() >= self._rests_until:
+            self._send()
+        self._listen(POLL_SECONDS)
+        self._judge()
+        self._settle()
+        if self._turns.returned and time.monotonic() > self._returned_at + LOST_SECONDS:
+            self._fail(SinkUnavailable(f"{self._turns.returned} messages went back to the table and did not come again"))
+        with self._changed:
+            self._changed.notify_all()
+            if not self._under_way and not self._given and not self._is_ending:
+                self._changed.wait(self._idle_seconds())
+
+    def _idle_seconds(self) -> float:
+        """How long nothing is to be done, unless something comes."""
+        return LOOK_SECONDS if self._failure or not (self._turns or self._done or self._returning) else POLL_SECONDS
+
+    def _take_in(self) -> None:
+        with self._changed:
+            made = [self._given.popleft() for _ in range(len(self._given))]
+            entries = [(self._shelf.put(change, record if isinstance(record, Record) else None), record) for change, record in made]
+        for entry, record in entries:
+            if not self._turns.put(entry):
+                self._returning.append(entry)
+            elif isinstance(record, Unfit):
+                self._unfit[entry.number] = record
+
+    def _send(self) -> None:
+        """Send what is due. One that may have spoilt it for others goes when nothing else is under way."""
+        if not self._suspects.isdisjoint(self._under_way):
+            return
+        due = self._turns.due(self._sink.max_in_flight_records - len(self._under_way))
+        sent = due
+        if alone := [entry for entry in due if entry.number in self._suspects]:
+            sent = [] if self._under_way else alone[:1]
+            self._turns.again([entry for entry in due if entry not in sent])
+        if sent and self._is_confirmed(sent):
+            for entry in self._sifted(sent):
+                self._produce(entry)
+
+    def _is_confirmed(self, entries: Sequence[Entry]) -> bool:
+        """Whether these rows are still ours, as far as can be known. Raises TermLost."""
+        if time.monotonic() - self._confirmed_at < CONFIRM_SECONDS:
+            return True
+        is_heard = self._asked(lambda: self._custody.confirm(_rows(entries)))
+        if not is_heard:
+            self._turns.again(entries)
+        return is_heard
+
+    def _sifted(self, entries: list[Entry]) -> list[Entry]:
+        """Those to send; what waits behind a dead letter is parked, and its row may go, as may one that has no record."""
+        poison = self._assignment.poison
+        left = None if poison.is_idle else {id(change) for change in poison.sift([entry.change for entry in entries])}
+        sent: list[Entry] = []
+        for entry in entries:
+            if left is not None and id(entry.change) not in left:
+                self._done.append(entry)
+            elif reason := self._unfit.get(entry.number):
+                self._failed.append((entry, reason))
+            else:
+                (sent if entry.record else self._done).append(entry)
+        return sent
+
+    def _produce(self, entry: Entry) -> None:
+        assert entry.record
+        topic, key, value, headers = entry.record
+        reach("sink.sending")
+        while True:
+            try:
+                self._producer.produce(topic, value, key, headers=headers, on_delivery=partial(self._hear_of, entry.number))
+            except BufferError:  # the library's own queue is full
+                self._listen(0.05)
+                continue
+            except kafka.KafkaException as error:
+                self._suspects.add(entry.number)  # it was in no batch: whatever is wrong, is wrong with it
+                self._failed.append((entry, error.args[0]))
+            except (TypeError, ValueError) as error:
+                self._failed.append((entry, Unfit(str(error))))
+            else:
+                self._under_way[entry.number] = entry
+            return
+
+    def _hear_of(self, number: int, error: Any, _: Any) -> None:
+        entry = self._under_way.pop(number)
+        if error is None:
+            reach("sink.sent")
+            self._has_succeeded, self._tries = True, 0
+            self._done.append(entry)
+        else:
+            self._failed.append((entry, error))
+
+    def _listen(self, seconds: float) -> None:
+        try:
+            self._producer.poll(seconds if self._under_way else 0)
+        except kafka.KafkaException:  # this producer can do nothing more: what it has not sent it gives back
+            self._producer.purge(in_queue=True, in_flight=True)
+            self._producer.flush(CLOSE_SECONDS)
+            self._producer = self._made()
+
+    def _judge(self) -> None:
+        """Decide about what failed: poison, to be sent alone, or back to the table."""
+        failed, self._failed = self._failed, []
+        returned: list[tuple[Entry, Any]] = []
+        for entry, error in failed:
+            if isinstance(error, Unfit):
+                self._condemn(entry, DeliveryExhausted(f"no record can be made of it: {error.reason}", "correct what wrote it"))
+            elif verdict(error) is Verdict.PASSING:
+                returned.append((entry, error))
+            elif verdict(error) is Verdict.RECORD or entry.number in self._suspects:
+                assert entry.record
+                self._condemn(entry, condemning(error, entry.record.topic))
+            else:
+                self._suspects.add(entry.number)
+                self._turns.again([entry])
+        if returned:
+            self._give_back(returned)
+
+    def _give_back(self, failed: Sequence[tuple[Entry, Any]]) -> None:
+        """Before a key's barrier falls, all of it is on its way back, so that nothing of it slips past."""
+        self._returned_at = time.monotonic()
+        self._returning += [one for entry, _ in failed for one in self._turns.give_back(entry)]
+        reason = f"{failed[0][1].name().lstrip('_')}: {failed[0][1].str()}"
+        self._assignment.tell(MessagesReturned(pipeline=self._assignment.pipeline, messages=len(failed), reason=reason))
+        self._tries += 1
+        if self._sink.retry.is_spent(self._tries):
+            self._fail(DeliveryExhausted(f"{reason}, {self._tries} times", "see that the brokers under sink.config run"))
+        elif self._tries > 1:  # one failure among successes is nobody's outage
+            wait = self._sink.retry.wait(self._tries - 1, random())
+            self._rests_until = time.monotonic() + wait
+            self._tell(reason, wait)
+
+    def _condemn(self, entry: Entry, error: PenstockError) -> None:
+        try:
+            self._assignment.poison.condemn(entry.change, error)
+        except PenstockError as raised:
+            self._fail(raised)
+        else:
+            self._done.append(entry)
+
+    def _settle(self) -> None:
+        """Purge what is delivered, and reset what goes back: only then others of these keys get their turn."""
+        if self._done:
+            reach("sink.purging")
+            if self._asked(lambda: self._custody.purge(_rows(self._done))):
+                for entry in self._done:
+                    self._turns.settle(entry)
+                self._shelve(self._done)
+                self._done = []
+        if self._returning and self._asked(lambda: self._custody.reset(_rows(self._returning))):
+            self._shelve(self._returning)
+            self._returning = []
+
+    def _shelve(self, entries: Sequence[Entry]) -> None:
+        with self._changed:
+            for entry in entries:
+                self._suspects.discard(entry.number)
+                self._unfit.pop(entry.number, None)
+                self._shelf.settle(entry.number)
+
+    def _asked(self, ask: Callable[[], None]) -> bool:
+        """Whether the table has answered; if not, it is asked again soon, and nothing moves meanwhile."""
+        try:
+            ask()
+        except SourceUnavailable as error:
+            self._tell(error.message, AGAIN_SECONDS)
+            time.sleep(AGAIN_SECONDS)
+            return False
+        self._confirmed_at = time.monotonic()
+        return True
+
+    def _finish(self) -> None:
+        """What was sent has its answer, and what was not is dropped: its rows stay."""
+        self._producer.purge(in_queue=True, in_flight=False)
+        deadline = time.monotonic() + CLOSE_SECONDS
+        while self._under_way and time.monotonic() < deadline:
+            self._listen(0.05)
+        self._settle()
+
+    def _fail(self, failure: BaseException) -> None:
+        with self._changed:
+            self._failure = self._failure or failure
+            self._changed.notify_all()
+
+    def _made(self) -> Any:
+        return self._make(client.barrier(self._sink.config, self._assignment.pipeline, self._hear))
+
+    def _hear(self, error: Any) -> None:
+        """What the library has to say beside the fate of records: it goes on by itself."""
+        if is_refusal(error) and not self._has_succeeded:
+            self._fail(ending(error, "the brokers do not let us in"))
+        elif self._under_way and time.monotonic() - self._told_at >= TELL_SECONDS:
+            self._tell(f"{error.name().lstrip('_')}: {error.str()}", 0.0)
+
+    def _tell(self, reason: str, wait: float) -> None:
+        self._told_at = time.monotonic()
+        told = DeliveryRetried(
+            pipeline=self._assignment.pipeline, reason=reason, tries=max(1, self._tries), wait_seconds=round(wait, 3)
+        )
+        self._assignment.tell(told)
+
+
+def _rows(entries: Sequence[Entry]) -> list[int]:
+    return [row_of(entry.change) for entry in entries]
