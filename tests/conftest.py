@@ -12,4 +12,4 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("penstock", deadline=None)
 settings.load_profile("penstock")
 
-pytest_plugins = ["fix_kafka", "fix_postgres", "fix_rig", "fix_spark"]
+pytest_plugins = ["fix_kafka", "fix_mariadb", "fix_postgres", "fix_rig", "fix_spark"]

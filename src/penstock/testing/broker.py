@@ -8,8 +8,6 @@ with Broker(folder) as broker:
 
 from __future__ import annotations
 
-import fcntl
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,8 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from penstock.errors import EngineFailed
-from penstock.spark.archive import cache
-from penstock.spark.java import find_jars, find_java, module_flags
+from penstock.spark.java import find_jars, find_java
+from penstock.testing import artifact
 from penstock.testing.proxy import Proxy
 
 VERSION = "4.1.1"
@@ -267,28 +265,11 @@ def _consumed(consumer: Any, partitions: int) -> list[Record]:
 
 def jars() -> Path:
     """The folder of the broker's jars; they are fetched if it is not there."""
-    folder = cache() / f"kafka-{VERSION}"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as held:
-        lock = held.enter_context((folder.parent / f"{folder.name}.lock").open("w"))
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            _fetch(folder)
-    return folder
+    return artifact.kept(f"kafka-{VERSION}", f"org.apache.kafka:kafka_2.13:{VERSION}", _move)
 
 
-def _fetch(folder: Path) -> None:
-    java, ivy = find_java(), folder.parent / f"{folder.name}.ivy"
-    command = [str(java.program), "-cp", ":".join(map(str, find_jars())), *module_flags(java.major), "-XX:TieredStopAtLevel=1"]
-    command += ["org.apache.spark.deploy.SparkSubmit", "--conf", f"spark.jars.ivy={ivy}"]
-    command += ["--packages", f"org.apache.kafka:kafka_2.13:{VERSION}"]
-    command += ["--class", "org.apache.spark.deploy.SparkSubmit", "spark-internal", "--version"]  # a class that does nothing
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    found = list((ivy / "jars").glob("*.jar"))
-    if done.returncode or not any("_kafka-clients-" in jar.name for jar in found):
-        raise EngineFailed(f"the jars of Kafka {VERSION} were not found: {(done.stdout + done.stderr)[-1500:]}")
-    (ivy / "jars").rename(folder)
-    shutil.rmtree(ivy, ignore_errors=True)
+def _move(jars: Path, folder: Path) -> None:
+    jars.rename(folder)
 
 
 def _free_ports(count: int) -> list[int]:

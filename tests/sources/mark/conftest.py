@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sqlite3
+from pathlib import Path
 
 import psycopg
 import pytest
 from desks import Desk
 
 
-@pytest.fixture(params=["postgres"])
-def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
-    if request.param == "postgres":
-        dsn = request.getfixturevalue("postgres_of_module")
-        yield Desk(dsn, lambda: psycopg.connect(dsn))
+@pytest.fixture(params=["postgres", "sqlite", "mariadb"])
+def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
+    match request.param:
+        case "postgres":
+            dsn = request.getfixturevalue("postgres_of_module")
+            return Desk(dsn, lambda: psycopg.connect(dsn))
+        case "sqlite":
+            return Desk(str(tmp_path / "app.db"), lambda: sqlite3.connect(tmp_path / "app.db"), "?")
+        case _:
+            server = request.getfixturevalue("mariadb_server")
+            dsn = request.getfixturevalue("mariadb_of_module")
+            return Desk(dsn, lambda: server.connect(dsn.rpartition("/")[2]))

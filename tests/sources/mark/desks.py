@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -26,7 +27,7 @@ class Desk:
 
     def put(self, writer: Any, *values: str | None, key: str = "k", names: Any = (), said: Any = ()) -> None:
         """Insert without a commit."""
-        arrays = [list(one) if self.is_postgres else str(list(one)).replace("'", '"') for one in (names, said)]
+        arrays = [list(one) if self.is_postgres else json.dumps(list(one)) for one in (names, said)]
         cursor = writer.cursor()
         for value in values:
             cursor.execute(

@@ -1,33 +1,47 @@
-"""Which database a table is in."""
+"""Which database a table is in: Postgres, MySQL or MariaDB by their DSN, SQLite by the path of a file."""
 
 from __future__ import annotations
 
 from functools import partial
+from types import ModuleType
 
-from penstock.sources.outbox.mark import postgres
+from penstock.sources.outbox.mark import mysql, postgres, sqlite
 from penstock.sources.outbox.mark.table import Opened
 from penstock.sources.outbox.naming import Names
 
-_POSTGRES = ("postgresql://", "postgres://")
+_SCHEMES = {"postgresql://": postgres, "postgres://": postgres, **dict.fromkeys(mysql.SCHEMES, mysql)}
+_KNOWN = "write postgresql://..., mysql://..., mariadb://..., or the path of a SQLite database"
 
 
 def named(database: str, table: str) -> Names:
     """The names of a table. Raises ValueError for a database that is none of those."""
-    if not database.startswith(_POSTGRES):
-        raise ValueError("source.database must be a DSN: postgresql://user@host/database")
-    return Names(table)
+    names = Names(table)
+    if _module(database) is sqlite and "." in table:
+        raise ValueError(f"table is {table!r}: in SQLite a table has no schema")
+    return names
 
 
 def opened(database: str, table: str) -> Opened:
     """How to reach a table."""
-    return partial(postgres.opened, database, named(database, table))
+    return partial(_module(database).opened, database, named(database, table))
 
 
 def create(database: str, table: str) -> bool:
     """Make the table in the layout of goharvest; False if it was there."""
-    return postgres.create(database, named(database, table))
+    is_new: bool = _module(database).create(database, named(database, table))
+    return is_new
 
 
 def statements(database: str, table: str) -> list[str]:
     """The SQL of that."""
-    return postgres.statements(named(database, table))
+    made: list[str] = _module(database).statements(named(database, table))
+    return made
+
+
+def _module(database: str) -> ModuleType:
+    for scheme, module in _SCHEMES.items():
+        if database.startswith(scheme):
+            return module
+    if "://" in database or not database.strip():
+        raise ValueError(f"source.database is of no kind that is known: {_KNOWN}")
+    return sqlite

@@ -15,7 +15,7 @@ def to_changes(rows: Sequence[Row]) -> pa.RecordBatch:
     """These rows as changes."""
     if not rows:
         return NO_CHANGES
-    ids, positions, topics, keys, values, _, _, at = zip(*rows, strict=True)
+    ids, positions, topics, keys, values, _, _, at, _ = zip(*rows, strict=True)
     bodies = [_body(row) for row in rows]
     gone = [value is None for value in values]
     return pa.RecordBatch.from_arrays(
@@ -47,7 +47,7 @@ def _body(row: Row) -> str:
 def _error(row: Row) -> str | None:
     """Why no message can be made of a row: that is the fault of one row, and no other waits for it."""
     names, said = len(row.names or ()), len(row.said or ())
-    return None if names == said else f"unequal number of header keys ({names}) and values ({said})"
+    return row.error if names == said else f"unequal number of header keys ({names}) and values ({said})"
 
 
 def _raw(text: Text) -> bytes | None:

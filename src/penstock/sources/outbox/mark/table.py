@@ -13,7 +13,7 @@ Text = str | bytes | None
 
 
 class Row(NamedTuple):
-    """A row of the table; `at` in microseconds since 1970."""
+    """A row of the table; `at` in microseconds since 1970, `error`: why its headers cannot be read."""
 
     id: int
     position: int
@@ -23,6 +23,7 @@ class Row(NamedTuple):
     names: Sequence[str] | None
     said: Sequence[Text] | None
     at: int
+    error: str | None = None
 
 
 class Table(Protocol):

@@ -1,0 +1,145 @@
+"""The table in MySQL from 8.0 on, and in MariaDB from 10.6 on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from penstock.errors import ConfigInvalid, OutboxMissing, OutboxUnfit, PenstockError, SourceUnavailable
+from penstock.sources.outbox.database import shown
+from penstock.sources.outbox.mark.listed import ListedTable
+from penstock.sources.outbox.naming import Names
+
+SCHEMES = ("mysql://", "mariadb://")
+OPTIONS = {"ssl_ca": str, "ssl_cert": str, "ssl_key": str, "unix_socket": str, "connect_timeout": int, "read_timeout": int}
+"""What may stand behind the question mark of a DSN: arguments of the driver."""
+
+_DEFAULTS: Mapping[str, Any] = {"connect_timeout": 5, "read_timeout": 30, "write_timeout": 30, "charset": "utf8mb4"}
+_SESSION = ("set session transaction isolation level read committed", "set time_zone = '+00:00'")
+_NO_TABLE, _NO_COLUMN, _REFUSED = (1146, 1051), (1054,), (1044, 1045, 1142, 1143)
+
+
+def statements(names: Names) -> list[str]:
+    """The SQL that makes the table; what is there already stays."""
+    return [
+        f"create table if not exists {_quoted(names)} (\n"
+        "  id bigint not null auto_increment primary key,\n"
+        "  create_time timestamp(6) not null default current_timestamp(6),\n"
+        "  kafka_topic varchar(249) not null,\n"
+        "  kafka_key varchar(100) not null,\n"
+        "  kafka_value varchar(10000),\n"
+        "  kafka_header_keys json not null,\n"
+        "  kafka_header_values json not null,\n"
+        "  leader_id char(36) character set ascii collate ascii_bin\n"
+        ") character set utf8mb4"
+    ]
+
+
+class MysqlDialect:
+    """Keeps the promises of Dialect."""
+
+    made_at = "cast(unix_timestamp(create_time) * 1000000 as signed)"
+    now = "cast(unix_timestamp(now(6)) * 1000000 as signed)"
+    locking = "for update skip locked"
+
+    def __init__(self, connection: Any, names: Names) -> None:
+        self._connection, self.table = connection, _quoted(names)
+        # In a short table the optimizer would look at every row, and wait for writers that have not committed.
+        aimed = f"{self.table} as outbox force index (primary)"
+        self.updating, self.deleting = f"update {aimed}", f"delete outbox from {aimed}"
+
+    def ask(self, sql: str, facts: Sequence[Any] = ()) -> list[Any]:
+        """Without a lock, unless the statement says otherwise."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql.replace("?", "%s"), tuple(facts))
+            return list(cursor.fetchall())
+
+    def tell(self, sql: str, facts: Sequence[Any] = ()) -> int:
+        """Committed by itself."""
+        with self._connection.cursor() as cursor:
+            return int(cursor.execute(sql.replace("?", "%s"), tuple(facts)))
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A plain one."""
+        self._connection.begin()
+        try:
+            yield
+        except BaseException:
+            self._connection.rollback()
+            raise
+        self._connection.commit()
+
+    def stamp(self, marks: Sequence[tuple[int, str]]) -> None:
+        """All in one statement: one by one would be a round trip for each."""
+        columns = "columns (id bigint path '$[0]', mark char(36) character set ascii path '$[1]')"
+        given = f"json_table(?, '$[*]' {columns}) as given"
+        if marks:
+            aimed = f"{given} straight_join {self.table} as outbox force index (primary) on outbox.id = given.id"
+            self.tell(f"update {aimed} set leader_id = mark", [json.dumps(marks)])
+
+
+@contextmanager
+def opened(dsn: str, names: Names, *, anew: bool = False) -> Iterator[ListedTable]:
+    """The table over a connection of the caller's own."""
+    with _connected(dsn, names) as connection:
+        yield ListedTable(MysqlDialect(connection, names))
+
+
+def create(dsn: str, names: Names) -> bool:
+    """Make the table; False if it was there."""
+    with _connected(dsn, names) as connection, connection.cursor() as cursor:
+        is_there = cursor.execute("show tables like %s", (names.table.split(".")[-1].replace("_", "\\_"),))
+        for statement in statements(names) if not is_there else ():
+            cursor.execute(statement)
+    return not is_there
+
+
+@contextmanager
+def _connected(dsn: str, names: Names) -> Iterator[Any]:
+    """Each statement commits by itself. What the driver raises is told in our words."""
+    try:
+        import pymysql
+    except ImportError as error:
+        raise ConfigInvalid("an outbox in MySQL or MariaDB needs PyMySQL", "pip install 'penstock[mysql]'") from error
+    try:
+        connection = pymysql.connect(autocommit=True, **_arguments(dsn))
+        try:
+            for statement in _SESSION:
+                connection.query(statement)
+            yield connection
+        finally:
+            connection.close()
+    except (pymysql.Error, OSError) as error:
+        raise _told(dsn, names, error) from error
+
+
+def _arguments(dsn: str) -> dict[str, Any]:
+    """How to connect. Raises ConfigInvalid."""
+    parts = urlsplit(dsn)
+    given = dict(parse_qsl(parts.query))
+    if strange := given.keys() - OPTIONS.keys():
+        raise ConfigInvalid(f"{shown(dsn)}: unknown option {min(strange)}", f"the options are {', '.join(OPTIONS)}")
+    found = {"host": parts.hostname or "localhost", "port": parts.port or 3306, "user": unquote(parts.username or "")}
+    found |= {"password": unquote(parts.password or ""), "database": parts.path.strip("/")}
+    return {**_DEFAULTS, **found, **{name: OPTIONS[name](value) for name, value in given.items()}}
+
+
+def _told(dsn: str, names: Names, error: Exception) -> PenstockError:
+    code = error.args[0] if error.args else 0
+    said = f"{shown(dsn)}: {' '.join(map(str, error.args)) or type(error).__name__}"
+    remedy = f"penstock outbox init DSN --table {names.table} --layout goharvest"
+    if code in _NO_TABLE:
+        return OutboxMissing(said, remedy)
+    if code in _NO_COLUMN:
+        return OutboxUnfit(said, remedy)
+    if code in _REFUSED:
+        return OutboxUnfit(said, "grant the rights that docs/goharvest.md lists to this user")
+    return SourceUnavailable(said, "see that the server runs and can be reached")
+
+
+def _quoted(names: Names) -> str:
+    return ".".join("`" + part.replace("`", "``") + "`" for part in names.table.split("."))

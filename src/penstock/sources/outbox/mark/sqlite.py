@@ -1,0 +1,106 @@
+"""The table in SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import OutboxMissing, OutboxUnfit, SourceUnavailable
+from penstock.sources.outbox.mark.listed import ListedTable
+from penstock.sources.outbox.naming import Names
+
+BUSY_SECONDS = 5.0
+
+
+def statements(names: Names) -> list[str]:
+    """The SQL that makes the table; what is there already stays. Ids are never used again, since they tell the order."""
+    return [
+        f"create table if not exists {names.rows} (\n"
+        "  id integer primary key autoincrement,\n"
+        "  create_time text not null default (strftime('%Y-%m-%d %H:%M:%f', 'now')),\n"
+        "  kafka_topic text not null,\n"
+        "  kafka_key text not null,\n"
+        "  kafka_value text,\n"
+        "  kafka_header_keys text not null default '[]',\n"
+        "  kafka_header_values text not null default '[]',\n"
+        "  leader_id text\n"
+        ")"
+    ]
+
+
+class SqliteDialect:
+    """Keeps the promises of Dialect."""
+
+    made_at = "cast(round((julianday(create_time) - 2440587.5) * 86400000) as integer) * 1000"
+    now = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"
+    locking = ""
+
+    def __init__(self, connection: sqlite3.Connection, names: Names) -> None:
+        self._connection, self.table = connection, names.rows
+        self.updating, self.deleting = f"update {self.table}", f"delete from {self.table}"
+
+    def ask(self, sql: str, facts: Sequence[Any] = ()) -> list[Any]:
+        """All at once, so that no statement stays open."""
+        return self._connection.execute(sql, tuple(facts)).fetchall()
+
+    def tell(self, sql: str, facts: Sequence[Any] = ()) -> int:
+        """Committed by itself."""
+        return int(self._connection.execute(sql, tuple(facts)).rowcount)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """The one writer."""
+        self._connection.execute("begin immediate")
+        with self._connection:
+            yield
+
+    def stamp(self, marks: Sequence[tuple[int, str]]) -> None:
+        """One by one, which is quick here."""
+        swapped = [(mark, row) for row, mark in marks]
+        self._connection.executemany(f"{self.updating} set leader_id = ? where id = ?", swapped)
+
+
+@contextmanager
+def opened(path: str, names: Names, *, anew: bool = False) -> Iterator[ListedTable]:
+    """The table over a connection of the caller's own."""
+    if not Path(path).is_file():
+        raise OutboxMissing(f"there is no database {path}", f"check source.database, or: {_remedy(path)}")
+    with _connected(path, names) as connection:
+        yield ListedTable(SqliteDialect(connection, names))
+
+
+def create(path: str, names: Names) -> bool:
+    """Make the table; False if it was there."""
+    with _connected(path, names) as connection:
+        found = connection.execute("select 1 from sqlite_master where name = ?", (names.table,)).fetchone()
+        connection.execute("pragma journal_mode = wal")
+        for statement in statements(names):
+            connection.execute(statement)
+    return found is None
+
+
+@contextmanager
+def _connected(path: str, names: Names) -> Iterator[sqlite3.Connection]:
+    """Each statement commits by itself, and is on the disk then. What SQLite raises is told in our words."""
+    try:
+        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("pragma synchronous = full")
+            yield connection
+        finally:
+            connection.close()
+    except sqlite3.OperationalError as error:
+        if "no such table" in str(error):
+            raise OutboxMissing(f"{path} has no outbox {names.table}: {error}", _remedy(path)) from error
+        if "no such column" in str(error):
+            raise OutboxUnfit(f"{names.table} in {path} is no outbox: {error}", _remedy(path)) from error
+        raise SourceUnavailable(f"{path}: {error}", "see who keeps the database locked, and that the disk has room") from error
+    except sqlite3.DatabaseError as error:
+        raise OutboxUnfit(f"{path}: {error}", "check source.database") from error
+
+
+def _remedy(path: str) -> str:
+    return f"penstock outbox init {path} --layout goharvest"
