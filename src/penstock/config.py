@@ -30,7 +30,7 @@ LATER_KINDS = {
     "source": ("postgres", "rqlite", "scylla", "feed"),
     "sink": ("feed", "table", "consumer", "stdout"),
 }
-LATER_STATES = ("rqlite", "kafka")
+LATER_STATES = ("rqlite",)
 
 PATHS = (
     ("database",),

@@ -161,6 +161,12 @@ class TermLost(PenstockError):
     code, directive = "term.lost", Directive.RETRY
 
 
+class TermFenced(TermLost):
+    """The holder stood down by itself: it could not be sure any more that nobody else leads."""
+
+    code, directive = "term.fenced", Directive.RETRY
+
+
 class TermHeld(PenstockError):
     """Somebody leads this pipeline, and only without a leader can it be changed."""
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -20,6 +21,7 @@ from puppet import Puppet
 from deadline import until
 from penstock.change import Lane
 from penstock.coordinator import Standing, Tally, Term
+from penstock.coordinators.kafka import KafkaCoordinator
 from penstock.coordinators.postgres import PostgresCoordinator
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
@@ -29,8 +31,20 @@ LANE = Lane("main")
 LONG, SHORT = 60.0, 0.6
 MOMENT = 2.0
 
+SESSION = 3.0
+"""Seconds after which Kafka knows that a member is dead."""
+
+
+def in_kafka(test: pytest.FixtureRequest, ttl: float) -> KafkaCoordinator:
+    """State in a topic of its own, with leaders that may miss their own heartbeats for as long as they may be silent."""
+    url = f"kafka://{test.getfixturevalue('broker').servers}/state-{uuid.uuid4().hex[:8]}"
+    session = min(ttl + 1.0, SESSION)
+    return KafkaCoordinator(f"{url}?session-timeout={session}s", silence=max(ttl, session), deadline=max(ttl, session))
+
+
 RIGS: dict[str, Callable[[pytest.FixtureRequest, float], Any]] = {
     "sqlite": lambda test, ttl: SqliteCoordinator(str(test.getfixturevalue("tmp_path") / "state.db"), ttl=ttl),
+    "kafka": in_kafka,
     "postgres": lambda test, ttl: PostgresCoordinator(test.getfixturevalue("empty_state"), ttl=ttl),
 }
 
@@ -43,6 +57,12 @@ def make(request: pytest.FixtureRequest) -> Callable[[float], Any]:
 @pytest.fixture
 def coordinator(make: Callable[[float], Any]) -> Any:
     return make(LONG)
+
+
+@pytest.fixture
+def seen_dead(coordinator: Any) -> float:
+    """Seconds within which others know of a death."""
+    return SESSION + MOMENT if isinstance(coordinator, KafkaCoordinator) else MOMENT
 
 
 @pytest.fixture
@@ -84,39 +104,42 @@ def test_it_pickles(coordinator: Any) -> None:
 
 
 def test_one_leads_and_the_other_stands_by(coordinator: Any, leader: Any, rival: Any) -> None:
-    assert leader.campaign() == Term("p", "leader", 1)
+    term = leader.campaign()
+    assert (term.pipeline, term.holder) == ("p", "leader")
     assert rival.campaign() is None
     standing = coordinator.standing("p")
-    assert (standing.epoch, standing.holder, standing.is_held, standing.standbys) == (1, "leader", True, 1)
+    assert (standing.epoch, standing.holder, standing.is_held, standing.standbys) == (term.epoch, "leader", True, 1)
 
 
 def test_pipelines_are_led_independently(coordinator: Any, leader: Any, stage: ExitStack) -> None:
     leader.campaign()
     other = stage.enter_context(closing(coordinator.candidate("q", "rival")))
-    assert other.campaign() == Term("q", "rival", 1)
+    term = other.campaign()
+    assert (term.pipeline, term.holder) == ("q", "rival")
+    leader.renew()
 
 
 def test_who_resigns_is_followed_at_once_by_a_greater_epoch(coordinator: Any, leader: Any, rival: Any) -> None:
-    leader.campaign()
+    old = leader.campaign()
     assert rival.campaign() is None
     leader.resign()
     assert not coordinator.standing("p").is_held
-    assert rival.campaign() == Term("p", "rival", 2)
+    assert rival.campaign().epoch > old.epoch
     assert coordinator.standing("p").standbys == 0
 
 
 def test_who_leaves_without_resigning_is_followed_at_once(leader: Any, coordinator: Any, stage: ExitStack) -> None:
     first = coordinator.candidate("p", "first")
-    first.campaign()
+    old = first.campaign()
     first.close()
     assert not coordinator.standing("p").is_held
-    assert leader.campaign() == Term("p", "leader", 2)
+    assert leader.campaign().epoch > old.epoch
 
 
 def test_a_leader_that_campaigns_again_gets_a_new_term(coordinator: Any, leader: Any) -> None:
     old = placed(coordinator, leader.campaign())
     new = leader.campaign()
-    assert new.epoch == old.epoch + 1
+    assert new.epoch > old.epoch
     leader.renew()
     with pytest.raises(TermLost), coordinator.claim(old, LANE, 1):
         pass
@@ -139,7 +162,7 @@ def test_a_resignation_of_a_lost_term_ends_no_other(make: Callable[[float], Any]
     coordinator = make(SHORT)
     with closing(coordinator.candidate("p", "old")) as old, closing(coordinator.candidate("p", "new")) as new:
         old.campaign()
-        term = elected(new, MOMENT + SHORT)
+        term = elected(new, MOMENT + coordinator.ttl)
         old.resign()
         new.renew()
         assert coordinator.standing("p").epoch == term.epoch
@@ -248,43 +271,43 @@ def test_a_halted_pipeline_shows_its_error_until_somebody_leads_again(coordinato
     assert coordinator.standing("p").error is None
 
 
-def test_a_killed_leader_is_replaced_at_once(coordinator: Any, rival: Any) -> None:
+def test_a_killed_leader_is_replaced_as_soon_as_its_death_can_be_seen(coordinator: Any, rival: Any, seen_dead: float) -> None:
     with Puppet(coordinator, "p", "leader") as leader:
-        assert leader.told("campaign") == 1
+        epoch = leader.told("campaign")
         assert rival.campaign() is None
         leader.kill()
-        killed_at = time.monotonic()
-        assert elected(rival).epoch == 2
-        assert time.monotonic() - killed_at < MOMENT
+        assert elected(rival, seen_dead).epoch > epoch
         assert not coordinator.standing("p").standbys
 
 
-def test_a_killed_standby_is_not_counted(coordinator: Any, leader: Any) -> None:
+def test_a_killed_standby_is_not_counted(coordinator: Any, leader: Any, seen_dead: float) -> None:
     leader.campaign()
     with Puppet(coordinator, "p", "standby") as standby:
         assert standby.told("campaign") is None
         assert coordinator.standing("p").standbys == 1
-    assert coordinator.standing("p").standbys == 0
+    assert until(lambda: coordinator.standing("p").standbys == 0, seen_dead)
 
 
 def test_a_silent_leader_is_replaced_after_its_ttl_and_changes_nothing_afterwards(make: Callable[[float], Any]) -> None:
     coordinator = make(SHORT)
     with closing(coordinator.candidate("p", "rival")) as rival, Puppet(coordinator, "p", "leader") as leader:
-        leader.told("campaign")
-        placed(coordinator, Term("p", "leader", 1))
-        assert leader.told("hold", "p", "leader", 1, LANE, 0) == 0
+        epoch = leader.told("campaign")
+        placed(coordinator, Term("p", "leader", epoch))
+        assert leader.told("hold", "p", "leader", epoch, LANE, 0) == 0
         assert leader.told("advance", 5) is None
+        assert rival.campaign() is None
         assert leader.told("renew") is None
         leader.stop()
         seen_at = time.monotonic()
         assert rival.campaign() is None
-        term = elected(rival, MOMENT + SHORT)
-        assert time.monotonic() - seen_at >= SHORT
+        term = elected(rival, MOMENT + coordinator.ttl)
+        assert time.monotonic() - seen_at >= coordinator.ttl * 0.8  # a broker counts from the last sign of life that it had
         with coordinator.claim(term, LANE, 0) as claim:
             assert claim.watermark == mark(5)
             claim.advance(mark(6), Tally(1, 1.0))
             leader.go_on()
-            assert leader.told("advance", 9) == leader.told("renew") == "term.lost"
+            assert leader.told("advance", 9) == "term.lost"
+            assert leader.told("renew") in ("term.lost", "term.fenced")
         assert coordinator.watermark("p", LANE) == mark(6)
         assert coordinator.standing("p").holder == "rival"
 
@@ -293,7 +316,7 @@ def test_a_leader_that_renews_is_not_replaced(make: Callable[[float], Any]) -> N
     coordinator = make(SHORT)
     with closing(coordinator.candidate("p", "leader")) as leader, closing(coordinator.candidate("p", "rival")) as rival:
         leader.campaign()
-        end = time.monotonic() + 2 * SHORT
+        end = time.monotonic() + 2 * coordinator.ttl
         while time.monotonic() < end:
             leader.renew()
             assert rival.campaign() is None
@@ -344,8 +367,7 @@ def test_a_claim_that_waits_hears_that_its_term_has_ended(coordinator: Any, lead
 
 def test_a_worker_of_an_older_term_is_awaited_for_a_short_while_only(coordinator: Any, leader: Any) -> None:
     with Puppet(coordinator, "q", "worker") as worker:
-        placed(coordinator, leader.campaign())
-        worker.told("hold", "p", "leader", 1, LANE, 0)
+        worker.told("hold", "p", "leader", placed(coordinator, leader.campaign()).epoch, LANE, 0)
         worker.stop()
         term = leader.campaign()
         began_at = time.monotonic()
@@ -359,10 +381,10 @@ def test_a_worker_of_an_older_term_is_awaited_for_a_short_while_only(coordinator
 
 def test_a_worker_of_an_older_term_that_dies_is_awaited_no_longer(coordinator: Any, leader: Any) -> None:
     with Puppet(coordinator, "q", "worker") as worker:
-        placed(coordinator, leader.campaign())
-        worker.told("hold", "p", "leader", 1, LANE, 0)
+        worker.told("hold", "p", "leader", placed(coordinator, leader.campaign()).epoch, LANE, 0)
+    term = leader.campaign()
     began_at = time.monotonic()
-    with coordinator.claim(leader.campaign(), LANE, 0):
+    with coordinator.claim(term, LANE, 0):
         assert time.monotonic() - began_at < 0.5
 
 
@@ -382,8 +404,9 @@ def test_what_was_recorded_survives_a_kill_at_any_moment(coordinator: Any, leade
         assert coordinator.standing("p").delivered == found.position
 
 
-def test_among_many_processes_at_most_one_leads_and_epochs_only_grow(coordinator: Any, tmp_path: Path) -> None:
-    seconds = 2.5
+def test_among_many_processes_at_most_one_leads_and_epochs_only_grow(make: Callable[[float], Any], tmp_path: Path) -> None:
+    coordinator = make(LONG)
+    seconds, terms = (6.0, 3) if isinstance(coordinator, KafkaCoordinator) else (2.5, 10)  # a group takes its time
     parts = [base64.b64encode(pickle.dumps((coordinator, seconds, seed, str(tmp_path)))).decode() for seed in range(6)]
     processes = [subprocess.Popen([sys.executable, contender_file, part]) for part in parts]
     for process in processes:
@@ -391,8 +414,8 @@ def test_among_many_processes_at_most_one_leads_and_epochs_only_grow(coordinator
     notes = (tmp_path / "notes").read_text().split()
     assert "twice" not in notes
     epochs = list(map(int, notes))
-    assert epochs == list(range(1, len(epochs) + 1))
-    assert len(epochs) > 10
+    assert epochs == sorted(set(epochs))
+    assert len(epochs) > terms
 
 
 def test_a_lane_that_takes_over_from_others_does_so_in_one_step_and_keeps_what_they_counted(coordinator: Any) -> None:

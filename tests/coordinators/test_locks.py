@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.coordinators.sqlite import locks
+from penstock.coordinators import locks
 from penstock.errors import StateUnavailable
 
 

@@ -8,8 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.coordinator import Term
+from penstock.coordinators import locks
 from penstock.coordinators.observation import Sighting, Verdict, judge, sight, trusted_until
-from penstock.coordinators.sqlite import locks, presence
+from penstock.coordinators.sqlite import presence
 from penstock.coordinators.sqlite.store import Store
 from penstock.errors import StateUnavailable, TermLost
 

@@ -10,7 +10,8 @@ from threading import Lock
 
 from penstock.change import Lane
 from penstock.coordinator import Tally, Term
-from penstock.coordinators.sqlite import letters, locks
+from penstock.coordinators import locks
+from penstock.coordinators.sqlite import letters
 from penstock.coordinators.sqlite.store import Store, folder
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateLost, TermLost

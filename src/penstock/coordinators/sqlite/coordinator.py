@@ -13,7 +13,8 @@ from pathlib import Path
 
 from penstock.change import Lane
 from penstock.coordinator import Standing, Term
-from penstock.coordinators.sqlite import letters, locks, presence
+from penstock.coordinators import locks
+from penstock.coordinators.sqlite import letters, presence
 from penstock.coordinators.sqlite.candidate import SqliteCandidate
 from penstock.coordinators.sqlite.claim import SqliteClaim, claimed
 from penstock.coordinators.sqlite.store import Store, folder

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import platform
 import time
 import uuid
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
-from penstock.coordinators.sqlite import locks
+from penstock.coordinators import locks
 from penstock.coordinators.sqlite.store import Store, folder
-
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-
-
-@cache
-def machine() -> str:
-    """This machine since its last start: only here does a lock prove anything."""
-    boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
-    return f"{platform.node()}/{boot}"
 
 
 def new_seat() -> str:
     """A name that no other candidate has, on any machine, ever."""
-    return f"{machine()}/{uuid.uuid4().hex}"
+    return f"{locks.machine()}/{uuid.uuid4().hex}"
 
 
 def lock_of(path: Path, seat: str) -> Path:
@@ -34,7 +23,7 @@ def lock_of(path: Path, seat: str) -> Path:
 
 def is_alive(path: Path, seat: str) -> bool | None:
     """Whether the candidate in this seat lives; None for one on another machine."""
-    return locks.is_locked(lock_of(path, seat)) if seat.startswith(machine() + "/") else None
+    return locks.is_locked(lock_of(path, seat)) if seat.startswith(locks.machine() + "/") else None
 
 
 def is_present(path: Path, seat: str, seen_at: float, ttl: float) -> bool:

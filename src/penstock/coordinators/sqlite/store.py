@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from penstock.coordinators.sqlite import locks
+from penstock.coordinators import locks
 from penstock.errors import PenstockError, StateInvalid, StateUnavailable
 
 APPLICATION = 0x50454E53  # "PENS"

@@ -1,16 +1,20 @@
-"""Locks that die with their process: `flock` on small files in a folder beside the state file."""
+"""Locks that die with their process: `flock` on small files in a folder that all processes of a machine share."""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
 import os
+import platform
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from penstock.errors import StateUnavailable
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Lock:
@@ -69,6 +73,13 @@ def is_locked(path: Path) -> bool | None:
             return not _flock(descriptor, fcntl.LOCK_SH)
         finally:
             os.close(descriptor)
+
+
+@cache
+def machine() -> str:
+    """This machine since its last start: only here does a lock prove anything."""
+    boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
+    return f"{platform.node()}/{boot}"
 
 
 def reap(paths: Iterable[Path]) -> None:

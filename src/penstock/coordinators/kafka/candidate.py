@@ -1,0 +1,108 @@
+"""One process's standing for one pipeline: the group says who may take the term, and the log who has it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from penstock.coordinator import Term
+from penstock.coordinators.kafka.address import Place
+from penstock.coordinators.kafka.client import PATIENCE
+from penstock.coordinators.kafka.log import shared
+from penstock.coordinators.kafka.membership import Membership
+from penstock.coordinators.kafka.neli import Turn
+from penstock.errors import StateInvalid, StateUnavailable, TermFenced, TermLost
+
+SETTLING = 6.0
+"""Seconds that a group may take to decide about a term that nobody has."""
+
+
+class KafkaCandidate:
+    """A member of the pipeline's group, from its first campaign on."""
+
+    def __init__(self, place: Place, pipeline: str, holder: str, ttl: float, clock: Callable[[], float]) -> None:
+        self._place, self._pipeline, self._holder, self._ttl, self._clock = place, pipeline, holder, ttl, clock
+        self._log = shared(place)
+        self._seat = f"penstock-{secrets.token_hex(8)}"
+        self._member: Membership | None = None
+        self._term: Term | None = None
+
+    def campaign(self) -> Term | None:
+        """Take the term if partition zero is ours; whoever owned it before is gone, or has been silent for too long."""
+        member = self._joined()
+        self._term = None
+        deadline = time.monotonic() + SETTLING
+        while True:
+            member.pulse(0.05)
+            epoch, seat = self._log.look(lambda book: (book.of(self._pipeline).epoch, book.of(self._pipeline).seat))
+            is_free = seat in (None, self._seat)
+            if member.check():
+                member.turns()  # of earlier terms
+                return self._take(epoch)
+            if (not is_free and not member.owns and member.was_assigned) or time.monotonic() > deadline:
+                return None
+
+    def renew(self) -> None:
+        """Send a heartbeat and see it come back. Raises TermLost, TermFenced, StateUnavailable."""
+        term = self._held()
+        member = self._joined()
+        is_seen = member.check() and member.pulse(min(PATIENCE, self._place.deadline))
+        if Turn.REVOKED in member.turns():
+            raise self._lost(term, "the group gave partition zero to another member")
+        if not member.check():
+            raise self._fenced(term)
+        if not is_seen:
+            raise StateUnavailable(f"no heartbeat came back from {self._place.shown}")
+        if not self._log.look(lambda book: book.of(self._pipeline).is_led(term.epoch)):
+            raise self._lost(term, "another process has taken over")
+        self._log.tidy()
+
+    def resign(self) -> None:
+        """Give the term back and leave the group, so that a standby need not wait."""
+        term, self._term = self._term, None
+        try:
+            if term:
+                self._log.write("resign", pipeline=self._pipeline, epoch=term.epoch, seat=self._seat)
+        finally:
+            self._leave()
+
+    def close(self) -> None:
+        """Leave; what is held is free for the next."""
+        with suppress(StateUnavailable, StateInvalid):
+            self.resign()
+
+    def _joined(self) -> Membership:
+        if not self._member:
+            self._log.prepare()
+            group = self._place.group(self._pipeline)
+            self._member = Membership(self._place, group, self._seat, self._holder, ttl=self._ttl, clock=self._clock)
+        return self._member
+
+    def _leave(self) -> None:
+        member, self._member = self._member, None
+        if member:
+            member.close()
+
+    def _take(self, over: int) -> Term | None:
+        asked = {"pipeline": self._pipeline, "holder": self._holder, "seat": self._seat, "over": over}
+        if epoch := self._log.write("take", **asked):
+            self._term = Term(self._pipeline, self._holder, epoch)
+        return self._term
+
+    def _held(self) -> Term:
+        if not self._term:
+            raise TermLost(f"{self._holder} does not lead {self._pipeline}")
+        return self._term
+
+    def _fenced(self, term: Term) -> TermFenced:
+        self._term = None
+        return TermFenced(
+            f"{self._holder} no longer leads {self._pipeline} (term {term.epoch}): "
+            f"it has not seen a heartbeat of its own for {self._place.deadline:g} s"
+        )
+
+    def _lost(self, term: Term, reason: str) -> TermLost:
+        self._term = None
+        return TermLost(f"{self._holder} no longer leads {self._pipeline} (term {term.epoch}): {reason}")

@@ -1,0 +1,161 @@
+"""The coordinator over Kafka: settings, and the deeds that need no claim."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from penstock.change import Lane
+from penstock.coordinator import Standing, Term
+from penstock.coordinators.kafka import address, client
+from penstock.coordinators.kafka.book import Book
+from penstock.coordinators.kafka.candidate import KafkaCandidate
+from penstock.coordinators.kafka.claim import KafkaClaim, claimed, mark, watermark_of
+from penstock.coordinators.kafka.log import Log, shared
+from penstock.coordinators.kafka.membership import Membership
+from penstock.cursor import Watermark
+from penstock.errors import StateUnavailable, TermHeld, TermLost
+from penstock.poison import DeadLetter
+
+_DAY = 86400.0
+
+
+@dataclass(frozen=True)
+class KafkaCoordinator:
+    """Terms, watermarks and letters in a topic of Kafka; processes of any machine share it.
+
+    `silence`: seconds without a renewal after which a holder counts as silent; by default as long as its session. `deadline`:
+    instead of the one in the address. `grace`: how many seconds a claim waits for processes of older terms.
+    """
+
+    url: str = field(repr=False)
+    silence: float | None = None
+    deadline: float | None = None
+    grace: float = 1.0
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        client.check(self.where)  # what cannot be understood is told at once
+
+    @property
+    def where(self) -> address.Place:
+        """What the address says."""
+        place = address.parse(self.url)
+        return replace(place, deadline=self.deadline) if self.deadline else place
+
+    @property
+    def address(self) -> str:
+        """The brokers and the topic, without secrets."""
+        return self.where.shown
+
+    @property
+    def ttl(self) -> float:
+        """Seconds without a renewal after which a holder counts as silent."""
+        return self.silence or self.where.session
+
+    def examine(self) -> None:
+        """Raise what would keep a pipeline from using it; nothing is changed."""
+        self._log.examine()
+
+    def candidate(self, pipeline: str, holder: str) -> KafkaCandidate:
+        """Stand for a pipeline; makes the topics if there are none."""
+        return KafkaCandidate(self.where, pipeline, holder, self.ttl, self.clock)
+
+    @contextmanager
+    def claim(self, term: Term, lane: Lane, attempt: int) -> Iterator[KafkaClaim]:
+        """Hold a lane; blocks while a predecessor of this term still does."""
+        with claimed(self._log, term, lane, attempt, grace=self.grace, ttl=self.ttl) as claim:
+            yield claim
+
+    def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:
+        """How far this lane has been delivered; None for a new pipeline."""
+        return self._log.look(lambda book: _watermarks(book, pipeline).get(lane))
+
+    def place(self, term: Term, lane: Lane, watermark: Watermark, instead_of: Collection[Lane] = ()) -> None:
+        """Set a lane's watermark, also backwards, and drop lanes whose work it takes over. Raises TermLost."""
+        self._under(term, "place", lane=lane, mark=mark(watermark), gone=list(instead_of))
+
+    def forget(self, term: Term) -> None:
+        """Remove all watermarks and letters of a pipeline. Raises TermLost."""
+        self._under(term, "forget")
+
+    def halt(self, term: Term, error: Mapping[str, str]) -> None:
+        """Record the error this pipeline stopped with."""
+        self._under(term, "halt", error=dict(error))
+
+    def standing(self, pipeline: str) -> Standing:
+        """What is known of a pipeline; whether its holder lives is what the group says."""
+        log = self._log
+        known = log.look(lambda book: _standing(book, pipeline))
+        if log.is_new:
+            return Standing()
+        seat, members = log.look(lambda book: book.of(pipeline).seat), log.members(self.where.group(pipeline))
+        return replace(known, is_held=seat in members, standbys=sum(member != seat for member in members))
+
+    def letters(self, pipeline: str) -> Sequence[DeadLetter]:
+        """The dead letters, those of one key in the order in which they must be sent."""
+        return self._log.look(lambda book: book.of(pipeline).letters.in_order())
+
+    @contextmanager
+    def redriving(self, pipeline: str) -> Iterator[None]:
+        """The sole right to send letters again or to remove them: partition zero in a group of its own. Raises TermHeld."""
+        self._log.prepare()
+        group = f"{self.where.group(pipeline)}.redrive"
+        member = Membership(self.where, group, "penstock-redrive", "redrive", ttl=_DAY)
+        try:
+            deadline = time.monotonic() + self.where.session + client.PATIENCE
+            while not member.was_assigned and time.monotonic() < deadline:
+                member.pulse(0.05)
+            if not member.was_assigned:
+                raise StateUnavailable(f"the group {group} of {self.address} does not decide")
+            if not member.owns:
+                raise TermHeld(
+                    f"another process sends or drops dead letters of {pipeline}", "wait until it has ended, then try again"
+                )
+            yield
+        finally:
+            member.close()
+
+    def hold(self, letter: DeadLetter, *, force: bool = False) -> bool:
+        """From now on later changes of its key wait for it. False if it is gone, or was overtaken and there is no force."""
+        return bool(self._log.write("hold", number=letter.number, force=force))
+
+    def remove(self, letter: DeadLetter, *, redriven: bool) -> bool:
+        """Forget a letter that was delivered, or that a person gave up. False if it is gone already."""
+        return bool(self._log.write("remove", number=letter.number, redriven=redriven))
+
+    @property
+    def _log(self) -> Log:
+        return shared(self.where)
+
+    def _under(self, term: Term, do: str, **asked: Any) -> None:
+        if not self._log.write(do, pipeline=term.pipeline, epoch=term.epoch, **asked):
+            raise TermLost(f"{term.holder} no longer leads {term.pipeline}: its term {term.epoch} has ended")
+
+
+def _standing(book: Book, pipeline: str) -> Standing:
+    """What the book tells; who is there, it does not know."""
+    entry = book.of(pipeline)
+    moments = [lane.at for lane in entry.lanes.values() if lane.at is not None]
+    return Standing(
+        epoch=entry.epoch,
+        holder=entry.holder,
+        watermarks=_watermarks(book, pipeline),
+        advanced_at=datetime.fromtimestamp(max(moments), UTC) if moments else None,
+        delivered=sum(lane.total for lane in entry.lanes.values()),
+        rate=sum(lane.rate for lane in entry.lanes.values()),
+        dead=len(entry.letters),
+        waiting=sum(letter.is_behind for letter in entry.letters),
+        dropped=entry.dropped,
+        passed=entry.passed,
+        redriven=entry.redriven,
+        error=entry.error,
+    )
+
+
+def _watermarks(book: Book, pipeline: str) -> dict[Lane, Watermark]:
+    return {Lane(name): watermark_of(lane) for name, lane in book.of(pipeline).lanes.items()}

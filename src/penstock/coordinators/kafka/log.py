@@ -1,0 +1,321 @@
+"""The state topic: one partition, to which requests are appended, and which everybody folds into the same book.
+
+Offsets are dense, since nothing here is transactional: a hole means that records were removed. From time to time a leader appends a
+checkpoint, the whole book as it was behind some offset, and has the broker delete what lies before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import RLock
+from typing import Any, TypeVar
+
+from penstock.coordinators.kafka import topics
+from penstock.coordinators.kafka.address import Place
+from penstock.coordinators.kafka.book import VERSION, Book
+from penstock.coordinators.kafka.client import PATIENCE, Ear, confluent, settings
+from penstock.errors import PenstockError, StateInvalid, StateUnavailable
+
+PART = 400_000
+"""Characters of a record at most: brokers take a megabyte by default."""
+CHECKPOINT = 20_000
+"""Records after which a checkpoint is due."""
+
+T = TypeVar("T")
+
+_NO_TOPIC = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC")
+_GONE = "restore the topic; or let it go, and say where to go on: penstock run FILE --from ..."
+
+
+class Log:
+    """What all coordinators, candidates and claims of one process share; one of them uses it at a time."""
+
+    def __init__(self, place: Place) -> None:
+        self._kafka, self._place, self._ear = confluent(), place, Ear(place)
+        self._partition = self._kafka.TopicPartition(place.topic, 0)
+        self._writer, self._number = secrets.token_hex(8), 0
+        self._turn = RLock()
+        self._store: str | None = None
+        self._book, self._next, self._from = Book(), 0, 0
+        self._answers: dict[int, Any] = {}
+        self._delivered: tuple[Any, Any] | None = None
+        self._consumer = self._asker = self._producer = self._admin = None
+        self._is_aligned = False  # whether the consumer stands where the book ends
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there was no topic, or nothing in it, when it was looked at last."""
+        return self._store is None
+
+    def look(self, see: Callable[[Book], T]) -> T:
+        """What can be seen in the book as it is now; nobody alters it meanwhile."""
+        with self._turn:
+            self._catch_up()
+            return see(self._book)
+
+    def write(self, do: str, **asked: Any) -> Any:
+        """Append a request, and answer what came of it. Raises StateUnavailable if nobody knows."""
+        with self._turn:
+            self._catch_up()
+            if not self._store:
+                self._open()
+            self._number += 1
+            offset = self._append({"do": do, "by": self._writer, "n": self._number, **asked})
+            self._fold_up_to(offset + 1, time.monotonic() + PATIENCE)
+            return self._answers.pop(offset, None)
+
+    def prepare(self) -> None:
+        """Make both topics if they are not there, with a first record. Raises StateInvalid for a topic that would forget."""
+        with self._turn:
+            topics.make(self._administering(), self._place, self._ear)
+            self._catch_up()
+            if not self._store:
+                self._open()
+
+    def examine(self) -> None:
+        """Raise what would keep a pipeline from using it; nothing is changed."""
+        with self._turn:
+            topics.examine(self._administering(), self._place, self._ear)
+            self._catch_up()
+
+    def members(self, group: str) -> Sequence[str]:
+        """The client ids of the members of a group."""
+        with self._turn:
+            return topics.members(self._administering(), self._ear, group)
+
+    def tidy(self) -> None:
+        """Append a checkpoint if one is due, and delete what lies before it."""
+        with self._turn:
+            if self._store and self._next - self._from >= CHECKPOINT:
+                self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        end = self._next
+        self._append({"do": "checkpoint", "behind": end, "store": self._store, "version": VERSION, "book": self._book.written()})
+        topics.delete_before(self._administering(), self._place, self._ear, end)
+        self._from = end
+
+    def _open(self) -> None:
+        """The first record of all; of two, the second says nothing."""
+        self._append({"do": "open", "version": VERSION, "store": secrets.token_hex(8)})
+        self._catch_up()
+
+    # Writing.
+
+    def _append(self, request: Mapping[str, Any]) -> int:
+        """Write a request, in parts if it is long; answers the offset of its last record."""
+        text = json.dumps(request, separators=(",", ":"))
+        if len(text) <= PART:
+            return self._send(text)
+        parts = [text[start : start + PART] for start in range(0, len(text), PART)]
+        name = secrets.token_hex(8)
+        numbered = [{"do": "part", "id": name, "index": index, "of": len(parts), "text": part} for index, part in enumerate(parts)]
+        return [self._send(json.dumps(part)) for part in numbered][-1]
+
+    def _send(self, text: str) -> int:
+        self._delivered = None
+        producer = self._producing()
+        with self._ear.translated("writing"):
+            producer.produce(self._place.topic, partition=0, key=self._store, value=text.encode(), on_delivery=self._note)
+            deadline = time.monotonic() + 2 * PATIENCE
+            while self._delivered is None and time.monotonic() < deadline:
+                producer.poll(0.05)
+        if self._delivered is None:
+            self._producer = None  # what it still holds is recognised by its number
+            raise StateUnavailable(f"cannot use the state in {self._place.shown}: writing: no answer")
+        error, offset = self._delivered
+        if error is not None:
+            raise self._ear.told(error, "writing")
+        return int(offset)
+
+    def _note(self, error: Any, message: Any) -> None:
+        self._delivered = error, message.offset()
+
+    def _producing(self) -> Any:
+        if self._producer is None:
+            own = {
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                "message.timeout.ms": int(PATIENCE * 1000),
+                "compression.type": "gzip",
+            }
+            self._producer = self._kafka.Producer(settings(self._place, self._ear, **own))
+        return self._producer
+
+    # Reading.
+
+    def _catch_up(self) -> None:
+        """Fold everything that was there when this began."""
+        deadline = time.monotonic() + PATIENCE
+        low, high = self._ends()
+        if high < self._next:
+            raise self._invalid("it is shorter than it was: it was made anew, or has lost its newest records")
+        if high == 0:
+            return
+        if self._next < low or not self._store:
+            self._begin(low, high)
+        self._fold_up_to(high, max(deadline, time.monotonic() + PATIENCE))
+
+    def _ends(self) -> tuple[int, int]:
+        """First offset and next; brokers that just start, or hand the partition over, are asked again."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                low, high = self._asking().get_watermark_offsets(self._partition, PATIENCE, cached=False)
+            except self._kafka.KafkaException as error:
+                is_missing, told = error.args[0].name() in _NO_TOPIC, self._told(error.args[0])
+                if is_missing and not self._store:
+                    return 0, 0
+                if time.monotonic() > deadline or (isinstance(told, StateInvalid) and not is_missing):
+                    raise told from None
+                time.sleep(0.02)
+            else:
+                return low, high
+
+    def _told(self, error: Any) -> PenstockError:
+        self._asking().poll(0)  # it says why
+        return self._invalid("it is gone") if error.name() in _NO_TOPIC else self._ear.told(error, "reading")
+
+    def _begin(self, low: int, high: int) -> None:
+        """Start anew: at the first record, or at the first checkpoint behind which everything is there."""
+        self._book, self._next, self._from, self._is_aligned = Book(), low, low, False
+        if low == 0:
+            return
+        records = list(self._records(high, time.monotonic() + 10 * PATIENCE))
+        found = _checkpoint_in(records, low)
+        if not found:
+            raise self._invalid("its first records were removed, and not by Penstock")
+        self._check(found)
+        self._book = Book.read(found["book"])
+        for record in records:
+            if record[0] >= found["behind"]:
+                self._fold(*record)
+
+    def _fold_up_to(self, end: int, deadline: float) -> None:
+        self._answers.clear()
+        for record in self._records(end, deadline):
+            self._fold(*record)
+
+    def _records(self, end: int, deadline: float) -> Iterator[tuple[int, str, str]]:
+        """The records from where the book ends up to this offset, each once and none left out."""
+        if self._next >= end:
+            return
+        if not self._is_aligned:
+            with self._ear.translated("reading"):
+                self._consuming().assign([self._kafka.TopicPartition(self._place.topic, 0, self._next)])
+        self._is_aligned = False  # until all of it is folded
+        at = self._next
+        while at < end:
+            if time.monotonic() > deadline:
+                raise StateUnavailable(f"cannot use the state in {self._place.shown}: reading: no answer")
+            for message in self._consuming().consume(min(1000, end - at), 0.1):
+                if error := message.error():
+                    self._pass_over(error)
+                elif message.offset() > at:
+                    raise self._invalid(f"record {at} was removed")
+                elif message.offset() == at:
+                    yield at, _text(message.key()), _text(message.value())
+                    at += 1
+        self._is_aligned = True
+
+    def _pass_over(self, error: Any) -> None:
+        """What the consumer tells between records, unless it ends everything."""
+        if error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
+            raise StateUnavailable(f"the state in {self._place.shown} was tidied up just now", "nothing to do: it is read anew")
+        if not error.retriable() and error.name() not in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"):
+            raise self._ear.told(error, "reading")
+
+    def _fold(self, offset: int, key: str, text: str) -> None:
+        try:
+            request = json.loads(text)
+            if request["do"] == "part":
+                whole = self._book.add_part(request)
+                request = json.loads(whole) if whole else None
+            self._next = offset + 1
+            if request and request["do"] in ("open", "checkpoint"):
+                if not self._store:
+                    self._check(request)
+            elif request:
+                self._check_key(key)
+                self._answers[offset] = self._book.apply(request, offset)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise self._invalid(f"its record {offset} is none of ours, or of a later version ({error!r})") from error
+
+    def _check(self, facts: Mapping[str, Any]) -> None:
+        if facts["version"] != VERSION:
+            raise self._invalid(f"it has version {facts['version']}, and this program reads version {VERSION}")
+        if self._store not in (None, facts["store"]):
+            raise self._invalid("it was made anew")
+        self._store = facts["store"]
+
+    def _check_key(self, key: str) -> None:
+        if key != self._store:
+            raise self._invalid("it was made anew, or somebody else writes to it")
+
+    def _consuming(self) -> Any:
+        if self._consumer is None:
+            self._consumer = self._reader()
+        return self._consumer
+
+    def _asking(self) -> Any:
+        """A client that fetches nothing: on one connection a question would wait behind a fetch that waits for records."""
+        if self._asker is None:
+            self._asker = self._reader()
+        return self._asker
+
+    def _reader(self) -> Any:
+        own = {"group.id": f"{self._place.topic}.reader", "enable.auto.commit": False, "auto.offset.reset": "error"}
+        return self._kafka.Consumer(settings(self._place, self._ear, **own))
+
+    def _administering(self) -> Any:
+        if self._admin is None:
+            self._admin = topics.admin(self._place, self._ear)
+        return self._admin
+
+    def _invalid(self, what: str) -> StateInvalid:
+        return StateInvalid(f"the state topic {self._place.shown}: {what}", _GONE)
+
+
+def _checkpoint_in(records: Sequence[tuple[int, str, str]], low: int) -> dict[str, Any] | None:
+    """The first whole checkpoint behind which no record is missing."""
+    parts = Book()
+    for _, _, text in records:
+        if '"checkpoint"' not in text and '"part"' not in text:
+            continue
+        request = json.loads(text)
+        if request["do"] == "part":
+            whole = parts.add_part(request)
+            request = json.loads(whole) if whole else {"do": "part"}
+        if request["do"] == "checkpoint" and request["behind"] >= low:
+            return dict(request)
+    return None
+
+
+def _text(raw: bytes | None) -> str:
+    return (raw or b"").decode()
+
+
+_lock = RLock()
+_open: dict[str, Log] = {}
+_inherited: list[Log] = []  # never closed: their threads are the parent's
+
+
+def shared(place: Place) -> Log:
+    """The one log of this process for this place."""
+    with _lock:
+        name = repr((place.servers, place.topic, place.leader_topic, sorted(place.settings.items())))
+        return _open.setdefault(name, Log(place))
+
+
+def _forget_all() -> None:
+    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
+    _lock = RLock()
+    _inherited.extend(_open.values())
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,109 @@
+"""One member of a group on the leader topic: it serves the group, publishes heartbeats, and watches for them to come back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from penstock.coordinators.kafka.address import Place
+from penstock.coordinators.kafka.client import Ear, closed, confluent, settings
+from penstock.coordinators.kafka.neli import Ownership, Turn
+
+PULSE = 0.1
+"""Seconds between two heartbeats of a member that waits for one."""
+
+
+class Membership:
+    """Not shared between threads. `ttl`: seconds without a pulse after which the brokers count it as gone."""
+
+    def __init__(
+        self, place: Place, group: str, seat: str, name: str, *, ttl: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._kafka, self._place, self._ear = confluent(), place, Ear(place)
+        self._seat, self._name, self._clock = seat, name.replace("%", "_"), clock
+        self._ownership, self._turns = Ownership(), list[Turn]()
+        self._beat_at = float("-inf")
+        self.was_assigned = False
+        interval = max(50, min(500, int(place.session * 100)))
+        own = {"client.id": seat, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "latest"}
+        times = {"session.timeout.ms": int(place.session * 1000), "max.poll.interval.ms": int(max(ttl, place.session) * 1000)}
+        how = {"partition.assignment.strategy": place.assignment, "heartbeat.interval.ms": interval, "fetch.wait.max.ms": 100}
+        with self._ear.translated("joining the group"):
+            self._producer = self._kafka.Producer(
+                settings(place, self._ear, **{"linger.ms": 0, "message.timeout.ms": max(1, int(place.deadline * 1000))})
+            )
+            self._consumer = self._kafka.Consumer(settings(place, self._ear, **own, **times, **how))
+            self._consumer.subscribe([place.leader_topic], on_assign=self._given, on_revoke=self._taken, on_lost=self._taken)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it owns partition zero and sees its heartbeats."""
+        return self._ownership.leads
+
+    @property
+    def owns(self) -> bool:
+        """Whether it owns partition zero."""
+        return self._ownership.owns
+
+    def turns(self) -> Sequence[Turn]:
+        """What has happened since this was asked last."""
+        told, self._turns = self._turns, []
+        return told
+
+    def check(self) -> bool:
+        """Whether it still leads, as far as its own clock can tell."""
+        self._become(*self._ownership.checked(self._clock(), self._place.deadline))
+        return self.leads
+
+    def pulse(self, wait: float) -> bool:
+        """Serve the group for so long at most; ends, with True, when a heartbeat came back that was sent after this began."""
+        began, deadline = self._clock(), time.monotonic() + wait
+        while True:
+            if self.owns and (self._beat_at < began or self._clock() - self._beat_at >= min(PULSE, self._place.deadline / 5)):
+                self._beat()
+            left = deadline - time.monotonic()
+            self._take_in(self._consumer.poll(max(0.0, min(left, 0.02))))
+            if self.owns and self._ownership.seen_at >= began:
+                return True
+            if left <= 0:
+                return False
+
+    def close(self) -> None:
+        """Leave the group."""
+        closed(self._consumer)
+
+    def _beat(self) -> None:
+        self._beat_at = self._clock()
+        value = f"{time.time_ns()}%{self._name}"
+        headers = {"sent-at": repr(self._beat_at)}
+        with suppress(BufferError):  # then those before it have not gone out either
+            self._producer.produce(self._place.leader_topic, value.encode(), self._seat.encode(), 0, headers=headers)
+        self._producer.poll(0)
+
+    def _take_in(self, message: Any) -> None:
+        """Only a heartbeat of one's own counts, and only on partition zero."""
+        if message is None or message.error() or message.partition() != 0 or message.key() != self._seat.encode():
+            return
+        sent_at = float(dict(message.headers() or ()).get("sent-at", b"-inf"))
+        self._become(*self._ownership.received(sent_at, self._clock(), self._place.deadline))
+
+    def _given(self, consumer: Any, partitions: Sequence[Any]) -> None:
+        """Only what comes from now on says anything."""
+        self.was_assigned = True
+        self._ownership = self._ownership.assigned([one.partition for one in partitions])
+        for one in partitions:
+            one.offset = self._kafka.OFFSET_END
+        if self._place.assignment == "cooperative-sticky":
+            consumer.incremental_assign(partitions)
+        else:
+            consumer.assign(partitions)
+
+    def _taken(self, consumer: Any, partitions: Sequence[Any]) -> None:
+        self._become(*self._ownership.revoked([one.partition for one in partitions]))
+
+    def _become(self, ownership: Ownership, turn: Turn | None) -> None:
+        self._ownership = ownership
+        if turn:
+            self._turns.append(turn)

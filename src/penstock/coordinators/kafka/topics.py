@@ -1,0 +1,95 @@
+"""Making the two topics, looking who is in a group, and deleting records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.coordinators.kafka.address import Place
+from penstock.coordinators.kafka.client import PATIENCE, Ear, confluent, settings
+from penstock.errors import StateInvalid
+
+KEEPING = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""How the state topic must be set: nothing goes that we do not delete."""
+PASSING = {"cleanup.policy": "delete", "retention.ms": "3600000", "segment.ms": "3600000"}
+"""How the leader topic is made: a heartbeat is worth nothing when it is old."""
+SLOW = 15.0
+"""Seconds for what brokers need longer for."""
+
+
+def admin(place: Place, ear: Ear) -> Any:
+    """A client for what follows."""
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient(settings(place, ear))
+
+
+def make(admin: Any, place: Place, ear: Ear) -> None:
+    """Make both topics if they are not there; see that the one that holds the state does not forget."""
+    from confluent_kafka.admin import NewTopic
+
+    known = _listed(admin, ear)
+    wanted = {place.topic: KEEPING, place.leader_topic: PASSING}
+    missing = [NewTopic(name, 1, -1, config=config) for name, config in wanted.items() if name not in known]
+    kafka = confluent()
+    for name, done in admin.create_topics(missing, request_timeout=SLOW).items() if missing else ():
+        try:
+            done.result()
+        except kafka.KafkaException as error:
+            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise ear.told(error.args[0], f"making the topic {name}") from None
+    if place.topic in known:
+        _examine(admin, place, ear)
+
+
+def examine(admin: Any, place: Place, ear: Ear) -> None:
+    """Raise what would keep a pipeline from using the state topic; nothing is changed."""
+    if place.topic in _listed(admin, ear):
+        _examine(admin, place, ear)
+
+
+def members(admin: Any, ear: Ear, group: str) -> Sequence[str]:
+    """The client ids of the members of this group."""
+    kafka = confluent()
+    try:
+        found = admin.describe_consumer_groups([group], request_timeout=PATIENCE)[group].result()
+    except kafka.KafkaException as error:
+        if error.args[0].name() == "GROUP_ID_NOT_FOUND":
+            return []
+        raise ear.told(error.args[0], "looking at the group") from None
+    return [member.client_id for member in found.members]
+
+
+def delete_before(admin: Any, place: Place, ear: Ear, offset: int) -> None:
+    """Let the broker delete what a checkpoint has made needless."""
+    kafka = confluent()
+    until = kafka.TopicPartition(place.topic, 0, offset)
+    with ear.translated("deleting old records"):
+        [done] = admin.delete_records([until], request_timeout=SLOW).values()
+        done.result()
+
+
+def _listed(admin: Any, ear: Ear) -> Sequence[str]:
+    with ear.translated("asking for the topics"):
+        return list(admin.list_topics(timeout=PATIENCE).topics)
+
+
+def _examine(admin: Any, place: Place, ear: Ear) -> None:
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    resource = ConfigResource(ResourceType.TOPIC, place.topic)
+    kafka = confluent()
+    try:
+        [done] = admin.describe_configs([resource], request_timeout=SLOW).values()
+        found = done.result()
+    except kafka.KafkaException as error:
+        if error.args[0].name() == "TOPIC_AUTHORIZATION_FAILED":
+            return  # then a record that is missing is noticed when it is read
+        raise ear.told(error.args[0], "looking at the topic") from None
+    wrong = [f"{name}={found[name].value}" for name, value in KEEPING.items() if name in found and found[name].value != value]
+    if wrong:
+        right = ",".join(f"{name}={value}" for name, value in KEEPING.items())
+        raise StateInvalid(
+            f"the topic {place.topic} would forget what is in it ({', '.join(wrong)})",
+            f"kafka-configs.sh --alter --entity-type topics --entity-name {place.topic} --add-config {right}",
+        )

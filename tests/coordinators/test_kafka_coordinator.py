@@ -1,0 +1,200 @@
+"""The coordinator over Kafka, where it is unlike the others: its topics, its election, and what a network does to both."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from deadline import until
+from penstock.change import Change, Lane, Op
+from penstock.config import parse
+from penstock.coordinator import Standing, Tally
+from penstock.coordinators.kafka import KafkaCoordinator, log
+from penstock.coordinators.kafka.log import Log, shared
+from penstock.cursor import Cursor, Watermark
+from penstock.errors import ConfigInvalid, StateInvalid, StateUnavailable, TermFenced, TermLost
+from penstock.poison import DeadLetter
+from penstock.testing.broker import Broker
+from penstock.testing.proxy import Proxy
+
+LANE = Lane("main")
+MOMENT = 20.0
+
+
+def mark(position: int) -> Watermark:
+    return Watermark(Cursor(f"c{position}"), position, position)
+
+
+@pytest.fixture
+def state(broker: Broker) -> KafkaCoordinator:
+    return KafkaCoordinator(f"kafka://{broker.servers}/state-{uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture
+def admin(broker: Broker) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.servers})
+
+
+@pytest.fixture
+def leader(state: KafkaCoordinator) -> Iterator[Any]:
+    with closing(state.candidate("p", "leader")) as made:
+        yield made
+
+
+def test_asking_makes_no_topics(state: KafkaCoordinator, admin: AdminClient) -> None:
+    assert state.standing("p") == Standing()
+    assert state.watermark("p", LANE) is None
+    assert state.letters("p") == []
+    state.examine()
+    assert state.where.topic not in admin.list_topics(timeout=10).topics
+
+
+def test_after_a_checkpoint_the_old_records_are_gone_and_a_new_reader_knows_the_same(
+    state: KafkaCoordinator, leader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "CHECKPOINT", 20)
+    monkeypatch.setattr(log, "PART", 700)
+    term = leader.campaign()
+    state.place(term, LANE, mark(0))
+    long = Change(5, Op.INSERT, "t", '{"id":1}', None, f'"{"x" * 5000}"')
+    with state.claim(term, LANE, 0) as claim:
+        claim.park([DeadLetter("cafe", LANE, long, "sink", "sink.exhausted", "no", 1)])
+        for position in range(30):
+            claim.advance(mark(position), Tally(1))
+        leader.renew()
+        claim.advance(mark(30), Tally(1))
+        other = Log(state.where)
+        assert other.look(lambda book: book.written()) == shared(state.where).look(lambda book: book.written())
+        low, _ = other._ends()
+        assert low > 20
+        claim.advance(mark(31), Tally(1))
+        assert other.look(lambda book: book.of("p").lanes[LANE].position) == 31
+    assert state.letters("p")[0].change == long
+    assert state.standing("p").delivered == 32
+
+
+def test_a_topic_that_would_forget_is_refused_with_the_command_that_alters_it(state: KafkaCoordinator, broker: Broker) -> None:
+    broker.create(state.where.topic, partitions=1)
+    with closing(state.candidate("p", "leader")) as leader, pytest.raises(StateInvalid, match="would forget") as caught:
+        leader.campaign()
+    assert "--add-config cleanup.policy=delete,retention.ms=-1" in caught.value.remedy
+    with pytest.raises(StateInvalid, match="would forget"):
+        state.examine()
+
+
+def test_records_that_somebody_else_has_removed_or_written_are_noticed(
+    state: KafkaCoordinator, leader: Any, broker: Broker, admin: AdminClient
+) -> None:
+    state.place(leader.campaign(), LANE, mark(3))
+    [removed] = admin.delete_records([TopicPartition(state.where.topic, 0, 2)], request_timeout=20).values()
+    removed.result(30)
+    with pytest.raises(StateInvalid, match="first records were removed"):
+        Log(state.where).look(lambda book: book)
+    producer = Producer({"bootstrap.servers": broker.servers})
+    producer.produce(state.where.topic, b'{"do":"open"}', b"other", 0)
+    producer.produce(state.where.topic, b"hello", b"other", 0)
+    producer.flush(10)
+    with pytest.raises(StateInvalid, match="none of ours"):
+        state.watermark("p", LANE)
+
+
+def test_a_state_topic_that_is_removed_under_a_leader_is_noticed(state: KafkaCoordinator, leader: Any, admin: AdminClient) -> None:
+    term = leader.campaign()
+    state.place(term, LANE, mark(3))
+    admin.delete_topics([state.where.topic])[state.where.topic].result()
+    assert until(lambda: state.where.topic not in admin.list_topics(timeout=10).topics, MOMENT)
+    with pytest.raises(StateInvalid, match="it is gone"):
+        until(lambda: _tried(lambda: state.place(term, LANE, mark(4))), MOMENT)
+
+
+def test_only_heartbeats_of_ones_own_count(state: KafkaCoordinator, leader: Any, broker: Broker) -> None:
+    leader.campaign()
+    member, foreign = leader._member, Producer({"bootstrap.servers": broker.servers})
+    member._beat = lambda: foreign.produce(state.where.leader_topic, b"1%another", b"another", 0, headers={"sent-at": "1e18"})
+    assert not member.pulse(1.0)
+    foreign.flush(10)
+    assert not member.pulse(1.0)
+
+
+def test_a_leader_that_is_cut_off_stands_down_before_another_leads_and_changes_nothing_afterwards(broker: Broker) -> None:
+    host, _, port = broker.servers.partition(":")
+    topic, session = f"state-{uuid.uuid4().hex[:8]}", 6.0
+    with Cut(int(port)) as proxy:
+        near = KafkaCoordinator(f"kafka://{broker.servers}/{topic}?session-timeout={session}s")
+        far = KafkaCoordinator(f"kafka://{host}:{proxy.port}/{topic}?session-timeout={session}s")
+        with closing(near.candidate("p", "rival")) as rival, closing(far.candidate("p", "leader")) as leader:
+            old = leader.campaign()
+            far.place(old, LANE, mark(0))
+            with far.claim(old, LANE, 0) as held:
+                held.advance(mark(5), Tally(1))
+                assert rival.campaign() is None
+                leader.renew()
+                cut_at = time.monotonic()
+                proxy.cut()
+                with pytest.raises(TermFenced):
+                    until(lambda: _tried(leader.renew) and None, MOMENT)
+                assert rival.campaign() is None or time.monotonic() - cut_at > session - 1
+                new = until(rival.campaign, session + MOMENT)
+                near.place(new, LANE, mark(6))
+                with pytest.raises(StateUnavailable):
+                    held.advance(mark(7), Tally(1))
+                proxy.heal()
+                with pytest.raises(TermLost):
+                    until(lambda: _tried(lambda: held.advance(mark(9), Tally(1))), MOMENT)
+            assert near.watermark("p", LANE) == mark(6)
+            assert leader.campaign() is None
+
+
+def test_an_owner_that_was_fenced_and_still_owns_partition_zero_resumes_with_a_new_term(broker: Broker) -> None:
+    clock = [0.0]
+    state = KafkaCoordinator(f"kafka://{broker.servers}/state-{uuid.uuid4().hex[:8]}", clock=_Clock(clock))
+    with closing(state.candidate("p", "leader")) as leader:
+        old = leader.campaign()
+        leader.renew()
+        clock[0] += 5.1
+        with pytest.raises(TermFenced, match="for 5 s"):
+            leader.renew()
+        assert leader.campaign().epoch > old.epoch
+
+
+def test_a_pipeline_file_names_the_topic_and_settings_that_do_not_exist_are_told(broker: Broker) -> None:
+    values = {"name": "p", "source": {"type": "sqlite", "database": "x"}, "sink": {"type": "discard"}}
+    made = parse({**values, "state": f"kafka://{broker.servers}/state"}).state
+    assert made.address == f"kafka://{broker.servers}/state"
+    with pytest.raises(ConfigInvalid, match=r"no.such"):
+        parse({**values, "state": f"kafka://{broker.servers}/state?no.such=s3cret"})
+
+
+class Cut(Proxy):
+    """Also tells clients that the broker is at the proxy's port, so that all they say goes through it."""
+
+    def altered(self, data: bytes) -> bytes:
+        here, there = (port.to_bytes(4, "big") for port in (self.port, self._target[1]))
+        name = b"\x0a127.0.0.1"  # a compact string, and behind it the port
+        return data.replace(name + there, name + here).replace(b"\x00\x09127.0.0.1" + there, b"\x00\x09127.0.0.1" + here)
+
+
+class _Clock:
+    """Time that also goes on when a test says so."""
+
+    def __init__(self, more: list[float]) -> None:
+        self._more = more
+
+    def __call__(self) -> float:
+        return time.monotonic() + self._more[0]
+
+
+def _tried(deed: Callable[[], None]) -> bool:
+    """Whether the brokers could be asked."""
+    try:
+        deed()
+    except StateUnavailable:
+        return False
+    return True
