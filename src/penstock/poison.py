@@ -7,7 +7,7 @@ the watermark may pass them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import Lock
 from typing import Literal, NamedTuple, Protocol, TypeVar
@@ -84,6 +84,14 @@ class Hold(NamedTuple):
         return self.place[0] <= other.place[0] and self.place != other.place
 
 
+class Condemned(NamedTuple):
+    """A change that is poison, why, and whether a later one of its rows has arrived nevertheless."""
+
+    change: Change
+    error: PenstockError
+    is_overtaken: bool = False
+
+
 class Placed(Protocol):
     """A change as far as its letters go."""
 
@@ -134,6 +142,8 @@ class Holding:
         self._first: dict[Row, Hold] = {}
         self._tables: dict[str, Hold] = {}  # the first of any row, for changes about a whole table
         self._passed: set[Row] = set()
+        self._known: set[Row] = set()
+        self._wholes: set[str] = set()  # tables with one about all of their rows
         for hold in holds:
             self.add(hold)
 
@@ -144,6 +154,8 @@ class Holding:
         """Know this letter."""
         self._letters.add((hold.incarnation, hold.lane, hold.place))
         self._places.add(hold.place)
+        self._known.update(hold.rows)
+        self._wholes.update(table for table, key in hold.rows if key is None)
         if hold.is_overtaken and not hold.holds:
             self._passed.update(hold.rows)
             return
@@ -159,13 +171,14 @@ class Holding:
             self._first.pop(row, None)
             self._first.pop((row[0], None), None)
             self._passed.discard(row)
+            self._known.discard(row)
 
-    def may_concern(self, one: Placed) -> bool:
-        """Whether it is worth to look closer: quick, and false for almost all."""
-        first, passed = self._first, self._passed
-        if one.at in self._places:
-            return True
-        return any(row in first or row in passed or row[1] is None or (row[0], None) in first for row in one.rows)
+    def among(self, some: Sequence[_Placed]) -> list[_Placed]:
+        """Those of these that are worth a closer look: quick, and hardly any."""
+        places, known = self._places, self._known
+        if self._wholes:
+            known = known | {row for one in some for row in one.rows if row[0] in self._wholes}
+        return [one for one in some if one.at in places or not known.isdisjoint(one.rows) or (one.rows and one.rows[0][1] is None)]
 
     def concerns(self, one: Hold) -> bool:
         """Whether this change may be a letter, or come behind one."""
@@ -219,15 +232,17 @@ class Poison:
 
     def condemn(self, change: Change, error: PenstockError, tries: int = 1, stage: Stage = "sink") -> None:
         """The change is poison: raise the error, or drop the change, or park it durably, as the pipeline file says."""
-        self.condemn_all([(change, error)], tries, stage)
+        self.condemn_all([Condemned(change, error)], tries, stage)
 
-    def condemn_all(self, found: Sequence[tuple[Change, PenstockError]], tries: int = 1, stage: Stage = "sink") -> None:
+    def condemn_all(self, found: Sequence[Condemned], tries: int = 1, stage: Stage = "sink") -> None:
         """All of these are poison: parked in one step."""
         if self.then == "halt" or not self._parking or not self._about:
-            raise found[0][1]
+            raise found[0].error
         with self._lock:
             if self.then == "dead-letter":
-                letters = [self._letter(change, stage, error, tries) for change, error in found]
+                letters = [
+                    replace(self._letter(one.change, stage, one.error, tries), is_overtaken=one.is_overtaken) for one in found
+                ]
                 self._parking.park(letters)
                 for letter in letters:
                     self._holding.add(letter.hold)
@@ -235,8 +250,13 @@ class Poison:
                 self.dropped += len(found)
             self.kept_back += len(found) if stage == "sink" else 0
         kind = ChangeParked if self.then == "dead-letter" else ChangeDropped
-        for change, error in found:
-            self._about.tell(_told(kind, self._about.pipeline, change, error))
+        for one in found:
+            self._about.tell(_told(kind, self._about.pipeline, one.change, one.error))
+
+    def pass_by(self, changes: int) -> None:
+        """So many have arrived past what was condemned."""
+        with self._lock:
+            self._count(0, changes)
 
     @property
     def has_letters(self) -> bool:
@@ -245,7 +265,7 @@ class Poison:
 
     def concerned(self, some: Sequence[_Placed]) -> list[_Placed]:
         """Those that `sift` might take out, or count; without waiting for whoever asks the store."""
-        return [one for one in some if self._holding.may_concern(one)] if self._holding else []
+        return self._holding.among(some) if self._holding else []
 
     def sift(self, changes: Sequence[Change]) -> Sequence[Change]:
         """Those to send now, asked right before sending them. The others are parked: they are letters, or wait behind one."""

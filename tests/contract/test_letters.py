@@ -78,7 +78,7 @@ def stage(make: Callable[[], Any]) -> Iterator[Stage]:
 
 
 def test_a_letter_comes_back_whole_and_a_second_one_of_the_same_change_is_none(stage: Stage) -> None:
-    before = letter(5)
+    before = letter(5, is_overtaken=True)
     stage.claim.park([before])
     stage.claim.park([replace(before, message="again")])
     [found] = stage.state.letters("p")

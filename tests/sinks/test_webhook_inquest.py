@@ -44,16 +44,16 @@ class World:
                 self.rests += 1
                 inquest.again()
                 continue
-            self.requests += 1
+            self.requests, part.sent_at = self.requests + 1, self.taken
             if self.is_down(self.requests):
-                condemned = inquest.failed(part, self.taken, Fault.POSSIBLE)
+                condemned = inquest.failed(part, Fault.POSSIBLE)
             elif not any(one.number in self.bad for one in part.changes):
                 inquest.taken(part)
                 self.taken += 1
                 self.arrived += [one.number for one in part.changes]
                 continue
             else:
-                condemned = inquest.failed(part, self.taken, self.fault)
+                condemned = inquest.failed(part, self.fault)
             if condemned:
                 self.condemned.append(condemned.number)
         return self
@@ -130,9 +130,21 @@ def test_what_is_about_a_whole_table_waits_for_doubted_changes_and_they_for_it()
 def test_a_doubted_change_whose_second_hearing_came_to_nothing_waits_for_a_rest_and_another_witness() -> None:
     inquest = Inquest([waiting(0)], lambda refusals: refusals >= 1)
     [part] = inquest.parts
-    assert inquest.failed(part, 0, Fault.POSSIBLE) is None
+    assert inquest.failed(part, Fault.POSSIBLE) is None
     assert inquest.next(taken=1) is part
-    assert inquest.failed(part, 1, Fault.NONE) is None
+    part.sent_at = 1
+    assert inquest.failed(part, Fault.NONE) is None
     assert inquest.next(taken=1) is None, "it would be sent again and again without a rest"
     assert inquest.next(taken=2) is part
-    assert inquest.failed(part, 2, Fault.POSSIBLE) == waiting(0)
+    part.sent_at = 2
+    assert inquest.failed(part, Fault.POSSIBLE) == waiting(0)
+
+
+def test_what_was_taken_while_a_doubted_change_was_under_way_is_no_witness_against_it() -> None:
+    inquest = Inquest([waiting(0)], lambda refusals: refusals >= 1)
+    [part] = inquest.parts
+    assert inquest.failed(part, Fault.POSSIBLE) is None
+    inquest.again()
+    assert inquest.next(taken=0) is part
+    assert inquest.failed(part, Fault.POSSIBLE) is None, "another line's request was taken after this one was sent"
+    assert inquest.next(taken=1) is part

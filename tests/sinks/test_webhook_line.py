@@ -9,7 +9,7 @@ from email.utils import formatdate
 import pytest
 
 from penstock.sinks.webhook.endpoint import parse
-from penstock.sinks.webhook.line import Line, seconds_asked
+from penstock.sinks.webhook.line import Line, places_named, seconds_asked
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,14 @@ from penstock.sinks.webhook.line import Line, seconds_asked
 )
 def test_seconds_are_read_and_nonsense_is_passed_over(header, seconds):
     assert seconds_asked(header) == seconds
+
+
+@pytest.mark.parametrize(
+    ("header", "places"),
+    [("77 80", {(77, 0), (80, 0)}), ("77.2,80", {(77, 2), (80, 0)}), ("x7 8- 9.", set()), (None, set()), ("", set())],
+)
+def test_what_was_refused_is_read_by_place_and_nonsense_is_passed_over(header, places):
+    assert places_named(header) == places
 
 
 @pytest.mark.parametrize("ahead", [90, -90])

@@ -15,7 +15,8 @@ from deadline import until
 from penstock.change import Change, Lane, Op, to_batch
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
-from penstock.event import ChangeDropped, ChangeParked, DeliveryRetried
+from penstock.errors import DeliveryExhausted
+from penstock.event import ChangeDropped, ChangeParked, ChangesPassed, DeliveryRetried
 from penstock.poison import Circumstances, Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment
@@ -100,6 +101,39 @@ def test_only_the_bad_changes_are_parked_and_everything_else_arrives_in_order(de
     assert f"status {status}" in first.message
     assert delivery.delivered().position == 123
     assert len(desk.events(ChangeParked)) == 1
+
+
+def test_a_receiver_may_take_all_but_what_it_names(desk: Desk) -> None:
+    desk.receiver.turn(poison='"n":7}', statuses=(207,), names_poison=True)
+    delivery = desk.open()
+    delivery.offer(to_batch(changes(*range(101, 121))), 5)
+    until(lambda: delivery.drain(0.05), 60)
+    assert (desk.parked(), len(desk.receiver.requests)) == ([7], 1)
+    assert desk.arrived() == [p for p in range(1, 21) if p != 7]
+    [letter] = desk.state.letters("orders")
+    assert ("status 207" in letter.message, letter.is_overtaken) == (True, False)
+
+
+def test_what_it_takes_past_a_change_that_it_names_is_known_to_have_overtaken_it(desk: Desk) -> None:
+    desk.receiver.turn(poison='"n":2}', statuses=(200,), names_poison=True)
+    delivery = desk.open(size=4)
+    delivery.offer(to_batch(changes(1, 2, 2, 2, 2)), 5)
+    until(lambda: delivery.drain(0.05), 60)
+    assert desk.arrived() == [1, 3, 4]
+    assert [(one.change.position, one.is_overtaken, one.is_behind) for one in desk.state.letters("orders")] == [
+        (2, True, False),
+        (5, False, True),
+    ]
+    assert [event.changes for event in desk.events(ChangesPassed)] == [2]
+
+
+def test_a_pipeline_that_halts_at_poison_does_so_when_it_is_named(desk: Desk) -> None:
+    desk.receiver.turn(poison='"n":2}', statuses=(200,), names_poison=True)
+    delivery = desk.open(then="halt")
+    delivery.offer(to_batch(changes(1, 2)), 5)
+    with pytest.raises(DeliveryExhausted, match=r"changes 2\.\.2 were not taken"):
+        until(lambda: delivery.drain(0.05), 60)
+    assert delivery.delivered() is None
 
 
 @PARALLEL

@@ -17,7 +17,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
@@ -48,8 +48,8 @@ class Dials:
     status: int = 200  # of a request that is taken
     headers: Mapping[str, str] = field(default_factory=dict)  # of every answer
     slow: float = 0.0  # seconds before anything happens
-    poison: str = ""  # a request with this text in its body is answered with one of `statuses`, not taken
-    names_poison: bool = False  # in format penstock, the answer to it names the positions
+    poison: str = ""  # a request with this text in its body is answered with one of `statuses`; only a 2xx takes
+    names_poison: bool = False  # in format penstock, the answer to it names the positions; a 2xx takes the others
     refuses_repeats: bool = False  # 409 to a request with a position that was taken before
     drops_kept: bool = False  # a connection is closed, without notice, when a second request comes on it
     seed: int = 0
@@ -61,13 +61,15 @@ class Verdict(NamedTuple):
     is_taken: bool
     status: int | None = None
     is_closed: bool = False
+    refused: Collection[int] = ()
 
 
 def judge(dials: Dials, chance: float) -> Verdict:
     """What becomes of a request, given a random number in [0, 1)."""
     if dials.script:
         return Verdict(200 <= dials.script[0] < 300, dials.script[0])
-    failing = Verdict(False, dials.statuses[int(chance * 1e6) % len(dials.statuses)])
+    status = dials.statuses[int(chance * 1e6) % len(dials.statuses)]
+    failing = Verdict(200 <= status < 300, status)
     hanging, cutting, losing = Verdict(False), Verdict(False, is_closed=True), Verdict(True, is_closed=True)
     rates = (dials.fail_rate, dials.hang_rate, dials.cut_rate, dials.lose_rate)
     for verdict, rate in zip((failing, hanging, cutting, losing), rates, strict=True):
@@ -88,6 +90,7 @@ class Request:
     body: bytes
     is_taken: bool = False
     status: int | None = None
+    refused: Collection[int] = ()  # of one that is taken
 
     @property
     def content(self) -> bytes:
@@ -95,12 +98,12 @@ class Request:
         return gzip.decompress(self.body) if self.body.startswith(_GZIP) else self.body
 
     def changes(self) -> list[dict[str, Any]]:
-        """The changes inside, as their format has them; in format rqlite, the groups."""
+        """The changes inside, as their format has them, but for those refused; in format rqlite, the groups."""
         content = orjson.loads(self.content)
         if isinstance(content, list):
             return content
         changes: list[dict[str, Any]] = content["payload"] if "payload" in content else content["changes"]
-        return changes
+        return [change for change in changes if change["position"] not in self.refused] if self.refused else changes
 
     def positions(self) -> list[int]:
         """The positions of the changes inside."""
@@ -232,7 +235,9 @@ class Receiver:
             self.turn(script=self.dials.script[1:])
         if verdict.is_taken and self.dials.refuses_repeats:
             verdict = self._refuse(request) or verdict
-        record = replace(request, is_taken=verdict.is_taken, status=verdict.status)
+        refused = _named(request, dials.poison) if is_poisoned and dials.names_poison else []
+        verdict = verdict._replace(refused=refused)
+        record = replace(request, is_taken=verdict.is_taken, status=verdict.status, refused=refused if verdict.is_taken else ())
         if self._out is not None:
             os.write(self._out, orjson.dumps({**_facts(record), "body": record.content.decode()}) + b"\n")
         with self._changed:
@@ -247,6 +252,12 @@ class Receiver:
             return Verdict(False, HTTPStatus.CONFLICT)
         self._positions |= positions
         return None
+
+
+def _named(request: Request, text: str) -> list[int]:
+    """The positions of changes with this text, found without reading them: a receiver is not to be what takes the time."""
+    found = (piece for piece in request.content.split(b'{"position":')[1:] if text.encode() in piece)
+    return [int(piece[: piece.index(b",")]) for piece in found]
 
 
 def _facts(request: Request) -> dict[str, Any]:
@@ -302,14 +313,8 @@ class _Connection(asyncio.Protocol):
         if verdict.is_closed:
             self._transport.close()
         elif verdict.status is not None:
-            self._answer(verdict.status, self._named(request) if self._receiver.dials.names_poison else {})
-
-    def _named(self, request: Request) -> Mapping[str, str]:
-        text = self._receiver.dials.poison.encode()
-        if not text or text not in request.content:
-            return {}
-        changes = request.changes()
-        return {"Penstock-Refused": " ".join(str(change["position"]) for change in changes if text in orjson.dumps(change))}
+            named = {"Penstock-Refused": " ".join(map(str, verdict.refused))} if verdict.refused else {}
+            self._answer(verdict.status, named)
 
     def _answer(self, status: int, more: Mapping[str, str] = MappingProxyType({})) -> None:
         given = {**self._receiver.dials.headers, **more}

@@ -8,20 +8,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from penstock.change import CHANGES, Change, Lane, Op, values
+from penstock.change import Lane
+from penstock.coordinators.lettering import COLUMNS, letter_of, row_of
 from penstock.coordinators.postgres.numbers import number_of
 from penstock.coordinators.postgres.schema import NAME
 from penstock.coordinators.postgres.store import Store
 from penstock.poison import DeadLetter, Hold
 from penstock.rows import Row
 
-_FIELDS = {"table": "table_name", "transaction": "transaction_id"}
-_CHANGE = [_FIELDS.get(name, name) for name in CHANGES.names]
-_ABOUT = ("pipeline", "incarnation", "lane", "stage", "code", "message", "tries", "epoch", "behind", "holds", "parked_at")
-_COLUMNS = (*_ABOUT, *_CHANGE)
-
 _PARK = f"""
-insert into {NAME}.dead_letters ({", ".join(_COLUMNS)}) values ({", ".join(f"%({name})s" for name in _COLUMNS)})
+insert into {NAME}.dead_letters ({", ".join(COLUMNS)}) values ({", ".join(f"%({name})s" for name in COLUMNS)})
 on conflict do nothing returning number
 """
 _GIVEN = "unnest(%(tables)s::text[], %(keys)s::text[]) w(table_name, row_key)"
@@ -57,7 +53,7 @@ from {NAME}.dead_letters where
 _OF_PIPELINE, _OF_ROWS = "pipeline = %(pipeline)s", f"number in ({_TOUCHING})"
 
 _LETTERS = f"""
-select {", ".join(_COLUMNS)}, overtaken, number from {NAME}.dead_letters where pipeline = %(pipeline)s
+select {", ".join(COLUMNS)}, number from {NAME}.dead_letters where pipeline = %(pipeline)s
 order by min(number) over (partition by incarnation, lane), position, ordinal
 """
 _COUNT = f"""
@@ -153,29 +149,9 @@ def _listed(rows: Collection[Row]) -> dict[str, object]:
 
 
 def _stored(pipeline: str, letter: DeadLetter) -> dict[str, object]:
-    """Its columns; no ordinal is 0, so that it can be part of a key: ordinals begin at 1."""
     message = letter.message.replace("\0", "\ufffd")  # the one character that Postgres does not take
-    why = (letter.stage, letter.code, message, letter.tries, letter.epoch, letter.is_behind, letter.holds)
-    about = (pipeline, letter.incarnation, letter.lane, *why, letter.parked_at)
-    return dict(zip(_COLUMNS, (*about, *values(letter.change.replace(ordinal=letter.change.ordinal or 0))), strict=True))
+    return {**row_of(pipeline, letter), "message": message}
 
 
 def _letter(row: Sequence[Any]) -> DeadLetter:
-    about, change, (overtaken, number) = row[: len(_ABOUT)], row[len(_ABOUT) : -2], row[-2:]
-    _, incarnation, lane, stage, code, message, tries, epoch, behind, holds, parked_at = about
-    position, op, *fields, ordinal = change
-    return DeadLetter(
-        incarnation=incarnation,
-        lane=Lane(lane),
-        change=Change(position, Op(op), *fields).replace(ordinal=ordinal or None),
-        stage=stage,
-        code=code,
-        message=message,
-        tries=tries,
-        epoch=epoch,
-        is_behind=behind,
-        holds=holds,
-        is_overtaken=overtaken,
-        parked_at=parked_at,
-        number=number,
-    )
+    return letter_of(dict(zip((*COLUMNS, "number"), row, strict=True)))

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from penstock.change import CHANGES, Change, Lane, Op, values
+from penstock.change import Lane
+from penstock.coordinators.lettering import COLUMNS, letter_of, row_of
 from penstock.coordinators.sqlite.store import Store
 from penstock.poison import DeadLetter, Hold
 from penstock.rows import Row
 
-_FIELDS = {"table": "table_name", "transaction": "transaction_id"}
-_CHANGE = [_FIELDS.get(name, name) for name in CHANGES.names]
-_ABOUT = ("pipeline", "incarnation", "lane", "stage", "code", "message", "tries", "epoch", "behind", "holds", "parked_at")
-
 _PARK = f"""
-insert or ignore into dead_letters ({", ".join((*_ABOUT, *_CHANGE))}) values ({", ".join("?" * (len(_ABOUT) + len(_CHANGE)))})
-returning number
+insert or ignore into dead_letters ({", ".join(COLUMNS)}) values ({", ".join("?" * len(COLUMNS))}) returning number
 """
 _IS_PARKED = "select 1 from dead_letters where pipeline = ? and incarnation = ? and lane = ? and position = ? and ordinal = ?"
 _NOTE = """
@@ -42,7 +38,7 @@ _HOLDS = f"select incarnation, lane, position, ordinal, {_ROWS}, holds, overtake
 _OF_PIPELINE, _OF_ROWS = "pipeline = ?2", f"number in ({_TOUCHING})"
 
 _LETTERS = f"""
-select {", ".join((*_ABOUT, *_CHANGE))}, overtaken, number from dead_letters where pipeline = ?
+select {", ".join(COLUMNS)}, number from dead_letters where pipeline = ?
 order by min(number) over (partition by incarnation, lane), position, ordinal
 """
 _COUNT = """
@@ -59,7 +55,7 @@ where l.number is not null or c.pipeline is not null
 
 def park(store: Store, pipeline: str, letter: DeadLetter) -> None:
     """Keep a letter, unless it is there already."""
-    for (number,) in store.rows(_PARK, *_about(pipeline, letter), *_stored(letter.change)):
+    for (number,) in store.rows(_PARK, *_stored(pipeline, letter)):
         store.write(_NOTE, pipeline, number, _listed(letter.rows))
 
 
@@ -127,34 +123,11 @@ def _listed(rows: Collection[Row]) -> str:
     return json.dumps([*rows])
 
 
-def _about(pipeline: str, letter: DeadLetter) -> tuple[object, ...]:
+def _stored(pipeline: str, letter: DeadLetter) -> Iterable[object]:
     parked_at = letter.parked_at.astimezone(UTC).isoformat(timespec="milliseconds")
-    why = (letter.stage, letter.code, letter.message, letter.tries, letter.epoch, letter.is_behind, letter.holds)
-    return (pipeline, letter.incarnation, letter.lane, *why, parked_at)
-
-
-def _stored(change: Change) -> tuple[object, ...]:
-    """Its fields; no ordinal is 0, so that it can be part of a key: ordinals begin at 1."""
-    return tuple(values(change.replace(ordinal=change.ordinal or 0)))
+    return {**row_of(pipeline, letter), "parked_at": parked_at}.values()
 
 
 def _letter(row: Sequence[Any]) -> DeadLetter:
-    about, change, (overtaken, number) = row[: len(_ABOUT)], row[len(_ABOUT) : -2], row[-2:]
-    _, incarnation, lane, stage, code, message, tries, epoch, behind, holds, parked_at = about
-    position, op, *fields, ordinal = change
-    made = Change(position, Op(op), *fields).replace(ordinal=ordinal or None)
-    return DeadLetter(
-        incarnation=incarnation,
-        lane=Lane(lane),
-        change=made,
-        stage=stage,
-        code=code,
-        message=message,
-        tries=tries,
-        epoch=epoch,
-        is_behind=bool(behind),
-        holds=bool(holds),
-        is_overtaken=bool(overtaken),
-        parked_at=datetime.fromisoformat(parked_at),
-        number=number,
-    )
+    found = dict(zip((*COLUMNS, "number"), row, strict=True))
+    return letter_of({**found, "parked_at": datetime.fromisoformat(found["parked_at"])})

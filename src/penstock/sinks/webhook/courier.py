@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from threading import Thread
 
 from penstock.errors import DeliveryExhausted
 from penstock.event import DeliveryRetried
 from penstock.failpoint import reach
-from penstock.poison import IN_A_ROW
+from penstock.poison import IN_A_ROW, Condemned, Place
 from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.webhook.dispatch import Dispatch
-from penstock.sinks.webhook.inquest import Fault, Inquest, Part
+from penstock.sinks.webhook.inquest import Fault, Inquest, Part, passing
 from penstock.sinks.webhook.line import Answer, Line
 from penstock.sinks.webhook.parcel import Packer, Parcel
 from penstock.sinks.webhook.schedule import Waiting
@@ -57,16 +58,33 @@ class Courier(Thread):
             return None
         parcel = self._packer.pack(part.changes)
         part.attempts += 1
+        part.sent_at, is_believed = self._dispatch.requests_taken, self._is_believed()
         answer = self.line.post(parcel.body, parcel.numbered(part.attempts))
         if answer.status is not None:
             reach("sink.sent")
         if answer.is_taken:
-            inquest.taken(part)
-            self._dispatch.settle(part.changes, is_taken=True)
+            self._taken(inquest, part, answer)
         elif not answer.is_stale:
-            self._failed(inquest, part, parcel, answer)
+            self._failed(inquest, part, parcel, answer if is_believed else replace(answer, is_doubtful=True))
             return answer
         return None
+
+    def _taken(self, inquest: Inquest, part: Part, answer: Answer) -> None:
+        """The far side has it; all but what its answer names."""
+        if answer.named:
+            self._refuse(part, answer)
+        inquest.taken(part)
+        if part.changes:
+            self._dispatch.settle(part.changes, is_taken=True)
+
+    def _refuse(self, part: Part, answer: Answer) -> None:
+        """Condemn what an answer names that has taken the rest."""
+        changes = self._dispatch.with_rows(part.changes)
+        if refused := [one for one in changes if one.at in answer.named]:
+            overtaken, passed = passing(changes, answer.named)
+            self._condemn(refused, answer, part.failures + 1, overtaken)
+            self._poison.pass_by(passed)
+            part.changes = [one for one in changes if one.at not in answer.named]
 
     def _sift(self, inquest: Inquest, part: Part) -> bool:
         """Leave out what waits behind a dead letter, which settles it; whether anything is left."""
@@ -92,24 +110,27 @@ class Courier(Thread):
             part.changes = self._dispatch.with_rows(part.changes)
         fault = self._fault(answer)
         condemned = inquest.named(part, answer.named) if fault is Fault.CERTAIN else []
-        if not condemned and (found := inquest.failed(part, self._dispatch.requests_taken, fault)):
+        if not condemned and (found := inquest.failed(part, fault)):
             condemned = [found]
         if condemned:
-            self._condemn(
-                condemned, [self._exhausted(answer, f"{one.place}..{one.place}", failures) for one in condemned], failures
-            )
+            self._condemn(condemned, answer, failures)
 
     def _fault(self, answer: Answer) -> Fault:
         if self._halts or not answer.is_refusal:
             return Fault.NONE
         if not answer.is_final:
             return Fault.POSSIBLE
-        return Fault.CERTAIN if self._dispatch.condemned_in_row < IN_A_ROW else Fault.LIKELY
+        return Fault.CERTAIN if not answer.is_doubtful and self._is_believed() else Fault.LIKELY
 
-    def _condemn(self, condemned: Sequence[Waiting], errors: Sequence[DeliveryExhausted], tries: int) -> None:
-        changes = self._dispatch.changes(condemned)
-        self._poison.condemn_all(list(zip(changes, errors, strict=True)), tries)
-        self._dispatch.settle(condemned, condemned=len(condemned))
+    def _is_believed(self) -> bool:
+        """Whether a final answer to what is sent now counts: not after too many in a row."""
+        return self._dispatch.condemned_in_row < IN_A_ROW
+
+    def _condemn(self, some: Sequence[Waiting], answer: Answer, tries: int, overtaken: Collection[Place] = ()) -> None:
+        errors = [self._exhausted(answer, f"{one.place}..{one.place}", tries) for one in some]
+        found = zip(self._dispatch.changes(some), errors, (one.at in overtaken for one in some), strict=True)
+        self._poison.condemn_all([Condemned(*one) for one in found], tries)
+        self._dispatch.settle(some, condemned=len(some))
 
     def _exhausted(self, answer: Answer, span: str, failures: int) -> DeliveryExhausted:
         return DeliveryExhausted(f"{self.line.shown}: {answer.reason}; changes {span} were not taken in {failures} tries")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
+from penstock.poison import Place
 from penstock.rows import Row
 from penstock.sinks.webhook.schedule import Waiting
 
@@ -26,7 +27,8 @@ _Split = tuple[list[Waiting], list[Waiting]]
 class Part:
     """Changes that are sent together. `failures` are all tries that failed, `refusals` those that may be the changes' own fault.
 
-    `doubted_at`: how many requests the far side had taken when it refused this change, alone, for the last time that is allowed.
+    `sent_at`: how many requests the far side had taken when this was last sent; `doubted_at`: the same, of a change that was then
+    refused, alone, for the last time that is allowed.
     """
 
     changes: Sequence[Waiting]
@@ -34,6 +36,7 @@ class Part:
     failures: int = 0
     refusals: int = 0
     is_tried: bool = False
+    sent_at: int = 0
     doubted_at: int | None = None
     sibling: Part | None = None  # the second half, of a first one
 
@@ -45,7 +48,7 @@ class Part:
         """Two of half the size, or one again; what failed has failed for both."""
         middle = (len(self.changes) + 1) // 2
         found = (self.changes[:middle], self.changes[middle:])
-        made = [Part(some, self.attempts, self.failures, self.refusals, False, self.doubted_at) for some in found if some]
+        made = [replace(self, changes=some, is_tried=False, sibling=None) for some in found if some]
         made[0].sibling = made[-1] if len(made) > 1 else None
         return made
 
@@ -93,29 +96,29 @@ class Inquest:
         """Nothing of it is left to send."""
         self.parts.remove(part)
 
-    def failed(self, part: Part, taken: int, fault: Fault) -> Waiting | None:
-        """What is condemned now, if anything."""
+    def failed(self, part: Part, fault: Fault) -> Waiting | None:
+        """What is condemned now, if anything. What was taken after it was sent does not speak against it yet."""
         part.failures += 1
         part.refusals += fault is not Fault.NONE
         part.is_tried = True
         if fault is Fault.NONE or (fault is Fault.POSSIBLE and not self._is_spent(part.refusals)):
-            part.doubted_at = None if part.doubted_at is None else taken
+            part.doubted_at = None if part.doubted_at is None else part.sent_at
             return None
         if len(part.changes) > 1:
             if fault is Fault.CERTAIN or not self.is_in_doubt:
                 self._halve(part)
             return None
-        if fault is Fault.CERTAIN or part.is_cleared(taken):
+        if fault is Fault.CERTAIN or part.is_cleared(part.sent_at):
             self.parts.remove(part)
             return part.changes[0]
-        part.doubted_at = taken if part.doubted_at is None else part.doubted_at
+        part.doubted_at = part.sent_at if part.doubted_at is None else part.doubted_at
         return None
 
-    def named(self, part: Part, places: Collection[str]) -> list[Waiting]:
+    def named(self, part: Part, places: Collection[Place]) -> list[Waiting]:
         """What is condemned because the far side has named it; the rest is sent again. Nothing, if nothing of it was named."""
-        found = [one for one in part.changes if one.place in places]
+        found = [one for one in part.changes if one.at in places]
         if found:
-            part.changes = [one for one in part.changes if one.place not in places]
+            part.changes = [one for one in part.changes if one.at not in places]
             part.is_tried, part.sibling = False, None
             if not part.changes:
                 self.parts.remove(part)
@@ -138,6 +141,21 @@ class Inquest:
     def _halve(self, part: Part) -> None:
         at = self.parts.index(part)
         self.parts[at : at + 1] = part.halves()
+
+
+def passing(changes: Sequence[Waiting], refused: Collection[Place]) -> tuple[set[Place], int]:
+    """Which refused ones were overtaken, if the far side has all others of these; and by how many of them."""
+    behind: dict[Row, set[Place]] = {}
+    overtaken: set[Place] = set()
+    passed = 0
+    for change in changes:
+        if change.at in refused:
+            for row in change.rows:
+                behind.setdefault(row, set()).add(change.at)
+        elif found := [behind[row] for row in change.rows if row in behind]:
+            overtaken.update(*found)
+            passed += 1
+    return overtaken, passed
 
 
 def _parted(earlier: Iterable[Waiting], batch: Sequence[Waiting]) -> _Split:

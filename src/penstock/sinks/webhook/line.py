@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import time
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
+from penstock.poison import Place
 from penstock.sinks.webhook.endpoint import Endpoint
 from penstock.sinks.webhook.tls import explained
 
@@ -40,6 +42,7 @@ class Answer:
 
     `status` is None if no answer came. `is_stale`: the endpoint closed a kept connection just as the request was sent on it,
     which is no sign of trouble. `is_unsent`: nobody was reached. `named`: the places of changes that it says it is about.
+    `is_doubtful`: the far side seemed to be in trouble when the request was sent.
     """
 
     status: int | None
@@ -47,7 +50,8 @@ class Answer:
     retry_after: float | None = None
     is_stale: bool = False
     is_unsent: bool = False
-    named: frozenset[str] = frozenset()
+    named: frozenset[Place] = frozenset()
+    is_doubtful: bool = False
 
     @property
     def is_taken(self) -> bool:
@@ -108,7 +112,7 @@ class Line:
                 response.status,
                 f"status {response.status}{shown}",
                 seconds_asked(asked),
-                named=frozenset((named or "").replace(",", " ").split()),
+                named=places_named(named),
             )
 
     def _head(self, length: int, headers: Mapping[str, str]) -> bytes:
@@ -166,6 +170,12 @@ def _redirection(location: str | None) -> str:
         host = None
     where = f"to the host {host[:_SHOWN_CHARACTERS]!a}" if host else "to another path" if location else "to nowhere"
     return f": a redirect {where}, which is not followed; write the final address in url"
+
+
+def places_named(refused: str | None) -> frozenset[Place]:
+    """The changes that a Penstock-Refused header names, by their positions, with an ordinal if they have one; else unread."""
+    found = re.findall(r"(?<![^\s,])(\d+)(?:\.(\d+))?(?![^\s,])", refused or "", re.ASCII)
+    return frozenset((int(position), int(ordinal or 0)) for position, ordinal in found)
 
 
 def seconds_asked(retry_after: str | None) -> float | None:

@@ -1,0 +1,43 @@
+"""A dead letter as a row of a table, whatever the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.change import CHANGES, Change, Lane, Op, values
+from penstock.poison import DeadLetter
+
+_NAMES = {"table": "table_name", "transaction": "transaction_id"}
+_CHANGE = [_NAMES.get(name, name) for name in CHANGES.names]
+_ABOUT = ("pipeline", "incarnation", "lane", "stage", "code", "message", "tries", "epoch", "behind", "holds", "overtaken")
+
+COLUMNS = (*_ABOUT, "parked_at", *_CHANGE)
+"""What is written of a letter; the store gives it its `number`."""
+
+
+def row_of(pipeline: str, letter: DeadLetter) -> dict[str, object]:
+    """The columns of a letter, in their order; no ordinal is 0, so that it can be part of a key: ordinals begin at 1."""
+    why = (letter.stage, letter.code, letter.message, letter.tries, letter.epoch)
+    about = (pipeline, letter.incarnation, letter.lane, *why, letter.is_behind, letter.holds, letter.is_overtaken, letter.parked_at)
+    return dict(zip(COLUMNS, (*about, *values(letter.change.replace(ordinal=letter.change.ordinal or 0))), strict=True))
+
+
+def letter_of(row: Mapping[str, Any]) -> DeadLetter:
+    """The letter of these columns and its `number`."""
+    position, op, *fields, ordinal = (row[name] for name in _CHANGE)
+    return DeadLetter(
+        incarnation=row["incarnation"],
+        lane=Lane(row["lane"]),
+        change=Change(position, Op(op), *fields).replace(ordinal=ordinal or None),
+        stage=row["stage"],
+        code=row["code"],
+        message=row["message"],
+        tries=row["tries"],
+        epoch=row["epoch"],
+        is_behind=bool(row["behind"]),
+        holds=bool(row["holds"]),
+        is_overtaken=bool(row["overtaken"]),
+        parked_at=row["parked_at"],
+        number=row["number"],
+    )
