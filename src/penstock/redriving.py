@@ -13,6 +13,7 @@ from penstock.change import Change, to_batch
 from penstock.errors import DeliveryExhausted, PenstockError
 from penstock.event import Event
 from penstock.importing import function_of
+from penstock.message import are_given_by
 from penstock.pipeline import Pipeline
 from penstock.poison import IN_A_ROW, DeadLetter
 from penstock.rows import Row
@@ -126,6 +127,7 @@ class Sending:
             previous=None,
             tell=_unheard,
             is_redrive=True,
+            has_messages=are_given_by(pipeline.source),
         )
         with closing(_once(pipeline.sink).open(assignment)) as delivery:
             delivery.offer(changes, PATIENCE)

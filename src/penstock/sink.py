@@ -20,6 +20,7 @@ class Assignment:
     """What a delivery is for: one lane of one pipeline, under one term, by one task attempt.
 
     `poison` says what becomes of a change that the far side will never take. `is_redrive`: a person sends dead letters again.
+    `has_messages`: the source gives messages (penstock.message) and not rows.
     `custody` is there where the source is this pipeline's own, and settles changes one by one.
     """
 
@@ -32,6 +33,7 @@ class Assignment:
     tell: Callable[[Event], None]
     poison: Poison = HALTING
     is_redrive: bool = False
+    has_messages: bool = False
     custody: Custody | None = None
 
 

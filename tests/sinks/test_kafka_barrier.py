@@ -90,7 +90,9 @@ class Line:
     def deliver(self, epoch: int, producer: Any = kafka.Producer) -> BarrierDelivery:
         about = Circumstances("p", Lane("outbox"), "mark", epoch, self.told.append)
         poison, custody = Poison(self.then, "wait", Nowhere(), about), self.source.custody(Stamp(epoch, 0))  # type: ignore[arg-type]
-        given = Assignment("p", Lane("outbox"), epoch, 0, "mark", None, self.told.append, poison, custody=custody)
+        given = Assignment(
+            "p", Lane("outbox"), epoch, 0, "mark", None, self.told.append, poison, custody=custody, has_messages=True
+        )
         return BarrierDelivery(self.sink, given, producer)
 
     @contextmanager

@@ -8,7 +8,7 @@ from penstock import config
 from penstock.change import Change, Lane, Op, to_batch
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid
-from penstock.message import Message, to_change
+from penstock.message import Message, are_given_by, to_change
 from penstock.sink import Assignment
 from penstock.sinks.kafka.ledger import PIECE, joined, pieces
 from penstock.sinks.kafka.record import Record, Recorder, Style, Unfit
@@ -16,8 +16,9 @@ from penstock.sinks.kafka.record import Record, Recorder, Style, Unfit
 ROW = Change(12, Op.UPDATE, "orders", '{"id":7}', '{"id":7,"total":1.50}', '{"id":7,"total":2.50}', at=0)
 
 
-def recorded(*changes, **style):
-    made = Recorder(Style(**style), Assignment("shop", Lane("main"), 3, 0, "cafe", 11, print)).records(to_batch(changes))
+def recorded(*changes, has_messages=False, **style):
+    assignment = Assignment("shop", Lane("main"), 3, 0, "cafe", 11, print, has_messages=has_messages)
+    made = Recorder(Style(**style), assignment).records(to_batch(changes))
     assert [change for change, _ in made] == list(changes)
     return [record for _, record in made]
 
@@ -33,20 +34,48 @@ def recorded(*changes, **style):
     ids=["headers", "tombstone", "no key", "binary"],
 )
 def test_a_message_stays_what_it_was_to_the_byte(message):
-    assert recorded(to_change(message, 5)) == [Record("orders", message.key, message.value, list(message.headers))]
+    assert recorded(to_change(message, 5), has_messages=True) == [
+        Record("orders", message.key, message.value, list(message.headers))
+    ]
 
 
 def test_a_message_goes_to_another_topic_if_the_file_says_so():
-    [record] = recorded(to_change(Message("orders", b"k", b"v"), 5), topic="eu.{table}")
+    [record] = recorded(to_change(Message("orders", b"k", b"v"), 5), topic="eu.{table}", has_messages=True)
     assert record.topic == "eu.orders"
 
 
 def test_a_message_that_cannot_be_read_is_unfit():
     spoilt = to_change(Message("orders", b"k", b"v"), 5).replace(after='{"value":"v","headers":[["only a name"]]}')
     told = spoilt.replace(after="{}", error="unequal number of header keys (1) and values (2)")
-    first, second = recorded(spoilt, told)
+    first, second = recorded(spoilt, told, has_messages=True)
     assert isinstance(first, Unfit)
     assert second == Unfit("unequal number of header keys (1) and values (2)")
+
+
+def test_a_row_of_a_table_with_just_the_columns_of_a_message_is_a_row():
+    change = to_change(Message("mail", b"k", b"v"), 5)
+    [record] = recorded(change)
+    assert (record.topic, record.key) == ("shop.mail", b'{"key":"k"}')
+    assert json.loads(record.value)["after"] == {"value": "v", "headers": []}
+    assert recorded(change, has_messages=True)[0].topic == "mail"
+
+
+def test_what_a_transform_has_made_of_a_message_is_a_row():
+    [record] = recorded(to_change(Message("mail", b"k", b"v"), 5).replace(after='{"id":1}'), has_messages=True)
+    assert (record.topic, json.loads(record.value)["after"]) == ("shop.mail", {"id": 1})
+
+
+@pytest.mark.parametrize(
+    ("source", "is_so"),
+    [
+        ({"type": "sqlite", "database": "x.db"}, False),
+        ({"type": "outbox", "database": "postgresql://127.0.0.1:1/x"}, True),
+        ({"type": "outbox", "database": "postgresql://127.0.0.1:1/x", "reader": "mark"}, True),
+    ],
+)
+def test_the_source_says_whether_it_gives_messages(source, is_so):
+    pipeline = config.parse({"name": "p", "source": source, "sink": {"type": "discard"}, "state": "state.db"})
+    assert are_given_by(pipeline.source) is is_so
 
 
 def test_a_row_has_its_key_the_words_of_the_format_and_its_place():

@@ -19,6 +19,7 @@ from penstock.failpoint import reach
 from penstock.function import Function, Outcome, described, way_on
 from penstock.importing import function_of
 from penstock.keeping import kept, later
+from penstock.message import are_given_by
 from penstock.pipeline import Pipeline
 from penstock.poison import IN_A_ROW, Circumstances, of_sink
 from penstock.progress import Progress
@@ -67,6 +68,7 @@ def _assignment(errand: Errand, task: int, opening: Mark, claim: Claim, reached:
         previous=reached.delivered,
         tell=errand.tell,
         poison=of_sink(pipeline.sink, claim, about),
+        has_messages=are_given_by(pipeline.source),
         custody=pipeline.source.custody(Stamp(epoch, task)) if isinstance(pipeline.source, OwnSource) else None,
     )
 

@@ -21,7 +21,6 @@ FIELDS = ("pipeline", "table")
 """What a topic may be made of."""
 
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
-_OF_MESSAGES = '{"key":'
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -54,16 +53,14 @@ class Recorder:
 
     def __init__(self, style: Style, assignment: Assignment) -> None:
         self._style, self._pipeline, self._previous = style, assignment.pipeline, assignment.previous
+        self._has_messages = assignment.has_messages
         self._format = _format(style, assignment)
         self._epoch = ("penstock-epoch", str(assignment.epoch).encode())
 
     def records(self, changes: pa.RecordBatch) -> list[tuple[Change, Record | Unfit | None]]:
         """The changes, each with its record; None where the format has no words for it."""
         several = list(from_batch(changes))
-        if all(change.key.startswith(_OF_MESSAGES) for change in several):
-            made = [self._of_message(change) for change in several]
-        else:
-            made = [None] * len(several)
+        made = [self._of_message(change) if self._has_messages else None for change in several]
         if any(record is None for record in made):
             rows = self._of_rows(changes, several)
             made = [record or row for record, row in zip(made, rows, strict=True)]

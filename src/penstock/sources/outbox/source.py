@@ -39,6 +39,7 @@ class OutboxSource:
     start: Literal["beginning", "now"] = "beginning"
     notify: bool = False
     retain: Retain = Retain()
+    gives_messages = True
 
     def __post_init__(self) -> None:
         Names(self.table)
