@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
+from datetime import datetime, timedelta
+from itertools import count, pairwise
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -14,10 +15,12 @@ import yaml
 
 from deadline import until
 from penstock.cli import main
+from penstock.coordinators.postgres import PostgresCoordinator
 from penstock.outbox import stash, stash_many
 from penstock.testing import oracle
 from penstock.testing.broker import Broker
 from penstock.testing.postgres import PostgresServer
+from penstock.testing.proxy import Proxy
 from penstock.testing.receiver import ReceiverProcess
 from program import Program, status
 
@@ -80,6 +83,9 @@ def test_what_is_stashed_arrives_in_order_also_through_a_restart_of_postgres(
         code, [seen] = status(file)
         assert (code, seen["state"], seen["position"], seen["head"], seen["backlog"]) == (0, "leading", 54, 54, 0)
         assert program.terminate() == 0
+        moments = [datetime.fromisoformat(event["at"]) for event in program.events("Delivered")]
+        assert all(later - earlier >= timedelta(seconds=0.9) for earlier, later in pairwise(moments)), "told too often"
+        assert sum(event["changes"] for event in program.events("Delivered")) <= 54
         assert dsn not in program.said()
         assert private_postgres.password not in program.said()
     finally:
@@ -124,36 +130,66 @@ class Generator(Thread):
         self.join()
 
 
-@pytest.mark.timeout(400)
-def test_through_the_death_of_a_leader_kafka_has_every_message_once_and_each_key_in_order(
+class Meddler(Thread):
+    """Breaks all connections to Kafka off, again and again."""
+
+    def __init__(self, route: Proxy) -> None:
+        super().__init__(name="meddler", daemon=True)
+        self._route, self._leaving = route, Event()
+
+    def run(self) -> None:
+        while not self._leaving.wait(3):
+            self._route.sever()
+
+    def end(self) -> None:
+        self._leaving.set()
+        self.join()
+
+
+@pytest.mark.timeout(600)
+def test_with_one_two_and_four_processes_kafka_has_every_message_once_and_each_key_in_order(
     private_postgres: PostgresServer, tmp_path: Path, broker: Broker
 ) -> None:
-    """Two processes that keep their state in the same Postgres, and writers that never rest."""
+    """One alone, then four, of which the leaders are killed and stopped one after the other, while connections break."""
     dsn, topic = private_postgres.create_database(), broker.create()
     assert main(["outbox", "init", dsn]) == 0
-    sink = {"type": "kafka", "delivery": "exactly-once", "config": {"bootstrap.servers": broker.servers}}
+    sink = {"type": "kafka", "delivery": "exactly-once", "config": {"bootstrap.servers": broker.routed}}
     file = pipeline(tmp_path, dsn, sink, state=dsn)
-    generator, programs = Generator(dsn, topic), [Program(tmp_path, file)]
 
-    def came() -> list[str]:
-        return [(record.value or b"").decode() for record in broker.records(topic)]
+    state = PostgresCoordinator(dsn)
 
-    try:
-        generator.start()
-        until(lambda: len(came()) > 100, WITHIN, programs[0].tail)
-        programs.append(Program(tmp_path, file))
-        programs[1].until_event("StandingBy", WITHIN)
-        programs[0].kill_tree()
-        before = len(came())
-        until(lambda: len(came()) > before + 200, WITHIN, programs[1].tail)
-        generator.end()
-        until(lambda: set(came()) >= set(generator.made), WITHIN, programs[1].tail)
-        until(lambda: private_postgres.execute("select count(*) from outbox", dsn) == [(0,)], WITHIN, programs[1].tail)
-        assert programs[1].terminate() == 0
-    finally:
-        generator.end()
-        for program in programs:
-            program.kill_tree()
+    def until_more(team: list[Program]) -> None:
+        before = state.standing("orders").delivered
+        tails = lambda: "\n".join(one.tail() for one in team)  # noqa: E731
+        until(lambda: state.standing("orders").delivered > before + 100, WITHIN, tails)
+
+    def leader(team: list[Program]) -> Program:
+        pid = int((state.standing("orders").holder or ":0").split(":")[1])
+        return next(one for one in team if one.pid == pid)
+
+    with broker.route() as route:
+        generator, meddler, team = Generator(dsn, topic), Meddler(route), [Program(tmp_path, file)]
+        everybody = team
+        try:
+            generator.start()
+            meddler.start()
+            until_more(team)
+            team = everybody = team + [Program(tmp_path, file) for _ in range(3)]
+            until(lambda: state.standing("orders").standbys == 3, WITHIN)
+            for end in (Program.kill_tree, Program.terminate, Program.terminate):
+                gone = leader(team)
+                assert end(gone) in (None, 0), gone.tail()
+                team = [one for one in team if one is not gone]
+                until_more(team)
+            generator.end()
+            meddler.end()
+            until(lambda: private_postgres.execute("select count(*) from outbox", dsn) == [(0,)], WITHIN, team[0].tail)
+            assert team[0].terminate() == 0
+        finally:
+            generator.end()
+            meddler.end()
+            for program in everybody:
+                program.kill_tree()
     numbers: dict[bytes, list[int]] = {}
     for record in broker.records(topic):
         if record.key != b"late":

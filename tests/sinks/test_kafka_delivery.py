@@ -46,7 +46,9 @@ class Line:
             self.dropped += [event.position] if hasattr(event, "position") else []
 
         poison = Poison(self.then, "wait", Nowhere(), Circumstances(self.topic, Lane("main"), "cafe", 1, tell))
-        return closing(self.sink.open(Assignment(self.topic, Lane("main"), 1, 0, "cafe", None, tell, poison, **about)))
+        return closing(
+            self.sink.open(Assignment(self.topic, Lane("main"), 1, 0, "cafe", None, tell, poison, has_messages=True, **about))
+        )
 
     def message(self, position, value=None, **differently):
         facts = {
@@ -125,7 +127,7 @@ def test_what_is_never_accepted_is_taken_out_and_everything_else_comes_once_and_
 
 @pytest.mark.parametrize("delivery", BOTH)
 def test_a_topic_that_may_not_be_written_to_halts_the_pipeline_and_nothing_behind_it_counts(broker, delivery):
-    forbid(broker, barred := broker.create())
+    broker.forbid(barred := broker.create())
     credentials = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "app"}
     config = {**credentials, "sasl.password": "app-secret", "bootstrap.servers": broker.secured}
     line = Line(broker, delivery, then="halt", config=config)
@@ -136,16 +138,6 @@ def test_a_topic_that_may_not_be_written_to_halts_the_pipeline_and_nothing_behin
             opened.drain(60)
         assert opened.delivered().position == 3
     assert sorted(line.came()) == [1, 2, 3]
-
-
-def forbid(broker, topic):
-    from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType
-
-    admin = AdminClient({"bootstrap.servers": broker.servers})
-    for operation, permission in ((AclOperation.WRITE, AclPermissionType.DENY), (AclOperation.DESCRIBE, AclPermissionType.ALLOW)):
-        rule = AclBinding(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:app", "*", operation, permission)
-        [made] = admin.create_acls([rule]).values()
-        made.result()
 
 
 # ── who may come in ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -299,7 +291,7 @@ def test_what_a_person_sends_again_needs_no_mark(broker):
 
 def test_closing_while_the_brokers_hang_is_prompt(broker):
     line = Line(broker)
-    opened = line.sink.open(Assignment(line.topic, Lane("main"), 1, 0, "cafe", None, print))
+    opened = line.sink.open(Assignment(line.topic, Lane("main"), 1, 0, "cafe", None, print, has_messages=True))
     deliver(opened, line.run(1))
     broker.pause()
     try:

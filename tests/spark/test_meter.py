@@ -34,6 +34,17 @@ def test_a_request_that_ends_inside_a_run_counts_as_far_as_it_goes(meter):
     assert told(meter) == 2
 
 
+def test_the_rate_is_that_of_the_last_stretch_and_each_change_is_told_once(meter):
+    meter.reach((3, 0))
+    assert meter.tell(2.0) == 3
+    assert meter.tally().rate == 1.5
+    meter.reach((5, 0))
+    assert meter.tell(0.5) == 3
+    assert meter.tally().rate == 6.0
+    assert meter.tell(1.0) == 0
+    assert meter.tally().rate == 0.0
+
+
 def test_what_was_counted_is_not_counted_again(meter):
     for _ in range(3):
         meter.reach((4, 1))

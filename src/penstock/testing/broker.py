@@ -178,6 +178,30 @@ class Broker:
         admin.create_topics([wanted])[topic].result(60)
         return topic
 
+    def configure(self, topic: str, name: str, value: str) -> None:
+        """Change a setting of a topic."""
+        from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource("topic", topic, incremental_configs=[entry])
+        admin = self._admin()
+        admin.incremental_alter_configs([resource])[resource].result(60)
+
+    def forbid(self, topic: str, user: str = "app") -> None:
+        """Let a user of `secured` or `encrypted` see a topic and not write to it."""
+        admin = self._admin()
+        for made in admin.create_acls(_bars(topic, user)).values():
+            made.result(60)
+
+    def allow(self, topic: str, user: str = "app") -> None:
+        """Take `forbid` back."""
+        from confluent_kafka.admin import AclBindingFilter
+
+        wanted = [AclBindingFilter(*(getattr(bar, name) for name in _OF_ACL)) for bar in _bars(topic, user)]
+        admin = self._admin()
+        for gone in admin.delete_acls(wanted).values():
+            gone.result(60)
+
     def records(self, topic: str, isolation: str = "read_committed") -> list[Record]:
         """Everything that a new consumer gets from this topic now, partition by partition."""
         from confluent_kafka import Consumer, TopicPartition
@@ -241,6 +265,17 @@ class Broker:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+
+
+_OF_ACL = ("restype", "name", "resource_pattern_type", "principal", "host", "operation", "permission_type")
+
+
+def _bars(topic: str, user: str) -> list[Any]:
+    from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+
+    rules = ((AclOperation.WRITE, AclPermissionType.DENY), (AclOperation.DESCRIBE, AclPermissionType.ALLOW))
+    place = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{user}", "*")
+    return [AclBinding(*place, operation, permission) for operation, permission in rules]
 
 
 def _consumed(consumer: Any, partitions: int) -> list[Record]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ROOM = 20_000
 """Changes that wait to be sent."""
 
-STUCK_SECONDS = 10.0
+STUCK_SECONDS = 5.0
 """After which a call that should take a second will not come back."""
 
 _SWITCH_SECONDS = 0.0005
