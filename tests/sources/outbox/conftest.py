@@ -66,6 +66,19 @@ class Box:
             connection.close()
 
 
+class Tail:
+    """A reader that goes on from where it was, as a pipeline does."""
+
+    def __init__(self, box: Box, values: Values) -> None:
+        self._box, self._values, self.cursor = box, values, box.start
+
+    def news(self) -> list[str]:
+        head = self._box.source.head(LANE)
+        found = self._box.changes(self.cursor, head)
+        self.cursor = head
+        return self._values(found)
+
+
 @pytest.fixture
 def box(postgres_of_module: str) -> Iterator[Box]:
     made = Box(postgres_of_module, f"box_{uuid4().hex[:8]}")

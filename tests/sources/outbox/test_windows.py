@@ -4,95 +4,19 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from typing import Any
 
 import psycopg
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from conftest import Box, Connection, Values
+from conftest import Box, Connection, Tail, Values
 from penstock.change import Change, from_batch
 from penstock.outbox import stash
 from penstock.source import Span
 from penstock.sources.outbox.log import reading
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.source import LANE
-
-
-class Tail:
-    """A reader that goes on from where it was, as a pipeline does."""
-
-    def __init__(self, box: Box, values: Values) -> None:
-        self._box, self._values, self.cursor = box, values, box.start
-
-    def news(self) -> list[str]:
-        head = self._box.source.head(LANE)
-        found = self._box.changes(self.cursor, head)
-        self.cursor = head
-        return self._values(found)
-
-
-def offset_tailing(box: Box) -> Callable[[], list[str]]:
-    """The naive reader: everything above the highest id that it has seen."""
-    seen = [0]
-
-    def news() -> list[str]:
-        found: list[Any] = box.execute(f"select id, convert_from(value, 'UTF8') from {{}} where id > {seen[0]} order by id")
-        seen[0] = max([seen[0], *(row[0] for row in found)])
-        return [row[1] for row in found]
-
-    return news
-
-
-def time_window(box: Box) -> Callable[[], list[str]]:
-    """The reader by time: everything made after the last moment that it has seen."""
-    seen = ["-infinity"]
-
-    def news() -> list[str]:
-        query = f"select created_at::text, convert_from(value, 'UTF8') from {{}} where created_at > '{seen[0]}' order by created_at"
-        found: list[Any] = box.execute(query)
-        seen[0] = max([seen[0], *(row[0] for row in found)]) if found else seen[0]
-        return [row[1] for row in found]
-
-    return news
-
-
-def below_the_oldest_open(box: Box) -> Callable[[], list[str]]:
-    """The reader that waits for every transaction that is older: nothing above the horizon."""
-    seen = [0]
-
-    def news() -> list[str]:
-        query = "select xid::text::bigint, convert_from(value, 'UTF8') from {} where xid < pg_snapshot_xmin(pg_current_snapshot())"
-        found: list[Any] = [row for row in box.execute(query + " order by id") if row[0] > seen[0]]  # type: ignore[operator]
-        seen[0] = max([seen[0], *(row[0] for row in found)])
-        return [row[1] for row in found]
-
-    return news
-
-
-def test_a_late_commit_below_a_published_id_is_found_where_tailing_by_id_or_time_skips_it(box: Box, values: Values) -> None:
-    ours, by_id, by_time = Tail(box, values), offset_tailing(box), time_window(box)
-    late = box.writer()
-    box.put(late, "late")
-    box.commit("early")
-    assert (ours.news(), by_id(), by_time()) == (["early"], ["early"], ["early"])
-    late.commit()
-    assert (by_id(), by_time()) == ([], [])  # lost for ever
-    assert ours.news() == ["late"]
-    assert values(box.changes()) == ["early", "late"]
-
-
-def test_a_transaction_that_stays_open_stalls_nobody_where_waiting_for_the_oldest_does(box: Box, values: Values) -> None:
-    ours, waiting = Tail(box, values), below_the_oldest_open(box)
-    idle = box.writer()
-    box.put(idle, "idle")
-    for n in range(3):
-        box.commit(f"m{n}")
-        assert ours.news() == [f"m{n}"]
-    assert waiting() == []  # stalled
-    idle.rollback()
-    assert ours.news() == []
 
 
 def test_a_transaction_that_stays_open_slows_nobody(box: Box) -> None:
