@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import psycopg
 import pytest
 import sqlalchemy
 from psycopg.errors import CheckViolation
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from conftest import Box
@@ -45,20 +46,63 @@ def psycopg_cursor(box: Box, messages: list[Message], commits: bool) -> None:
 def psycopg_async(box: Box, messages: list[Message], commits: bool) -> None:
     async def write() -> None:
         async with await psycopg.AsyncConnection.connect(box.dsn) as connection:
-            for one in messages:
-                written = stash(connection, one.topic, one.key, one.value, one.headers, table=box.table)
-                assert written is not None
-                await written
-            many = stash_many(connection, messages, table=box.table)
-            assert many is not None
-            await many
+            await _all(connection, box, messages)
             await (connection.commit() if commits else connection.rollback())
 
     asyncio.run(write())
 
 
+def psycopg_async_cursor(box: Box, messages: list[Message], commits: bool) -> None:
+    async def write() -> None:
+        async with await psycopg.AsyncConnection.connect(box.dsn) as connection, connection.cursor() as cursor:
+            await _all(cursor, box, messages)
+            await (connection.commit() if commits else connection.rollback())
+
+    asyncio.run(write())
+
+
+def sqlalchemy_async_session(box: Box, messages: list[Message], commits: bool) -> None:
+    """As FastAPI has it: a session for each request, and `async with session.begin()`."""
+
+    async def write() -> None:
+        engine = create_async_engine(_url(box), poolclass=sqlalchemy.NullPool)
+        async with AsyncSession(engine) as session:
+            await session.execute(sqlalchemy.text("select 1"))
+            await _all(session, box, messages)
+            await (session.commit() if commits else session.rollback())
+        await engine.dispose()
+
+    asyncio.run(write())
+
+
+def sqlalchemy_async_connection(box: Box, messages: list[Message], commits: bool) -> None:
+    async def write() -> None:
+        engine = create_async_engine(_url(box), poolclass=sqlalchemy.NullPool)
+        async with engine.connect() as connection:
+            await _all(connection, box, messages)
+            await (connection.commit() if commits else connection.rollback())
+        await engine.dispose()
+
+    asyncio.run(write())
+
+
+async def _all(connection: Any, box: Box, messages: list[Message]) -> None:
+    for one in messages:
+        await _awaitable(stash(connection, one.topic, one.key, one.value, one.headers, table=box.table))
+    await _awaitable(stash_many(connection, messages, table=box.table))
+
+
+def _awaitable(made: Awaitable[None] | None) -> Awaitable[None]:
+    assert made is not None, "what is not awaited would not be written"
+    return made
+
+
+def _url(box: Box) -> str:
+    return box.dsn.replace("postgresql://", "postgresql+psycopg://")
+
+
 def _engine(box: Box) -> sqlalchemy.Engine:
-    return sqlalchemy.create_engine(box.dsn.replace("postgresql://", "postgresql+psycopg://"), poolclass=sqlalchemy.NullPool)
+    return sqlalchemy.create_engine(_url(box), poolclass=sqlalchemy.NullPool)
 
 
 def sqlalchemy_session(box: Box, messages: list[Message], commits: bool) -> None:
@@ -120,8 +164,11 @@ WAYS = [
     psycopg_connection,
     psycopg_cursor,
     psycopg_async,
+    psycopg_async_cursor,
     sqlalchemy_session,
     sqlalchemy_connection,
+    sqlalchemy_async_session,
+    sqlalchemy_async_connection,
     django_connection,
     plain_dbapi,
 ]
