@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from threading import Thread
 from uuid import uuid4
 
 import pytest
@@ -133,6 +134,26 @@ def test_nothing_an_old_leader_does_late_touches_rows_of_the_new_one(desk: Desk)
     assert old.look() == []
     assert desk.marks() == marks
     new.custody.confirm([1, 2, 3])
+
+
+def test_of_two_that_mark_at_the_same_moment_the_old_leader_gets_nothing_that_is_the_new_ones(desk: Desk) -> None:
+    desk.commit("a", "b")
+    old = desk.reader(1)
+    assert len(old.changes(2)) == 2
+    old.custody.reset([1, 2])
+    marks = {row: mark(Stamp(2, 0), 1000 + row) for row in (1, 2)}
+    found: list[Change] = []
+    with closing(desk.connect()) as new:
+        cursor = new.cursor()
+        for row, stamped in marks.items():
+            cursor.execute(f"update {desk.table} set leader_id = '{stamped}' where id = {row}")
+        thread = Thread(target=lambda: found.extend(old.look()))
+        thread.start()  # on Postgres and SQLite it waits for the rows
+        thread.join(0.3)
+        new.commit()
+        thread.join(30)
+    assert found == []
+    assert desk.marks() == marks
 
 
 def test_who_has_a_successor_cannot_begin(desk: Desk) -> None:

@@ -134,12 +134,14 @@ class BarrierDelivery:
             self._fail(SinkUnavailable(f"{self._turns.returned} messages went back to the table and did not come again"))
         with self._changed:
             self._changed.notify_all()
-            if not self._under_way and not self._given and not self._is_ending:
-                self._changed.wait(self._idle_seconds())
+            if not self._under_way and not self._given and not self._is_ending and (idle := self._idle_seconds()):
+                self._changed.wait(idle)
 
     def _idle_seconds(self) -> float:
         """How long nothing is to be done, unless something comes."""
-        return LOOK_SECONDS if self._failure or not (self._turns or self._done or self._returning) else POLL_SECONDS
+        if self._failure or not (self._turns or self._done or self._returning):
+            return LOOK_SECONDS
+        return min(LOOK_SECONDS, max(0.0, self._rests_until - time.monotonic()))
 
     def _take_in(self) -> None:
         with self._changed:

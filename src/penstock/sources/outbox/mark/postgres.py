@@ -126,7 +126,7 @@ class PostgresTable:
         return self._connection.execute(sql.encode(), facts | _bounds(span)).fetchall()
 
     def _count(self, sql: str, span: Span, **facts: Any) -> int:
-        return self._connection.execute(sql.encode(), facts | _bounds(span)).rowcount
+        return self._cursor.execute(sql.encode(), facts | _bounds(span)).rowcount
 
 
 @contextmanager
