@@ -163,7 +163,10 @@ def test_the_public_names_are_these() -> None:
         (plain(transform={"function": "enrich"}), "transform.function 'enrich' must be module:name, such as shop.rules:enrich"),
         (plain(transform={"function": "a b:c"}), "must be module:name"),
         (plain(mode="fast"), "mode must be live or batch"),
-        (plain(state="redis://u:secret@x"), "state redis:// is unknown: allowed is kafka, postgresql, postgres, or the path of a file"),
+        (
+            plain(state="redis://u:secret@x"),
+            "state redis:// is unknown: allowed is kafka, postgresql, postgres, or the path of a file",
+        ),
         (plain(state="postgresql://u:sec/ret@x/y"), "the address of the Postgres under `state` cannot be understood"),
         (plain(state="./shop.db"), "state is the source's own database: name another file"),
         (plain(spark={"master": 4}), "spark.master must be text"),

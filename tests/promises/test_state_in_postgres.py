@@ -119,4 +119,4 @@ def test_commands_work_with_that_state_and_no_password_shows(story: Story) -> No
     assert story.rig.standing().epoch > epoch
     outputs = [f"{one.stdout}{one.stderr}" for one in story.said.values()] + [one.said() for one in story.rig.programs]
     assert all(story.password not in output for output in outputs)
-    assert "postgresql://postgres@127.0.0.1" in story.said["validate"].stdout
+    assert "postgresql://postgres:***@127.0.0.1" in story.said["validate"].stdout

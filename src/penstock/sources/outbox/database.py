@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from penstock.dsn import scrubbed, shown
 from penstock.errors import ConfigInvalid, OutboxMissing, OutboxUnfit, SourceUnavailable
 from penstock.sources.outbox.naming import Names
 
@@ -28,17 +28,6 @@ _DEFAULTS = {
 
 # The table is empty one moment and long the next, so the planner's statistics are always wrong: indexes are always right.
 _SESSION = "set enable_seqscan = off; set enable_bitmapscan = off; set jit = off; set timezone = 'UTC'"
-_PASSWORDS = (
-    re.compile(r"(?<=://)(?P<user>[^:@/?\s]*):[^@/?\s]*(?=@)"),
-    re.compile(r"(?P<user>\b(?:password|sslpassword|passfile)\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s&]+)", re.IGNORECASE),
-)
-
-
-def shown(dsn: str) -> str:
-    """A DSN without its password."""
-    for pattern, stars in zip(_PASSWORDS, (r"\g<user>:***", r"\g<user>***"), strict=True):
-        dsn = pattern.sub(stars, dsn)
-    return dsn
 
 
 def driver() -> Any:
@@ -73,7 +62,7 @@ def _connect(dsn: str) -> Any:
     try:
         connection = psycopg.connect(dsn, autocommit=True, **given)
     except psycopg.ProgrammingError as error:
-        raise ConfigInvalid(f"{shown(dsn)} is not a DSN of Postgres: {_said(error)}", "see docs/outbox.md") from error
+        raise ConfigInvalid(f"{shown(dsn)} is not a DSN of Postgres: {_said(error, dsn)}", "see docs/outbox.md") from error
     connection.execute(_SESSION)
     return connection
 
@@ -109,13 +98,15 @@ def told(dsn: str, names: Names) -> Iterator[None]:
     try:
         yield
     except (refused.UndefinedTable, refused.InvalidSchemaName) as error:
-        raise OutboxMissing(f"{shown(dsn)} has no outbox {names.table}: {_said(error)}", remedy_of(names)) from error
+        raise OutboxMissing(f"{shown(dsn)} has no outbox {names.table}: {_said(error, dsn)}", remedy_of(names)) from error
     except (refused.UndefinedColumn, refused.UndefinedFunction, refused.DatatypeMismatch) as error:
-        raise OutboxUnfit(f"{names.table} in {shown(dsn)} is no outbox: {_said(error)}", remedy_of(names)) from error
+        raise OutboxUnfit(f"{names.table} in {shown(dsn)} is no outbox: {_said(error, dsn)}", remedy_of(names)) from error
     except refused.InsufficientPrivilege as error:
-        raise OutboxUnfit(f"{shown(dsn)}: {_said(error)}", "grant the rights that docs/outbox.md lists to this role") from error
+        raise OutboxUnfit(
+            f"{shown(dsn)}: {_said(error, dsn)}", "grant the rights that docs/outbox.md lists to this role"
+        ) from error
     except (psycopg.OperationalError, psycopg.InterfaceError, refused.ReadOnlySqlTransaction) as error:
-        raise SourceUnavailable(f"{shown(dsn)}: {_said(error)}", "see that Postgres runs and can be reached") from error
+        raise SourceUnavailable(f"{shown(dsn)}: {_said(error, dsn)}", "see that Postgres runs and can be reached") from error
 
 
 def remedy_of(names: Names) -> str:
@@ -123,5 +114,5 @@ def remedy_of(names: Names) -> str:
     return "penstock outbox init DSN" + ("" if names.table == "outbox" else f" --table {names.table}")
 
 
-def _said(error: Exception) -> str:
-    return shown(str(error).strip() or type(error).__name__)
+def _said(error: Exception, dsn: str) -> str:
+    return scrubbed(str(error) or type(error).__name__, dsn)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.change import Change, from_batch
+from penstock.dsn import shown
 from penstock.errors import ConfigInvalid, LogDamaged, OutboxMissing, SourceRewound
-from penstock.sources.outbox.database import connected, remedy_of, shown
+from penstock.sources.outbox.database import connected, remedy_of
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.place import Place
 from penstock.sources.outbox.rows import to_changes

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from penstock.dsn import shown
 from penstock.errors import ConfigInvalid, OutboxMissing, OutboxUnfit, PenstockError, SourceUnavailable
-from penstock.sources.outbox.database import shown
 from penstock.sources.outbox.mark.listed import ListedTable
 from penstock.sources.outbox.naming import Names
 
