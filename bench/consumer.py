@@ -1,9 +1,10 @@
-"""A consumer in a process of its own: which records came, and when."""
+"""Consumers: which records came, and when."""
 
 from __future__ import annotations
 
 import multiprocessing
 import time
+from threading import Event, Thread
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
@@ -12,7 +13,7 @@ PATIENCE = 120.0
 
 
 class Consuming:
-    """Reads a topic from its beginning until so many records have come; `arrivals` has a number and a time for each."""
+    """A process of its own that reads a topic from its beginning until so many records have come."""
 
     def __init__(self, servers: str, topic: str, records: int) -> None:
         spawning = multiprocessing.get_context("spawn")
@@ -21,7 +22,7 @@ class Consuming:
         self._process.start()
 
     def arrivals(self) -> list[tuple[int, float]]:
-        """Waits for the last one."""
+        """A number and a time for each; waits for the last one."""
         if not self._answers.poll(PATIENCE):
             self._process.kill()
             raise TimeoutError("the records have not all come")
@@ -31,8 +32,7 @@ class Consuming:
 
 
 def _consume(servers: str, topic: str, records: int, answering: Any) -> None:
-    settings = {"group.id": f"bench-{topic}", "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
-    consumer = Consumer({"bootstrap.servers": servers, "fetch.wait.max.ms": 10, **settings})
+    consumer = _consumer(servers, topic)
     consumer.subscribe([topic])
     found: list[tuple[int, float]] = []
     while len(found) < records:
@@ -42,3 +42,37 @@ def _consume(servers: str, topic: str, records: int, answering: Any) -> None:
             found.append((int(message.value()[:10]), time.time()))
     consumer.close()
     answering.send(found)
+
+
+def _consumer(servers: str, topic: str) -> Consumer:
+    settings = {"group.id": f"bench-{topic}", "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+    return Consumer({"bootstrap.servers": servers, "fetch.wait.max.ms": 10, **settings})
+
+
+class Listening:
+    """A thread that reads a topic, and notes when records come."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self._consumer, self._topic = _consumer(servers, topic), topic
+        self._times: list[float] = []
+        self._is_over = Event()
+        self._thread = Thread(target=self._listen, daemon=True)
+
+    def arrivals(self) -> list[float]:
+        """When records came, in order."""
+        return list(self._times)
+
+    def _listen(self) -> None:
+        self._consumer.subscribe([self._topic])
+        while not self._is_over.is_set():
+            came = self._consumer.consume(1000, 0.005)
+            self._times += [time.time() for message in came if not message.error()]
+        self._consumer.close()
+
+    def __enter__(self) -> Listening:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import psycopg
 from bench.consumer import Consuming
 from bench.rig import Figure, Tree, at_least, at_most, has_claimed, keep, penstock_run, quantile, wait_until
 from penstock.outbox import stash_many
+from penstock.sources.outbox.mark import databases
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.schema import init
 from penstock.testing.broker import Broker
@@ -24,30 +25,35 @@ from penstock.testing.postgres import PostgresServer
 ROWS, KEYS, RUNS = 200_000, 10_000, 3
 RATE, WARM, SECONDS = 1000, 8, 12
 
+Numbers = Iterable[tuple[int, int]]
+"""Of messages, each with its key."""
+
+Writer = Callable[[psycopg.Connection[Any], str, Numbers], None]
+
 
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as temporary, PostgresServer() as server, Broker(Path(temporary, "kafka")) as broker:
         place = Place(Path(temporary), server, broker)
-        many = [place.drained(KEYS) for _ in range(RUNS)]
-        one = [place.drained(1) for _ in range(RUNS)]
+        many = [place.drained("exactly-once", KEYS) for _ in range(RUNS)]
+        one = [place.drained("exactly-once", 1) for _ in range(RUNS)]
         at_least_once = [place.late("at-least-once") for _ in range(RUNS)]
         exactly_once = [place.late("exactly-once") for _ in range(RUNS)]
     figures = [
-        at_least("drain of 200 000, 10 000 keys, exactly once", _median(many, "rate"), "rows/s", 35_000),
-        at_least("drain of 200 000, one key, exactly once", _median(one, "rate"), "rows/s", 30_000),
-        at_most("WAL for a row, its insert excluded", _median(many, "wal"), "bytes", 500),
-        at_most("CPU of all processes for 1 000 rows", _median(many, "cpu"), "ms", 100),
-        at_most("commit to consumer, at least once, p50", _median(at_least_once, "p50"), "ms", 6),
-        at_most("commit to consumer, at least once, p99", _median(at_least_once, "p99"), "ms", 60),
-        at_most("commit to consumer, exactly once, p50", _median(exactly_once, "p50"), "ms", 20),
-        Figure("commit to consumer, exactly once, p99", _median(exactly_once, "p99"), "ms"),
+        at_least("drain of 200 000, 10 000 keys, exactly once", median(many, "rate"), "rows/s", 35_000),
+        at_least("drain of 200 000, one key, exactly once", median(one, "rate"), "rows/s", 30_000),
+        at_most("WAL for a row, its insert excluded", median(many, "wal"), "bytes", 500),
+        at_most("CPU of all processes for 1 000 rows", median(many, "cpu"), "ms", 100),
+        at_most("commit to consumer, at least once, p50", median(at_least_once, "p50"), "ms", 6),
+        at_most("commit to consumer, at least once, p99", median(at_least_once, "p99"), "ms", 60),
+        at_most("commit to consumer, exactly once, p50", median(exactly_once, "p50"), "ms", 20),
+        Figure("commit to consumer, exactly once, p99", median(exactly_once, "p99"), "ms"),
         Figure("exactly once, p99, A/A", _spread(exactly_once, "p99"), "x"),
     ]
     keep("outbox", figures, {"many": many, "one": one, "at-least-once": at_least_once, "exactly-once": exactly_once})
     return figures
 
 
-def _median(runs: list[dict[str, float]], name: str) -> float:
+def median(runs: list[dict[str, float]], name: str) -> float:
     return statistics.median(run[name] for run in runs)
 
 
@@ -56,25 +62,25 @@ def _spread(runs: list[dict[str, float]], name: str) -> float:
 
 
 class Place:
-    """A database server and a broker, with an outbox and a topic of its own for each run."""
+    """A database server and a broker, with an outbox and a topic of its own for each run; reader mark for delivery barrier."""
 
     def __init__(self, folder: Path, server: PostgresServer, broker: Broker) -> None:
         self._folder, self._server, self._broker = folder, server, broker
 
-    def drained(self, keys: int) -> dict[str, float]:
+    def drained(self, delivery: str, keys: int, rows: int = ROWS) -> dict[str, float]:
         """A backlog, from the moment the pipeline begins to deliver until the consumer has the last record."""
-        with self._outbox("exactly-once") as (folder, dsn, topic), psycopg.connect(dsn, autocommit=True) as database:
+        with self._outbox(delivery) as (folder, dsn, topic), psycopg.connect(dsn, autocommit=True) as database:
             database.execute("checkpoint")  # so that pages are whole in the WAL before it is measured
-            stash_many(database, ((topic, str(number % keys), _value(number)) for number in range(ROWS)))
-            before, consuming = _wal(database), Consuming(self._broker.servers, topic, ROWS)
+            WRITERS[delivery](database, topic, ((number, number % keys) for number in range(rows)))
+            before, consuming = wal(database), Consuming(self._broker.servers, topic, rows)
             with penstock_run(folder) as tree:
                 wait_until(lambda: has_claimed(folder), 180)
                 began, cpu = time.time(), self._cpu(database, tree)
                 arrivals = consuming.arrivals()
                 cpu = self._cpu(database, tree) - cpu
                 wait_until(lambda: not database.execute("select exists (select from outbox)").fetchall()[0][0], 60, every=0.2)
-            wal = _wal(database) - before
-        return {"rate": ROWS / (arrivals[-1][1] - began), "wal": wal / ROWS, "cpu": cpu * 1e6 / ROWS}
+            written = wal(database) - before
+        return {"rate": rows / (arrivals[-1][1] - began), "wal": written / rows, "cpu": cpu * 1e6 / rows}
 
     def late(self, delivery: str) -> dict[str, float]:
         """Single commits at an even pace, each with its time."""
@@ -82,18 +88,18 @@ class Place:
             consuming = Consuming(self._broker.servers, topic, RATE * (WARM + SECONDS))
             with penstock_run(folder):
                 wait_until(lambda: has_claimed(folder), 180)
-                committed = _paced(database, topic)
+                committed = _paced(database, topic, WRITERS[delivery])
                 arrivals = consuming.arrivals()
         late = [(at - committed[number]) * 1000 for number, at in arrivals if number >= RATE * WARM]
         return {"p50": quantile(late, 0.5), "p99": quantile(late, 0.99), "rows": len(late)}
 
     @contextmanager
     def _outbox(self, delivery: str) -> Iterator[tuple[Path, str, str]]:
-        dsn, topic = self._server.create_database(), self._broker.create()
-        init(dsn, Names("outbox"))
+        dsn, topic, is_marked = self._server.create_database(), self._broker.create(), delivery == "barrier"
+        databases.create(dsn, "outbox") if is_marked else init(dsn, Names("outbox"))
         (folder := self._folder / topic).mkdir()
         sink = f"{{type: kafka, delivery: {delivery}, config: {{bootstrap.servers: '{self._broker.servers}'}}}}"
-        source = f"{{type: outbox, database: '{dsn}'}}"
+        source = f"{{type: outbox, database: '{dsn}', reader: {'mark' if is_marked else 'snapshot'}}}"
         (folder / "pipeline.yaml").write_text(f"name: {topic}\nsource: {source}\nsink: {sink}\n")
         yield folder, dsn, topic
         self._server.drop_database(dsn)
@@ -107,20 +113,37 @@ class Place:
         return tree.cpu_seconds() + sum(others) + ended
 
 
-def _paced(database: psycopg.Connection[Any], topic: str) -> list[float]:
+def _paced(database: psycopg.Connection[Any], topic: str, write: Writer) -> list[float]:
     committed: list[float] = []
     began = time.time()
     for number in range(RATE * (WARM + SECONDS)):
-        stash_many(database, [(topic, str(number % KEYS), _value(number))])
+        write(database, topic, [(number, number % KEYS)])
         committed.append(time.time())
         if (ahead := began + len(committed) / RATE - time.time()) > 0:
             time.sleep(ahead)
     return committed
 
 
+def stash_numbers(database: psycopg.Connection[Any], topic: str, numbers: Numbers) -> None:
+    """Messages as `penstock.outbox` writes them."""
+    stash_many(database, ((topic, str(key), _value(number)) for number, key in numbers))
+
+
+def insert_numbers(database: psycopg.Connection[Any], topic: str, numbers: Numbers) -> None:
+    """Messages in the layout of goharvest."""
+    columns = "create_time, kafka_topic, kafka_key, kafka_value, kafka_header_keys, kafka_header_values"
+    sql = f"insert into outbox ({columns}) values (now(), %s, %s, %s, '{{}}', '{{}}')"
+    with database.cursor() as cursor, database.transaction():
+        cursor.executemany(sql.encode(), [(topic, str(key), _value(number).decode()) for number, key in numbers])
+
+
+WRITERS = {"exactly-once": stash_numbers, "at-least-once": stash_numbers, "barrier": insert_numbers}
+
+
 def _value(number: int) -> bytes:
     return b"%010d" % number + b"." * 290
 
 
-def _wal(database: psycopg.Connection[Any]) -> int:
+def wal(database: psycopg.Connection[Any]) -> int:
+    """Bytes that were ever written ahead."""
     return int(database.execute("select pg_current_wal_lsn() - '0/0'::pg_lsn").fetchall()[0][0])
