@@ -20,12 +20,15 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))
 
+from relay import DELIVERIES, Clerks, Relay, RelayNemesis, relay_rig  # noqa: E402
 from wide import WideNemesis, wide_rig  # noqa: E402
 
 from fix_rig import Rig, Sampler  # noqa: E402
 from nemesis import Nemesis  # noqa: E402
 from penstock.testing import oracle  # noqa: E402
 from shop import Keeper  # noqa: E402
+
+Writers = Keeper | Clerks
 
 
 class Relentless(Nemesis):
@@ -69,7 +72,7 @@ class Teller:
     def __init__(self, title: str, steps: int, kills: int, out: Callable[[str], object]) -> None:
         self._title, self._steps, self._kills, self._out, self._told = title, steps, kills, out, 0.0
 
-    def is_enough(self, nemesis: Nemesis, keeper: Keeper) -> bool:
+    def is_enough(self, nemesis: Nemesis, keeper: Writers) -> bool:
         """Whether both bars are reached."""
         steps, kills = keeper.commits + nemesis.counts.total(), nemesis.kills.total()
         if time.monotonic() - self._told > 15:
@@ -82,19 +85,40 @@ def ordinary(rig: Rig, seed: int, teller: Teller) -> Phase:
     """A leader and a standby on a plain pipeline, judged by every oracle."""
     began = time.monotonic()
     with Sampler(rig) as sampler:
-        nemesis, keeper = _tormented(Relentless(rig, seed), rig, seed, teller)
+        nemesis, keeper = _tormented(Relentless(rig, seed), rig, Keeper(rig.shop, seed, rest=0.04), teller)
     return _phase("ordinary", began, rig, nemesis, keeper, rig.verdicts(sampler.marks))
 
 
 def wide(rig: Rig, seed: int, teller: Teller) -> Phase:
     """Everything a pipeline can do, a second one on its log, migrations and rewinds."""
     began, nemesis = time.monotonic(), WideNemesis(rig, seed)
-    _, keeper = _tormented(nemesis, rig, seed, teller)
+    _, keeper = _tormented(nemesis, rig, Keeper(rig.shop, seed, rest=0.04), teller)
     return _phase("wide", began, rig, nemesis, keeper, nemesis.verdicts())
 
 
-def _tormented(nemesis: Nemesis, rig: Rig, seed: int, teller: Teller) -> tuple[Nemesis, Keeper]:
-    keeper = Keeper(rig.shop, seed, rest=0.04)
+def relay(rig: Relay, seed: int, teller: Teller) -> Phase:
+    """From an outbox to Kafka, twice: exactly once and at least once."""
+    began = time.monotonic()
+    nemesis, keeper = _tormented(RelayNemesis(rig, seed), rig, Clerks(rig, seed, rest=0.04), teller)
+    came = [len(rig.records(name)) for name in DELIVERIES]
+    return Phase(
+        title="outbox to Kafka",
+        seconds=round(time.monotonic() - began, 1),
+        commits=keeper.commits,
+        rollbacks=keeper.rollbacks,
+        faults=dict(nemesis.counts.most_common()),
+        kills=dict(nemesis.kills.most_common()),
+        terms=rig.standing().epoch,
+        head=rig.position,
+        requests=0,
+        deliveries=sum(came),
+        repeats=sum(came) - len(came) * sum(map(len, rig.made().values())),
+        deposed=0,
+        verdicts=rig.verdicts(),
+    )
+
+
+def _tormented(nemesis: Nemesis, rig: Rig, keeper: Writers, teller: Teller) -> tuple[Nemesis, Writers]:
     keeper.start()
     try:
         nemesis.torment_until(lambda: teller.is_enough(nemesis, keeper))
@@ -107,7 +131,7 @@ def _tormented(nemesis: Nemesis, rig: Rig, seed: int, teller: Teller) -> tuple[N
     return nemesis, keeper
 
 
-def _phase(title: str, began: float, rig: Rig, nemesis: Nemesis, keeper: Keeper, verdicts: Mapping[str, list[str]]) -> Phase:
+def _phase(title: str, began: float, rig: Rig, nemesis: Nemesis, keeper: Writers, verdicts: Mapping[str, list[str]]) -> Phase:
     seen = rig.deliveries()
     current = oracle.current(seen)
     return Phase(
@@ -141,8 +165,9 @@ def versions() -> dict[str, str]:
 def markdown(seed: int, at: str, phases: list[Phase]) -> str:
     """The report as people read it."""
     kills, faults = (sum((Counter(getattr(one, what)) for one in phases), Counter[str]()) for what in ("kills", "faults"))
-    lost = sum(len(one.verdicts.get("completeness", [])) + len(one.verdicts["rebuilt"]) for one in phases)
-    disorder = sum(len(one.verdicts["order"]) for one in phases)
+    found = [(name, len(breaches)) for one in phases for name, breaches in one.verdicts.items()]
+    lost = sum(count for name, count in found if name.startswith(("completeness", "rebuilt")))
+    disorder = sum(count for name, count in found if name.startswith("order"))
     lines = [
         "# A campaign of the nemesis",
         "",
@@ -210,7 +235,7 @@ def _out(text: str) -> None:
 
 
 def main() -> int:
-    """All of it to an ordinary pipeline, and a tenth more to a wide one; reports; fails if any promise was broken."""
+    """All of it to an ordinary pipeline, a tenth more to a wide one, a third to a relay; fails if any promise was broken."""
     parser = argparse.ArgumentParser(prog="python tests/nemesis", description=__doc__)
     parser.add_argument("--steps", type=int, default=10_000, help="committed writes and faults (10000)")
     parser.add_argument("--kills", type=int, default=100, help="process kills (100)")
@@ -220,7 +245,7 @@ def main() -> int:
     at, phases = time.strftime("%FT%TZ", time.gmtime()), list[Phase]()
     _out(f"seed {options.seed}")
     with tempfile.TemporaryDirectory() as folder:
-        for torment, rigged, share in ((ordinary, Rig, 1.0), (wide, wide_rig, 0.1)):
+        for torment, rigged, share in ((ordinary, Rig, 1.0), (wide, wide_rig, 0.1), (relay, relay_rig, 0.33)):
             steps, kills = ceil(options.steps * share), ceil(options.kills * share)
             with rigged(Path(folder, torment.__name__)) as rig:
                 phases.append(torment(rig, options.seed, Teller(torment.__name__, steps, kills, _out)))

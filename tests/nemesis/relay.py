@@ -104,9 +104,13 @@ class Relay(Rig):
         """What the oracles say of what a read_committed consumer has."""
         made, found = self.made(), dict[str, list[str]]()
         for name, delivery in DELIVERIES.items():
-            for oracle, breaches in judged(self.broker.records(self.topics[name]), made, is_exact=name == ONCE).items():
+            for oracle, breaches in judged(self.records(name), made, is_exact=name == ONCE).items():
                 found[f"{oracle}, {delivery}"] = breaches
         return found
+
+    def records(self, name: str) -> list[Record]:
+        """What a read_committed consumer has of a pipeline."""
+        return self.broker.records(self.topics[name])
 
     def __exit__(self, *_: object) -> None:
         for program in self.programs:
@@ -162,7 +166,7 @@ class Clerk(Thread):
     def __init__(self, relay: Relay, name: str, seed: int, rest: float = 0.02, longest: float = 0.0) -> None:
         super().__init__(name=f"clerk {name}", daemon=True)
         self._relay, self._chance, self._rest, self._longest = relay, Random(f"{name}{seed}"), rest, longest
-        self._leaving, self._number = Event(), 0
+        self._leaving, self._number, self.commits, self.rollbacks = Event(), 0, 0, 0
         self._keys = [f"{name}.{n}" for n in range(5)]
 
     def run(self) -> None:
@@ -187,20 +191,42 @@ class Clerk(Thread):
         stash_many(connection, messages)
         connection.cursor().executemany("insert into made values (%s, %s)", notes)
         self._leaving.wait(self._chance.random() * self._longest)
-        connection.rollback() if self._chance.random() < 0.1 else connection.commit()
+        if self._chance.random() < 0.1:
+            connection.rollback()
+            self.rollbacks += 1
+        else:
+            connection.commit()
+            self.commits += 1
+
+
+class Clerks:
+    """Writers at work: two that are quick, and one whose transactions stay open."""
+
+    def __init__(self, relay: Relay, seed: int, rest: float = 0.02) -> None:
+        self._staff = [Clerk(relay, "a", seed, rest), Clerk(relay, "b", seed, rest), Clerk(relay, "late", seed, rest, longest=3.0)]
+
+    @property
+    def commits(self) -> int:
+        return sum(clerk.commits for clerk in self._staff)
+
+    @property
+    def rollbacks(self) -> int:
+        return sum(clerk.rollbacks for clerk in self._staff)
+
+    def start(self) -> None:
+        for clerk in self._staff:
+            clerk.start()
+
+    def stop(self) -> None:
+        for clerk in self._staff:
+            clerk.stop()
 
 
 @contextmanager
-def clerks(relay: Relay, seed: int) -> Iterator[None]:
-    """Writers at work: two that are quick, and one whose transactions stay open."""
-    staff = [Clerk(relay, "a", seed), Clerk(relay, "b", seed), Clerk(relay, "late", seed, longest=3.0)]
-    for clerk in staff:
-        clerk.start()
-    try:
-        yield
-    finally:
-        for clerk in staff:
-            clerk.stop()
+def relay_rig(folder: Path) -> Iterator[Relay]:
+    """A relay with a database server and a broker of its own."""
+    with PostgresServer() as server, Broker(folder / "kafka") as broker, Relay(folder, server, broker) as relay:
+        yield relay
 
 
 class RelayNemesis(Nemesis):

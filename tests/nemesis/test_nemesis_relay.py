@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from relay import Relay, RelayNemesis, clerks, judged
+from relay import Clerks, Relay, RelayNemesis, judged
 
 from penstock.testing.broker import Broker, Record
 from penstock.testing.postgres import PostgresServer
@@ -23,12 +23,13 @@ def test_kafka_has_every_message_and_each_key_in_order_whatever_is_broken(
     seed = int(os.environ.get("PENSTOCK_SEED") or random.randrange(1 << 32))
     note(f"PENSTOCK_SEED={seed}")
     with Relay(tmp_path / f"relay{seed}", private_postgres, broker) as relay:
-        nemesis = RelayNemesis(relay, seed)
-        with clerks(relay, seed):
-            nemesis.torment(SECONDS)
-            nemesis.heal()
+        nemesis, clerks = RelayNemesis(relay, seed), Clerks(relay, seed)
+        clerks.start()
+        nemesis.torment(SECONDS)
+        clerks.stop()
+        nemesis.heal()
         relay.until_settled(within=180)
-        assert nemesis.end() == [0, 0]
+        assert nemesis.end() == [0, 0], relay.tails()
         note(f"{sum(nemesis.counts.values())} steps: {dict(nemesis.counts.most_common())}; {relay.position} messages")
         assert [breach for found in relay.verdicts().values() for breach in found] == []
 
