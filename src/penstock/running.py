@@ -13,7 +13,16 @@ from threading import Thread
 
 from penstock.backfill import outstanding
 from penstock.coordinator import Standing, Term
-from penstock.errors import Directive, EngineFailed, EngineLost, PenstockError, SourceUnavailable, StateUnavailable, from_text
+from penstock.errors import (
+    Directive,
+    EngineFailed,
+    EngineLost,
+    PenstockError,
+    SourceUnavailable,
+    StateUnavailable,
+    TermLost,
+    from_text,
+)
 from penstock.event import (
     CatchingUp,
     Completed,
@@ -168,10 +177,8 @@ class PipelineRun:
             while not self._stop.is_set() and not self._leadership.is_lost() and not (self._is_placed and self._is_done()):
                 failures = self._carry(engine, term, last_error, failures)
         except PenstockError as error:
-            if error.directive is Directive.HALT:
-                with suppress(StateUnavailable):  # it is told all the same
-                    self.pipeline.state.halt(term, error.facts())
-            raise
+            if error.directive is not Directive.HALT or not self._is_deposed(term, error):
+                raise
         if self._leadership.is_lost():
             self._tell(
                 TermGone(pipeline=self.pipeline.name, epoch=term.epoch, reason="another process leads, or the store was away")
@@ -179,6 +186,18 @@ class PipelineRun:
             self._leadership.let_go()
         elif not self._is_done():
             self._tell(Stopped(pipeline=self.pipeline.name, position=self._position()))
+
+    def _is_deposed(self, term: Term, error: PenstockError) -> bool:
+        """Record what it halts with; unless somebody else leads by now, and it means nothing but that we came too late."""
+        try:
+            self.pipeline.state.halt(term, error.facts())
+        except TermLost:
+            while not self._leadership.is_lost() and not self._stop.wait(LOOK_SECONDS):
+                continue
+            return True
+        except StateUnavailable:
+            return False  # it is told all the same
+        return False
 
     def _carry(self, engine: Engine, term: Term, last_error: Mapping[str, str] | None, failures: int) -> int:
         """Run one query to its end; answers how often in a row one has failed."""

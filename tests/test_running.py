@@ -1,0 +1,59 @@
+"""What a process does with the errors of a pipeline, without Spark."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from threading import Event as Flag
+from typing import Any
+
+from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.cursor import Watermark
+from penstock.errors import SourcePruned
+from penstock.event import StandingBy
+from penstock.pipeline import Pipeline
+from penstock.running import PipelineRun
+from penstock.settings import settings
+from penstock.sinks.discard import DiscardSink
+from penstock.source import Settlement
+from penstock.sources.synthetic import LANE, SyntheticSource
+
+
+class NoEngine:
+    """Nothing comes so far as to need Spark."""
+
+    def lost(self) -> None:
+        return None
+
+    def warm(self, is_enough: object) -> None:
+        return None
+
+
+@settings
+class LateSource(SyntheticSource):
+    """It has nothing more at this place; the first time because another process leads already, and has settled it."""
+
+    state: str
+
+    def settle(self, *_: object) -> Settlement:
+        with closing(sqlite3.connect(self.state)) as connection, connection:
+            connection.execute("update terms set epoch = 7, holder = 'rival' where epoch = 2")
+        raise SourcePruned("it did not wait for this pipeline")
+
+
+def test_what_a_deposed_leader_meets_halts_nothing_and_it_stands_by(tmp_path: Path) -> None:
+    state = SqliteCoordinator(path=str(tmp_path / "state.db"))
+    source = LateSource(rate=1.0, state=state.path)
+    with closing(state.candidate("p", "before")) as candidate:
+        term = candidate.campaign()
+        assert term
+        state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
+        candidate.resign()
+    told: list[Any] = []
+    run = PipelineRun(Pipeline("p", source, DiscardSink(), state), None, Flag(), told.append)
+    run.run(NoEngine())  # type: ignore[arg-type]
+    seen = [(type(event).__name__, getattr(event, "epoch", None)) for event in told if not isinstance(event, StandingBy)]
+    assert seen == [("Led", 2), ("TermGone", 2), ("Led", 8), ("Halted", None)]
+    assert isinstance(run.error, SourcePruned)
+    assert (state.standing("p").error or {})["code"] == "source.pruned"
