@@ -26,6 +26,7 @@ ALL = (
     "poison",
     "takeover",
     "outbox",
+    "relay",
 )
 
 
