@@ -28,7 +28,7 @@ LAYERS = (
 """From the top: a layer imports those below it. What is not named is a noun and lies at the bottom."""
 
 KINDS = ("sources", "sinks", "coordinators")
-SHARED = ("coordinators.lettering", "coordinators.locks", "coordinators.observation", "sources.retain")
+SHARED = ("coordinators.lettering", "coordinators.locks", "coordinators.observation", "coordinators.office", "sources.retain")
 """What the implementations of one contract share. Otherwise they do not know each other."""
 
 ALSO_OF_NOUNS = {"pyarrow": None, "pydantic_core": "duration", "orjson": "rows"}

@@ -13,7 +13,8 @@ from penstock.coordinators.kafka.client import PATIENCE
 from penstock.coordinators.kafka.log import shared
 from penstock.coordinators.kafka.membership import Membership
 from penstock.coordinators.kafka.neli import Turn
-from penstock.errors import StateInvalid, StateUnavailable, TermFenced, TermLost
+from penstock.coordinators.office import Office
+from penstock.errors import StateInvalid, StateUnavailable, TermFenced
 
 SETTLING = 6.0
 """Seconds that a group may take to decide about a term that nobody has."""
@@ -27,12 +28,12 @@ class KafkaCandidate:
         self._log = shared(place)
         self._seat = f"penstock-{secrets.token_hex(8)}"
         self._member: Membership | None = None
-        self._term: Term | None = None
+        self._office = Office(pipeline, holder)
 
     def campaign(self) -> Term | None:
         """Take the term if partition zero is ours; whoever owned it before is gone, or has been silent for too long."""
         member = self._joined()
-        self._term = None
+        self._office.leave()
         deadline = time.monotonic() + SETTLING
         while True:
             member.pulse(0.05)
@@ -46,22 +47,23 @@ class KafkaCandidate:
 
     def renew(self) -> None:
         """Send a heartbeat and see it come back. Raises TermLost, TermFenced, StateUnavailable."""
-        term = self._held()
+        term = self._office.held()
         member = self._joined()
         is_seen = member.check() and member.pulse(min(PATIENCE, self._place.deadline))
         if Turn.REVOKED in member.turns():
-            raise self._lost(term, "the group gave partition zero to another member")
+            raise self._office.lost("the group gave partition zero to another member")
         if not member.check():
-            raise self._fenced(term)
+            silence = f"it has not seen a heartbeat of its own for {self._place.deadline:g} s"
+            raise self._office.lost(silence, TermFenced)
         if not is_seen:
             raise StateUnavailable(f"no heartbeat came back from {self._place.shown}")
         if not self._log.look(lambda book: book.of(self._pipeline).is_led(term.epoch)):
-            raise self._lost(term, "another process has taken over")
+            raise self._office.lost("another process has taken over")
         self._log.tidy()
 
     def resign(self) -> None:
         """Give the term back and leave the group, so that a standby need not wait."""
-        term, self._term = self._term, None
+        term = self._office.leave()
         try:
             if term:
                 self._log.write("resign", pipeline=self._pipeline, epoch=term.epoch, seat=self._seat)
@@ -88,21 +90,5 @@ class KafkaCandidate:
     def _take(self, over: int) -> Term | None:
         asked = {"pipeline": self._pipeline, "holder": self._holder, "seat": self._seat, "over": over}
         if epoch := self._log.write("take", **asked):
-            self._term = Term(self._pipeline, self._holder, epoch)
-        return self._term
-
-    def _held(self) -> Term:
-        if not self._term:
-            raise TermLost(f"{self._holder} does not lead {self._pipeline}")
-        return self._term
-
-    def _fenced(self, term: Term) -> TermFenced:
-        self._term = None
-        return TermFenced(
-            f"{self._holder} no longer leads {self._pipeline} (term {term.epoch}): "
-            f"it has not seen a heartbeat of its own for {self._place.deadline:g} s"
-        )
-
-    def _lost(self, term: Term, reason: str) -> TermLost:
-        self._term = None
-        return TermLost(f"{self._holder} no longer leads {self._pipeline} (term {term.epoch}): {reason}")
+            self._office.enter(epoch)
+        return self._office.term

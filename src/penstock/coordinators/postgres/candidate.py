@@ -8,10 +8,11 @@ from contextlib import closing, suppress
 
 from penstock.coordinator import Term
 from penstock.coordinators.observation import Sighting, Verdict, judge, sight, trusted_until
+from penstock.coordinators.office import Office
 from penstock.coordinators.postgres import presence
 from penstock.coordinators.postgres.schema import NAME
 from penstock.coordinators.postgres.store import PATIENCE, Store
-from penstock.errors import PenstockError, StateInvalid, StateUnavailable, TermLost
+from penstock.errors import PenstockError, StateInvalid, StateUnavailable
 
 _LOOK = f"select epoch, beat, seat, {presence.ALIVE} from {NAME}.terms where pipeline = %(pipeline)s"
 _ENTER = f"insert into {NAME}.terms (pipeline, epoch) values (%(pipeline)s, 0) on conflict do nothing"
@@ -31,7 +32,7 @@ class PostgresCandidate:
 
     def __init__(self, dsn: str, pipeline: str, holder: str, ttl: float, clock: Callable[[], float]) -> None:
         self._dsn, self._pipeline, self._holder, self._ttl, self._clock = dsn, pipeline, holder, ttl, clock
-        self._term: Term | None = None
+        self._office = Office(pipeline, holder)
         self._seat = self._led_from = 0  # where it sits, and the seat that the term names
         self._sighting: Sighting | None = None
         self._trusted_until = self._noted_at = float("-inf")
@@ -46,26 +47,26 @@ class PostgresCandidate:
         verdict = judge(self._sighting, seat in (None, self._seat), is_alive, now, self._ttl)
         if verdict is Verdict.HELD or not self._take(epoch, beat, seat):
             self._wait(now)
-        return self._term
+        return self._office.term
 
     def renew(self) -> None:
         """Say that the holder lives. Raises TermLost, also when nobody could be told for as long as it trusts itself."""
-        term, asked_at = self._held(), self._clock()
+        term, asked_at = self._office.held(), self._clock()
         try:
             renewed = self._renew(term, self._trusted_until - asked_at)
         except StateUnavailable as error:
             if self._clock() < self._trusted_until:
                 raise
-            raise self._lost(term, "the state could not be reached for too long") from error
+            raise self._office.lost("the state could not be reached for too long") from error
         if not renewed:
-            raise self._lost(term, "another process has taken over")
+            raise self._office.lost("another process has taken over")
         self._led_from, self._trusted_until = self._seat, trusted_until(asked_at, self._ttl)
 
     def resign(self) -> None:
         """Give the term back, so that a standby need not wait."""
-        if self._term:
-            self._store.write(_RESIGN, pipeline=self._pipeline, epoch=self._term.epoch, seat=self._led_from)
-            self._term = None
+        if term := self._office.term:
+            self._store.write(_RESIGN, pipeline=self._pipeline, epoch=term.epoch, seat=self._led_from)
+            self._office.leave()
 
     def close(self) -> None:
         """Leave without resigning what is held."""
@@ -99,7 +100,8 @@ class PostgresCandidate:
         facts = {"pipeline": self._pipeline, "epoch": epoch, "beat": beat, "seat": seat}
         if not self._store.write(_TAKE, holder=self._holder, mine=self._seat, **facts):
             return False
-        self._term, self._led_from = Term(self._pipeline, self._holder, epoch + 1), self._seat
+        self._office.enter(epoch + 1)
+        self._led_from = self._seat
         self._trusted_until = trusted_until(asked_at, self._ttl)
         self._noted_at = float("-inf")
         presence.leave(self._store, self._pipeline, self._seat)
@@ -109,22 +111,13 @@ class PostgresCandidate:
     def _renew(self, term: Term, trusted_for: float) -> bool:
         if not self._store.is_usable():
             if trusted_for < PATIENCE:
-                raise self._lost(term, "its session has ended, and there is no time left for another")
+                raise self._office.lost("its session has ended, and there is no time left for another")
             self._sit_again()
         with self._store.within(min(PATIENCE, trusted_for) if trusted_for > 0 else PATIENCE):
             return self._store.write(_RENEW, mine=self._seat, pipeline=term.pipeline, epoch=term.epoch, seat=self._led_from)
 
     def _wait(self, now: float) -> None:
-        self._term = None
+        self._office.leave()
         if now - self._noted_at >= self._ttl / 5:
             presence.wait_in(self._store, self._pipeline, self._seat)
             self._noted_at = now
-
-    def _held(self) -> Term:
-        if not self._term:
-            raise TermLost(f"{self._holder} does not lead {self._pipeline}")
-        return self._term
-
-    def _lost(self, term: Term, reason: str) -> TermLost:
-        self._term = None
-        return TermLost(f"{self._holder} no longer leads {self._pipeline} (term {term.epoch}): {reason}")

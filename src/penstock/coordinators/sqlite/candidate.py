@@ -10,9 +10,10 @@ from pathlib import Path
 from penstock.coordinator import Term
 from penstock.coordinators import locks
 from penstock.coordinators.observation import Sighting, Verdict, judge, sight, trusted_until
+from penstock.coordinators.office import Office
 from penstock.coordinators.sqlite import presence
 from penstock.coordinators.sqlite.store import Store
-from penstock.errors import StateUnavailable, TermLost
+from penstock.errors import StateUnavailable
 
 _TAKE = """
 update terms set epoch = epoch + 1, holder = ?, seat = ?, beat = 0, beat_at = ?, error = null
@@ -28,7 +29,7 @@ class SqliteCandidate:
     def __init__(self, path: Path, pipeline: str, holder: str, ttl: float, clock: Callable[[], float]) -> None:
         self._path, self._pipeline, self._holder, self._ttl, self._clock = path, pipeline, holder, ttl, clock
         self._seat = presence.new_seat()
-        self._term: Term | None = None
+        self._office = Office(pipeline, holder)
         self._sighting: Sighting | None = None
         self._trusted_until = self._noted_at = float("-inf")
         self._store = Store(path, creates=True)
@@ -46,26 +47,26 @@ class SqliteCandidate:
         verdict = judge(self._sighting, seat in (None, self._seat), is_alive, now, self._ttl)
         if verdict is Verdict.HELD or not self._take(epoch, beat, seat):
             self._wait(now)
-        return self._term
+        return self._office.term
 
     def renew(self) -> None:
         """Say that the holder lives. Raises TermLost, also when nobody could be told for as long as it trusts itself."""
-        term, asked_at = self._held(), self._clock()
+        term, asked_at = self._office.held(), self._clock()
         try:
             renewed = self._store.write(_RENEW, time.time(), term.pipeline, term.epoch, self._seat)
         except StateUnavailable as error:
             if self._clock() < self._trusted_until:
                 raise
-            raise self._lost(term, "the state file could not be written for too long") from error
+            raise self._office.lost("the state file could not be written for too long") from error
         if not renewed or self._store.is_replaced():
-            raise self._lost(term, "another process has taken over" if not renewed else "the state file was replaced")
+            raise self._office.lost("another process has taken over" if not renewed else "the state file was replaced")
         self._trusted_until = trusted_until(asked_at, self._ttl)
 
     def resign(self) -> None:
         """Give the term back, so that a standby need not wait."""
-        if self._term:
-            self._store.write(_RESIGN, self._pipeline, self._term.epoch, self._seat)
-            self._term = None
+        if term := self._office.term:
+            self._store.write(_RESIGN, self._pipeline, term.epoch, self._seat)
+            self._office.leave()
 
     def close(self) -> None:
         """Leave without resigning what is held."""
@@ -93,7 +94,7 @@ class SqliteCandidate:
         self._store.sync("normal")
         if not is_taken:
             return False
-        self._term = Term(self._pipeline, self._holder, epoch + 1)
+        self._office.enter(epoch + 1)
         self._trusted_until = trusted_until(asked_at, self._ttl)
         self._noted_at = float("-inf")
         presence.leave(self._store, self._pipeline, self._seat)
@@ -101,16 +102,7 @@ class SqliteCandidate:
         return True
 
     def _wait(self, now: float) -> None:
-        self._term = None
+        self._office.leave()
         if now - self._noted_at >= self._ttl / 5:
             presence.wait_in(self._store, self._pipeline, self._seat)
             self._noted_at = now
-
-    def _held(self) -> Term:
-        if not self._term:
-            raise TermLost(f"{self._holder} does not lead {self._pipeline}")
-        return self._term
-
-    def _lost(self, term: Term, reason: str) -> TermLost:
-        self._term = None
-        return TermLost(f"{self._holder} no longer leads {self._pipeline} (term {term.epoch}): {reason}")
