@@ -26,7 +26,7 @@ ALL = (
     "poison",
     "takeover",
     "outbox",
-    "relay",
+    "goharvest",
 )
 
 

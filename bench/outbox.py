@@ -24,6 +24,7 @@ from penstock.testing.postgres import PostgresServer
 
 ROWS, KEYS, RUNS = 200_000, 10_000, 3
 RATE, WARM, SECONDS = 1000, 8, 12
+LOAD, PIECE, LOADED = 5000, 500, 60
 
 Numbers = Iterable[tuple[int, int]]
 """Of messages, each with its key."""
@@ -38,6 +39,8 @@ def measure() -> list[Figure]:
         one = [place.drained("exactly-once", 1) for _ in range(RUNS)]
         at_least_once = [place.late("at-least-once") for _ in range(RUNS)]
         exactly_once = [place.late("exactly-once") for _ in range(RUNS)]
+        sizes = place.loaded()
+    half = len(sizes) // 2
     figures = [
         at_least("drain of 200 000, 10 000 keys, exactly once", median(many, "rate"), "rows/s", 35_000),
         at_least("drain of 200 000, one key, exactly once", median(one, "rate"), "rows/s", 30_000),
@@ -48,8 +51,12 @@ def measure() -> list[Figure]:
         at_most("commit to consumer, exactly once, p50", median(exactly_once, "p50"), "ms", 20),
         Figure("commit to consumer, exactly once, p99", median(exactly_once, "p99"), "ms"),
         Figure("exactly once, p99, A/A", _spread(exactly_once, "p99"), "x"),
+        Figure(f"the outbox at {LOAD} rows/s for {LOADED} s, largest", max(sizes) / 1e6, "MB"),
+        at_most("the same, second half / first half", max(sizes[half:]) / max(sizes[:half]), "x", 1.5),
     ]
-    keep("outbox", figures, {"many": many, "one": one, "at-least-once": at_least_once, "exactly-once": exactly_once})
+    keep(
+        "outbox", figures, {"sizes": sizes, "many": many, "one": one, "at-least-once": at_least_once, "exactly-once": exactly_once}
+    )
     return figures
 
 
@@ -92,6 +99,20 @@ class Place:
                 arrivals = consuming.arrivals()
         late = [(at - committed[number]) * 1000 for number, at in arrivals if number >= RATE * WARM]
         return {"p50": quantile(late, 0.5), "p99": quantile(late, 0.99), "rows": len(late)}
+
+    def loaded(self) -> list[int]:
+        """The size of an outbox with its indexes, second by second, while it is written and read."""
+        sizes: list[int] = []
+        with self._outbox("exactly-once") as (folder, dsn, topic), psycopg.connect(dsn, autocommit=True) as database:
+            with penstock_run(folder):
+                wait_until(lambda: has_claimed(folder), 180)
+                began = time.time()
+                for turn in range(LOADED * LOAD // PIECE):
+                    stash_numbers(database, topic, ((number, number) for number in range(PIECE)))
+                    time.sleep(max(0.0, began + turn * PIECE / LOAD - time.time()))
+                    if turn % (LOAD // PIECE) == 0:
+                        sizes += [row[0] for row in database.execute("select pg_total_relation_size('outbox')")]
+        return sizes
 
     @contextmanager
     def _outbox(self, delivery: str) -> Iterator[tuple[Path, str, str]]:
