@@ -103,15 +103,18 @@ class Place:
     def loaded(self) -> list[int]:
         """The size of an outbox with its indexes, second by second, while it is written and read."""
         sizes: list[int] = []
-        with self._outbox("exactly-once") as (folder, dsn, topic), psycopg.connect(dsn, autocommit=True) as database:
-            with penstock_run(folder):
-                wait_until(lambda: has_claimed(folder), 180)
-                began = time.time()
-                for turn in range(LOADED * LOAD // PIECE):
-                    stash_numbers(database, topic, ((number, number) for number in range(PIECE)))
-                    time.sleep(max(0.0, began + turn * PIECE / LOAD - time.time()))
-                    if turn % (LOAD // PIECE) == 0:
-                        sizes += [row[0] for row in database.execute("select pg_total_relation_size('outbox')")]
+        with (
+            self._outbox("exactly-once") as (folder, dsn, topic),
+            psycopg.connect(dsn, autocommit=True) as database,
+            penstock_run(folder),
+        ):
+            wait_until(lambda: has_claimed(folder), 180)
+            began = time.time()
+            for turn in range(LOADED * LOAD // PIECE):
+                stash_numbers(database, topic, ((number, number) for number in range(PIECE)))
+                time.sleep(max(0.0, began + turn * PIECE / LOAD - time.time()))
+                if turn % (LOAD // PIECE) == 0:
+                    sizes += [row[0] for row in database.execute("select pg_total_relation_size('outbox')")]
         return sizes
 
     @contextmanager
