@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.change import Change, Op
 from penstock.sinks.kafka.shelf import Entry
 from penstock.sinks.kafka.turns import Turns
 
-KEYS = 3
+KEYS = 2
 
 
 class World:
@@ -27,9 +27,8 @@ class World:
             self.unmarked.discard(row)
             self.pipe.append(row)
 
-    def take(self) -> None:
-        if self.pipe:
-            row = self.pipe.popleft()
+    def take(self, most: int) -> None:
+        for row in [self.pipe.popleft() for _ in range(min(most, len(self.pipe)))]:
             entry = Entry(row, Change(row, Op.INSERT, "t", str(self.key[row]), new_row_id=row), None)
             if not self.turns.put(entry):
                 self.unmarked.add(row)
@@ -55,14 +54,14 @@ class World:
                 case "mark":
                     self.mark(number)
                 case "take":
-                    self.take()
+                    self.take(number)
                 case "send":
                     self.send(number)
                 case _:
                     self.answer(number, is_good)
         while self.left:
             self.mark(5)
-            self.take()
+            self.take(5)
             self.send(5)
             self.answer(0, True)
 
@@ -70,9 +69,10 @@ class World:
 DEEDS = st.tuples(st.sampled_from(["mark", "take", "send", "answer"]), st.integers(1, 6), st.booleans())
 
 
+@settings(max_examples=300)
 @given(
     st.lists(st.integers(1, KEYS), min_size=1, max_size=12),
-    st.lists(DEEDS, max_size=80),
+    st.lists(DEEDS, min_size=10, max_size=80),
 )
 def test_whatever_fails_and_whenever_no_record_of_a_key_comes_after_a_later_one(
     keys: list[int], deeds: list[tuple[str, int, bool]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -63,16 +64,16 @@ class Desk:
     def marks(self) -> dict[int, str | None]:
         return {row: str(mark) if mark else None for row, mark in self.execute("select id, leader_id from {} order by id")}
 
-    def reader(self, epoch: int, attempt: int = 0, after: Cursor | None = None) -> Reader:
-        return Reader(self, Stamp(epoch, attempt), after or self.start)
+    def reader(self, epoch: int, attempt: int = 0, after: Cursor | None = None, records: int = 2000) -> Reader:
+        return Reader(replace(self.source, mark_query_records=records), Stamp(epoch, attempt), after or self.start)
 
 
 class Reader:
     """One attempt at reading."""
 
-    def __init__(self, desk: Desk, stamp: Stamp, after: Cursor) -> None:
-        self._windows = desk.source.follow_as(stamp, LANE, after)
-        self.custody, self.cursor = desk.source.custody(stamp), after
+    def __init__(self, source: MarkSource, stamp: Stamp, after: Cursor) -> None:
+        self._windows = source.follow_as(stamp, LANE, after)
+        self.custody, self.cursor = source.custody(stamp), after
 
     def changes(self, count: int) -> list[Change]:
         """So many changes, as they come."""
