@@ -17,6 +17,7 @@ from penstock.importing import try_out
 from penstock.pipeline import Pipeline
 from penstock.sinks.kafka import KafkaSink
 from penstock.sinks.webhook import WebhookSink
+from penstock.sources.outbox.mark.source import MarkSource
 from penstock.sources.outbox.source import OutboxSource
 from penstock.sources.sqlite.source import SqliteSource
 
@@ -54,6 +55,8 @@ def checks(file: Path, pipeline: Pipeline, *, probes: bool = False) -> Mapping[s
     if isinstance(source, OutboxSource):
         found["outbox"] = partial(outbox.outbox, source)
         found["space"] = partial(outbox.space, source)
+    if isinstance(source, MarkSource):
+        found["outbox"] = partial(outbox.marked, source)
     found["state"] = partial(standing.state, pipeline)
     found["leader"] = partial(standing.leader, pipeline)
     if isinstance(sink, WebhookSink):

@@ -8,6 +8,9 @@ from penstock.checkup.finding import Finding, failed, ok, warning
 from penstock.duration import roughly
 from penstock.source import Reader
 from penstock.sources.outbox.database import remedy_of
+from penstock.sources.outbox.mark import databases
+from penstock.sources.outbox.mark.source import MarkSource
+from penstock.sources.outbox.mark.stamp import EVERY
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.source import LANE, OutboxSource
 from penstock.sources.outbox.survey import Holder, Survey, survey
@@ -35,6 +38,17 @@ def judged_outbox(source: OutboxSource, found: Survey, messages: int) -> Iterato
         yield warning("outbox", f"{messages} messages are in {source.table}", "see penstock status: who is far behind?")
     else:
         yield ok("outbox", f"{source.table}: {messages} messages, {found.bytes // 1024} kB, {found.dead} dead rows")
+
+
+def marked(source: MarkSource) -> Iterator[Finding]:
+    """Whether the table is there and has the columns that reader mark needs; how much waits in it."""
+    with databases.opened(source.database, source.table)() as table:
+        table.read(EVERY, 1)  # names every column
+    found = source.backlog(LANE, source.begin(LANE, "beginning"))
+    if found.changes > LONG_OUTBOX:
+        yield warning("outbox", f"{found.changes} messages are in {source.table}", "see penstock status: is the pipeline at work?")
+    else:
+        yield ok("outbox", f"{source.table}: {found.changes} messages, read by marks")
 
 
 def space(source: OutboxSource) -> Iterator[Finding]:

@@ -34,7 +34,10 @@ def outbox() -> None:
 def init(
     dsn: Annotated[
         str,
-        typer.Argument(metavar="DSN", help="A Postgres database: postgresql://user@host/database."),
+        typer.Argument(
+            metavar="DSN",
+            help="postgresql://user@host/database; for the layout goharvest also mysql://..., mariadb://... or a SQLite file.",
+        ),
     ],
     table: Annotated[str, typer.Option("--table", metavar="TABLE", help="NAME or SCHEMA.NAME of the outbox.")] = "outbox",
     notify: Annotated[

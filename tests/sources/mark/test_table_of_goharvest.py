@@ -1,0 +1,115 @@
+"""Making the table, looking at it, and carrying it to Kafka one record of a key at a time, in every database."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from desks import Desk
+
+from penstock.change import Lane
+from penstock.checkup.examination import checks
+from penstock.checkup.finding import Verdict
+from penstock.cli import main
+from penstock.config import load, parse
+from penstock.errors import ConfigInvalid, OutboxMissing, OutboxUnfit, SourceUnavailable
+from penstock.retry import Retry
+from penstock.sink import Assignment
+from penstock.sinks.kafka import KafkaSink
+from penstock.sinks.kafka.barrier import BarrierDelivery
+from penstock.source import OwnSource, Stamp
+from penstock.sources.outbox.mark import databases
+from penstock.sources.outbox.mark.source import LANE, MarkSource
+from penstock.testing.broker import Broker
+
+SINK = {"type": "kafka", "delivery": "barrier", "config": {"bootstrap.servers": "127.0.0.1:1"}}
+QUICK = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=50))
+
+
+def parsed(**source: object) -> OwnSource:
+    made = parse({"name": "p", "source": {"type": "outbox", "reader": "mark", **source}, "sink": SINK}).source
+    assert isinstance(made, OwnSource)
+    return made
+
+
+def test_rows_are_carried_one_of_a_key_at_a_time_and_purged(desk: Desk, broker: Broker) -> None:
+    topic = broker.create(partitions=1)
+    desk.commit(*(str(number) for number in range(40)), key="a", names=["h"], said=["ü"])
+    desk.commit(None, key="b")
+    desk.execute(f"update {{}} set kafka_topic = '{topic}'")
+    sink = KafkaSink(config={"bootstrap.servers": broker.servers}, delivery="barrier", retry=QUICK)
+    custody = desk.source.custody(Stamp(1, 0))
+    about = Assignment("p", Lane("outbox"), 1, 0, "mark", None, lambda _: None, custody=custody, has_messages=True)
+    with closing(BarrierDelivery(sink, about)) as delivery:
+        for window in desk.source.follow_as(Stamp(1, 0), LANE, desk.start):
+            assert delivery.offer(window.changes, 30)
+            if not desk.marks():
+                break
+    came = broker.records(topic)
+    assert sorted({int(one.value or b"") for one in came if one.key == b"a"}) == list(range(40))
+    assert [int(one.value or b"") for one in came if one.key == b"a"] == sorted(int(one.value or b"") for one in came if one.value)
+    assert {(one.key, one.value) for one in came if one.key != b"a"} == {(b"b", None)}
+    assert came[0].headers == [("h", "ü".encode())]
+
+
+def test_doctor_looks_at_it(desk: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    source = {"type": "outbox", "database": desk.source.database, "table": desk.table, "reader": "mark"}
+    file.write_text(yaml.safe_dump({"name": "p", "source": source, "sink": SINK}))
+    desk.commit("a", "b")
+    desk.reader(5).changes(2)
+    [found] = checks(file, load(file))["outbox"]()
+    assert (found.verdict, found.said) == (Verdict.OK, f"{desk.table}: 2 messages, read by marks")
+    desk.execute("alter table {} rename column kafka_topic to another")
+    with pytest.raises(OutboxUnfit, match="kafka_topic"):
+        list(checks(file, load(file))["outbox"]())
+
+
+def test_a_database_that_is_not_there_is_said(desk: Desk, tmp_path: Path) -> None:
+    where = {"postgresql": "postgresql://app:s3cret@127.0.0.1:1/x", "mysql": "mysql://app:s3cret@127.0.0.1:1/x"}
+    database = where.get(desk.source.database.partition("://")[0], str(tmp_path / "nowhere.db"))
+    with pytest.raises((SourceUnavailable, OutboxMissing)) as raised:
+        MarkSource(database=database).backlog(LANE, desk.start)
+    assert "s3cret" not in str(raised.value)
+
+
+def test_init_makes_the_table_and_shows_how(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "app.db")
+    assert main(["outbox", "init", path, "--layout", "goharvest"]) == 0
+    assert main(["outbox", "init", path, "--layout", "goharvest"]) == 0
+    said = capsys.readouterr().out
+    assert "outbox: created" in said
+    assert "was there already, and stays" in said
+    for database in (path, "mysql://app@localhost/shop", "postgresql://app@localhost/shop"):
+        assert main(["outbox", "init", database, "--layout", "goharvest", "--print-sql"]) == 0
+        assert "leader_id" in capsys.readouterr().out
+    for wrong in (["--notify"], ["--table", "a.b.c"]):
+        assert main(["outbox", "init", path, "--layout", "goharvest", *wrong]) == 2
+    assert main(["outbox", "init", "oracle://x", "--layout", "goharvest"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({"database": "oracle://x"}, "postgresql://..., mysql://..., mariadb://..., or the path of a SQLite database"),
+        ({"database": "x.db", "table": "a.b"}, "in SQLite a table has no schema"),
+        ({"database": "x.db", "mark_query_records": 0}, "mark_query_records must be from 1 to 10000"),
+        ({"database": "x.db", "mark_backoff": "1m"}, "mark_backoff must be from 0ms to 10s"),
+        ({"database": "x.db", "start": "now"}, "source.start"),
+        ({"database": "x.db", "notify": True}, "source.notify"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason(source: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigInvalid, match=said):
+        parsed(**source)
+
+
+def test_a_path_is_seen_from_the_file_and_a_strange_option_of_a_dsn_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(yaml.safe_dump({"name": "p", "source": {"type": "outbox", "reader": "mark", "database": "a.db"}, "sink": SINK}))
+    assert load(file).source.database == str(tmp_path / "a.db")
+    with pytest.raises(ConfigInvalid, match="unknown option colour"):
+        databases.create("mysql://app@localhost/shop?colour=red", "outbox")
