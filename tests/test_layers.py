@@ -15,7 +15,7 @@ LAYERS = (
     ("cli", "__main__"),
     ("demo",),
     ("testing",),
-    ("checkup", "metrics"),
+    ("checkup", "metrics", "harvest"),
     ("running", "redriving"),
     ("spark",),
     ("config",),

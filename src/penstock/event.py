@@ -69,6 +69,15 @@ class DeliveryRetried(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InFlight(Event):
+    """So many records, of so many keys, were sent and are not settled yet."""
+
+    level = "debug"
+    records: int
+    keys: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesReturned(Event):
     """Messages could not be delivered and went back to their table, to be marked and sent again."""
 
@@ -167,11 +176,12 @@ class ReaderReleased(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermGone(Event):
-    """This process no longer leads."""
+    """This process no longer leads; `fenced`: it stood down by itself."""
 
     level = "warning"
     epoch: int
     reason: str
+    fenced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,8 @@ class Leadership(Thread):
         self._coordinator, self._pipeline, self._holder = coordinator, pipeline, holder
         self._held, self._leaving, self._let_go = Event(), Event(), Event()
         self._term: Term | None = None
+        self.loss: TermLost | None = None
+        """How the last term was lost."""
         self._error: Exception | None = None
 
     def await_term(self, within: float) -> Term | None:
@@ -75,8 +77,8 @@ class Leadership(Thread):
         while not self._leaving.wait(self._coordinator.ttl / RENEWALS):
             try:
                 candidate.renew()
-            except TermLost:
-                self._term = None
+            except TermLost as loss:
+                self._term, self.loss = None, loss
                 self._let_go.wait()
                 return
             except PenstockError as error:

@@ -20,6 +20,7 @@ from penstock.errors import (
     PenstockError,
     SourceUnavailable,
     StateUnavailable,
+    TermFenced,
     TermLost,
     from_text,
 )
@@ -94,6 +95,11 @@ def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None
 
 def _nobody(event: Event) -> None:
     """Hear an event and do nothing."""
+
+
+def _gone(term: Term, loss: TermLost | None) -> TermGone:
+    reason = "another process leads, or the store was away"
+    return TermGone(pipeline=term.pipeline, epoch=term.epoch, reason=reason, fenced=isinstance(loss, TermFenced))
 
 
 def holder_name() -> str:
@@ -180,9 +186,7 @@ class PipelineRun:
             if error.directive is not Directive.HALT or not self._is_deposed(term, error):
                 raise
         if self._leadership.is_lost():
-            self._tell(
-                TermGone(pipeline=self.pipeline.name, epoch=term.epoch, reason="another process leads, or the store was away")
-            )
+            self._tell(_gone(term, self._leadership.loss))
             self._leadership.let_go()
         elif not self._is_done():
             self._tell(Stopped(pipeline=self.pipeline.name, position=self._position()))

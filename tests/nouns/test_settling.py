@@ -12,13 +12,17 @@ import pytest
 
 from penstock.config import parse
 from penstock.cursor import Watermark
-from penstock.event import Event, LogHeld, ReaderReleased, from_line, to_line
-from penstock.log import text_line
+from penstock.event import _KINDS, Event, LogHeld, ReaderReleased, from_line, to_line
+from penstock.log import _SENTENCES, text_line
 from penstock.pipeline import Pipeline
 from penstock.running import PipelineRun
 from penstock.sources import retain
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.source import LANE
+
+
+def test_every_event_has_a_sentence() -> None:
+    assert set(_SENTENCES) == set(_KINDS.values())
 
 
 def shared(folder: Path, then: str) -> Pipeline:

@@ -19,6 +19,8 @@ COMMANDS = {
     "capture": "penstock.cli.capture:app",
     "outbox": "penstock.cli.outbox:app",
     "run": "penstock.cli.run:run",
+    "reap": "penstock.cli.reap:reap",
+    "pump": "penstock.cli.pump:pump",
     "status": "penstock.cli.status:status",
     "rewind": "penstock.cli.rewind:rewind",
     "forget": "penstock.cli.forget:forget",
@@ -26,7 +28,7 @@ COMMANDS = {
 }
 """Each is a function, or a Typer app with commands of its own; imported when it is asked for, or for --help."""
 
-LATER = ("reap", "pump", "feed", "agent", "schema", "chaos", "verify", "trace", "console")
+LATER = ("feed", "agent", "schema", "chaos", "verify", "trace", "console")
 
 _WRONG_REQUESTS = ("config.", "capture.refused")
 

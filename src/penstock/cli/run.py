@@ -75,8 +75,13 @@ def run(
         raise ConfigInvalid("two of the files have the same pipeline name", "give each pipeline its own name")
     if available_now:
         pipelines = [replace(pipeline, mode="batch") for pipeline in pipelines]
+    carry_until_stopped(pipelines, start, metrics, log_to(sys.stderr, log_format, verbose))
+
+
+def carry_until_stopped(pipelines: list[Any], start: str | None, metrics: str | None, write: Callable[[Event], None]) -> None:
+    """Run these until a signal comes; if the JVM dies, begin anew."""
     began, stop = time.monotonic(), Flag()
-    with stopping_on_signals(stop), watched(pipelines, metrics, log_to(sys.stderr, log_format, verbose)) as tell:
+    with stopping_on_signals(stop), watched(pipelines, metrics, write) as tell:
         try:
             _carry(pipelines, start, stop, tell)
         except EngineLost:

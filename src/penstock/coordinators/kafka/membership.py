@@ -10,6 +10,7 @@ from typing import Any
 from penstock.coordinators.kafka.address import Place
 from penstock.coordinators.kafka.client import Ear, closed, confluent, settings
 from penstock.coordinators.kafka.neli import Ownership, Turn
+from penstock.errors import StateInvalid
 
 PULSE = 0.1
 """Seconds between two heartbeats of a member that waits for one."""
@@ -84,10 +85,25 @@ class Membership:
 
     def _take_in(self, message: Any) -> None:
         """Only a heartbeat of one's own counts, and only on partition zero."""
-        if message is None or message.error() or message.partition() != 0 or message.key() != self._seat.encode():
-            return
+        if message is not None and message.error():
+            self._refuse(message.error())
+        elif message is not None and message.partition() == 0 and message.key() == self._seat.encode():
+            self._see(message)
+
+    def _see(self, message: Any) -> None:
         sent_at = float(dict(message.headers() or ()).get("sent-at", b"-inf"))
         self._become(*self._ownership.received(sent_at, self._clock(), self._place.deadline))
+
+    def _refuse(self, error: Any) -> None:
+        """Raise what no waiting helps against."""
+        if error.name() == "INCONSISTENT_GROUP_PROTOCOL":
+            raise StateInvalid(
+                f"other members of the group of {self._place.shown} do not share partitions out by {self._place.assignment}",
+                "stop them, or let all use the same: `assignment` in the address under `state`",
+            )
+        told = self._ear.told(error, "being in the group")
+        if isinstance(told, StateInvalid):
+            raise told
 
     def _given(self, consumer: Any, partitions: Sequence[Any]) -> None:
         """Only what comes from now on says anything."""

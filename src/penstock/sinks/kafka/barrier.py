@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from penstock.change import Change
 from penstock.errors import DeliveryExhausted, PenstockError, SinkUnavailable, SourceUnavailable
-from penstock.event import DeliveryRetried, MessagesReturned
+from penstock.event import DeliveryRetried, InFlight, MessagesReturned
 from penstock.failpoint import reach
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
@@ -43,6 +43,8 @@ POLL_SECONDS = 0.002
 LOOK_SECONDS = 0.5
 AGAIN_SECONDS = 0.2
 TELL_SECONDS = 5.0
+COUNT_SECONDS = 0.25
+"""At least so long between two words about how much is in flight."""
 
 Made = tuple[Change, Record | Unfit | None]
 
@@ -64,6 +66,7 @@ class BarrierDelivery:
         self._unfit: dict[int, Unfit] = {}
         self._tries, self._rests_until, self._confirmed_at, self._told_at = 0, 0.0, time.monotonic(), 0.0
         self._returned_at = 0.0
+        self._counted, self._counted_at = 0, 0.0
         self._is_ending = self._has_succeeded = False
         self._failure: BaseException | None = None
         self._make = producer
@@ -128,6 +131,7 @@ class BarrierDelivery:
         if not self._failure and time.monotonic() >= self._rests_until:
             self._send()
         self._listen(POLL_SECONDS)
+        self._count()
         self._judge()
         self._settle()
         if self._turns.returned and time.monotonic() > self._returned_at + LOST_SECONDS:
@@ -136,6 +140,13 @@ class BarrierDelivery:
             self._changed.notify_all()
             if not self._under_way and not self._given and not self._is_ending and (idle := self._idle_seconds()):
                 self._changed.wait(idle)
+
+    def _count(self) -> None:
+        """Tell how much is in flight: one record of each key."""
+        count, now = len(self._under_way) + len(self._done), time.monotonic()
+        if count != self._counted and now - self._counted_at >= COUNT_SECONDS:
+            self._counted, self._counted_at = count, now
+            self._assignment.tell(InFlight(pipeline=self._assignment.pipeline, records=count, keys=count))
 
     def _idle_seconds(self) -> float:
         """How long nothing is to be done, unless something comes."""

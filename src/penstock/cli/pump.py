@@ -1,0 +1,77 @@
+"""`penstock pump`: fill an outbox, to see what a reader makes of it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Annotated, Any
+
+import typer
+
+from penstock.errors import ConfigInvalid, SourceUnavailable
+
+BATCH = 20
+"""Records of one transaction."""
+
+Row = tuple[str, str, str | None, str]
+"""Topic, key, value and number."""
+
+
+def pump(
+    dsn: Annotated[str, typer.Option("--ds", metavar="DSN", help="The Postgres database: host=... dbname=..., or a URL.")],
+    keys: Annotated[int, typer.Option("--keys", min=1, help="So many keys, chosen at random.")] = 10,
+    records: Annotated[int, typer.Option("--records", min=1, help="So many records, then end.")] = 1000,
+    *,
+    interval: Annotated[int, typer.Option("--interval", min=0, metavar="MS", help="Milliseconds between two transactions.")] = 0,
+    outbox: Annotated[str, typer.Option("--outbox", metavar="TABLE", help="The table, of either layout.")] = "outbox",
+    topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Where the records are to go.")] = "pump",
+    blank: Annotated[bool, typer.Option("--blank", help="Records without a value: tombstones.")] = False,
+) -> None:
+    """Write records to an outbox, twenty in each transaction: keys key-0, key-1, ..., values value-0, value-1, ..., a header Seq.
+
+    Examples: `penstock pump --ds postgresql://app@localhost/shop --keys 100 --records 10000`, `penstock pump --ds "host=localhost
+    dbname=shop" --interval 5`
+    """
+    import psycopg
+
+    from penstock.harvest.translation import database
+
+    began = time.monotonic()
+    try:
+        with closing(psycopg.connect(database(dsn))) as connection:
+            insert = _insert(connection, outbox)
+            for number, rows in enumerate(batches(records, keys, topic, blank, random.Random())):
+                if number and interval:
+                    time.sleep(interval / 1000)
+                with connection.transaction(), connection.cursor() as cursor:
+                    cursor.executemany(insert, [(*row[:3], ["Seq"], [row[3]]) for row in rows])
+    except psycopg.OperationalError as error:
+        raise SourceUnavailable(f"cannot write to {outbox}: {' '.join(str(error).split())}", "see that the server runs") from None
+    except psycopg.Error as error:
+        raise ConfigInvalid(f"cannot write to {outbox}: {' '.join(str(error).split())}", "correct --ds or --outbox") from None
+    taken = time.monotonic() - began
+    typer.echo(f"{outbox}: {records} records in {taken:.1f} s, {records / taken:.0f}/s")
+
+
+def batches(records: int, keys: int, topic: str, blank: bool, chance: random.Random) -> Iterator[Sequence[Row]]:
+    """The rows of each transaction."""
+    for start in range(0, records, BATCH):
+        numbers = range(start, min(start + BATCH, records))
+        yield [(topic, f"key-{chance.randrange(keys):x}", None if blank else f"value-{n:x}", str(n)) for n in numbers]
+
+
+def _insert(connection: Any, outbox: str) -> str:
+    """The statement for this table: whose layout it has shows in its columns. Raises ConfigInvalid."""
+    from penstock.outbox import quoted
+
+    columns = [column.name for column in connection.execute(f"select * from {quoted(outbox)} limit 0").description]
+    connection.rollback()
+    if "kafka_topic" in columns:
+        names = "create_time, kafka_topic, kafka_key, kafka_value, kafka_header_keys, kafka_header_values"
+        return f"insert into {quoted(outbox)} ({names}) values (now(), %s, %s, %s, %s, %s)"
+    if "header_values" not in columns:
+        raise ConfigInvalid(f"{outbox} is no outbox", "make one: penstock outbox init DSN --layout goharvest")
+    values = "%s, convert_to(%s, 'UTF8'), convert_to(%s, 'UTF8'), %s, array[convert_to((%s::text[])[1], 'UTF8')]"
+    return f"insert into {quoted(outbox)} (topic, key, value, header_keys, header_values) values ({values})"

@@ -1,0 +1,48 @@
+"""`penstock reap`: goharvest's program, with goharvest's own file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.run import LogFormat, carry_until_stopped, log_to
+
+
+def reap(
+    file: Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="goharvest's configuration: reaper.yaml.")],
+    print_pipeline: Annotated[
+        bool, typer.Option("--print-pipeline", help="Write the pipeline file that does the same, with its passwords, and end.")
+    ] = False,
+    log_format: Annotated[LogFormat, typer.Option("--log-format", help="Lines for people or for programs.")] = LogFormat.TEXT,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics",
+            metavar="[HOST:]PORT",
+            envvar="PENSTOCK_METRICS",
+            help="Serve /metrics for Prometheus, and /healthz, there.",
+        ),
+    ] = None,
+) -> None:
+    """Send what is in an outbox of goharvest's layout to Kafka, as goharvest's `reaper` does, until Ctrl-C or SIGTERM.
+
+    Its file is taken as it is. Any number of processes may run on it: one leads, the others stand by. What can never be delivered
+    becomes a dead letter: with the file of --print-pipeline, `penstock dead`, `penstock status` and all other commands work.
+
+    Examples: `penstock reap -f reaper.yaml`, `penstock reap -f reaper.yaml --print-pipeline > orders.yaml`
+    """
+    from penstock.config import parse
+    from penstock.harvest.config import load
+    from penstock.harvest.translation import file_of, pipeline
+
+    config = load(file)
+    values = pipeline(config.harvest)
+    if print_pipeline:
+        typer.echo(file_of(values), nl=False)
+        return
+    carry_until_stopped(
+        [parse(values, file.parent)], None, metrics, log_to(sys.stderr, log_format, config.level in ("trace", "debug"))
+    )

@@ -1,0 +1,21 @@
+"""goharvest, as a program (`penstock reap`) and as a library: its configuration, its events, its calls."""
+
+from penstock.harvest.config import HarvestConfig, Limits, ReaperConfig
+from penstock.harvest.event import HarvestEvent, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked, MeterRead
+from penstock.harvest.harvest import Harvest, State
+from penstock.harvest.meter import MeterStats
+
+__all__ = [
+    "Harvest",
+    "HarvestConfig",
+    "HarvestEvent",
+    "LeaderAcquired",
+    "LeaderFenced",
+    "LeaderRefreshed",
+    "LeaderRevoked",
+    "Limits",
+    "MeterRead",
+    "MeterStats",
+    "ReaperConfig",
+    "State",
+]

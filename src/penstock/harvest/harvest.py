@@ -1,0 +1,172 @@
+"""One harvester in this process: start it, watch it, stop it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from enum import Enum
+from threading import Event as Flag
+from threading import RLock, Thread
+from typing import Any
+from uuid import UUID, uuid4
+
+from penstock import config as pipelines
+from penstock.errors import PenstockError
+from penstock.event import Delivered, Event, InFlight, LaneReleased, Led, MessagesReturned, Observer, Restarted, TermGone
+from penstock.harvest import translation, works
+from penstock.harvest.config import HarvestConfig, parse
+from penstock.harvest.event import HarvestEvent, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked, MeterRead
+from penstock.harvest.meter import Meter
+from penstock.harvest.spelling import seconds
+from penstock.running import PipelineRun
+
+TICK = 0.1
+
+
+class State(Enum):
+    """Where a harvest is in its life; it is started once."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+
+class Harvest:
+    """Sends what is in an outbox to Kafka whenever it leads. Harvests of one process share one Spark session.
+
+    `on_event` hears goharvest's events in a thread of ours, and must be given before the start; `tell` hears Penstock's own.
+    """
+
+    def __init__(
+        self,
+        config: HarvestConfig | Mapping[str, Any] | None = None,
+        on_event: Callable[[HarvestEvent], None] | None = None,
+        tell: Observer | None = None,
+    ) -> None:
+        self.config = config if isinstance(config, HarvestConfig) else parse({"harvest": config or {}}, "the harvest").harvest
+        self.pipeline = pipelines.parse(translation.pipeline(self.config))
+        self._on_event, self._tell = on_event, tell
+        self._state, self._turn, self._stop = State.CREATED, RLock(), Flag()
+        self._leader_id: UUID | None = None
+        self._in_flight = (0, 0)
+        self._error: PenstockError | None = None
+        self._meter: Meter | None = None
+        self._thread = Thread(target=self._run, name=f"harvest {self.config.name}", daemon=True)
+
+    @property
+    def state(self) -> State:
+        """Where it is in its life."""
+        return self._state
+
+    @property
+    def leader_id(self) -> UUID | None:
+        """The id under which it leads; None while it does not."""
+        return self._leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it leads."""
+        return self._leader_id is not None
+
+    @property
+    def in_flight_records(self) -> int:
+        """How many records were sent and are not purged yet, as was told last."""
+        return self._in_flight[0]
+
+    @property
+    def in_flight_keys(self) -> int:
+        """How many keys those have: as many, since a key has one record in flight at most."""
+        return self._in_flight[1]
+
+    def set_event_handler(self, on_event: Callable[[HarvestEvent], None]) -> None:
+        """Who hears the events. Raises RuntimeError once it was started."""
+        self._expect(State.CREATED)
+        self._on_event = on_event
+
+    def start(self) -> None:
+        """Stand for leadership. Raises RuntimeError if it was started, or stopped, before."""
+        with self._turn:
+            self._expect(State.CREATED)
+            self._state = State.RUNNING
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Ask it to end; `wait` waits for that. More than once is as once."""
+        with self._turn:
+            if self._state is State.CREATED:
+                self._state = State.STOPPED
+            elif self._state is State.RUNNING:
+                self._state = State.STOPPING
+            self._stop.set()
+
+    def wait(self, within: float | None = None) -> bool:
+        """Until it has ended; False if that takes longer. Raises what it stopped with."""
+        if self._state is not State.CREATED and self._thread.ident:
+            self._thread.join(within)
+        if self._error:
+            raise self._error
+        return self._state is State.STOPPED
+
+    def _run(self) -> None:
+        name = secrets.token_hex(8)
+        try:
+            run = PipelineRun(self.pipeline, None, self._stop, self._hear)
+            hear = self._hearing(run)
+            engine = works.join(name, self.pipeline, hear)
+            try:
+                self._watch(run, Thread(target=run.run, args=(engine,), name=f"pipeline {self.pipeline.name}", daemon=True))
+            finally:
+                works.leave(name)
+        except PenstockError as error:
+            self._error = error
+        finally:
+            self._leader_id, self._in_flight, self._state = None, (0, 0), State.STOPPED
+
+    def _watch(self, run: PipelineRun, carrying: Thread) -> None:
+        self._meter = Meter(self.config.name, seconds(self.config.limits.min_metrics_interval), time.time())
+        carrying.start()
+        while carrying.is_alive():
+            carrying.join(TICK)
+            if self.is_leader and (stats := self._meter.read(time.time())):
+                self._say(MeterRead(stats))
+        if run.error:
+            raise run.error
+
+    def _hearing(self, run: PipelineRun) -> Observer:
+        def hear(event: Event) -> None:
+            run.hear(event)
+            self._hear(event)
+
+        return hear
+
+    def _hear(self, event: Event) -> None:
+        """What happened to this pipeline, in goharvest's words."""
+        if event.pipeline != self.pipeline.name:
+            return
+        if isinstance(event, Led):
+            self._leader_id = uuid4()
+            self._say(LeaderAcquired(self._leader_id))
+        elif isinstance(event, MessagesReturned | Restarted) and self.is_leader:
+            self._leader_id = uuid4()
+            self._say(LeaderRefreshed(self._leader_id))
+        elif isinstance(event, TermGone):
+            self._leader_id, self._in_flight = None, (0, 0)
+            self._say(LeaderFenced() if event.fenced else LeaderRevoked())
+        elif isinstance(event, InFlight):
+            self._in_flight = event.records, event.keys
+        elif isinstance(event, LaneReleased):
+            self._in_flight = 0, 0
+        elif isinstance(event, Delivered) and self._meter:
+            self._meter.add(event.changes)
+        if self._tell:
+            self._tell(event)
+
+    def _say(self, event: HarvestEvent) -> None:
+        if self._on_event:
+            self._on_event(event)
+
+    def _expect(self, state: State) -> None:
+        if self._state is not state:
+            raise RuntimeError(f"the harvest is {self._state.value}: it must be {state.value}")

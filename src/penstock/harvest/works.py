@@ -1,0 +1,44 @@
+"""One Spark for all harvests of a process: started with the first of them, ended with the process."""
+
+from __future__ import annotations
+
+import atexit
+from dataclasses import replace
+from threading import Lock
+
+from penstock.errors import EngineSlots
+from penstock.event import Event, Observer
+from penstock.pipeline import Pipeline, SparkSettings
+from penstock.spark.engine import Engine
+
+SLOTS = 16
+"""How many harvests may run at the same time: each takes one task slot."""
+
+_lock = Lock()
+_engine: Engine | None = None
+_hearing: dict[str, Observer] = {}
+
+
+def join(name: str, pipeline: Pipeline, hear: Observer) -> Engine:
+    """The engine; from now on this observer hears what workers tell. Raises EngineSlots."""
+    global _engine  # noqa: PLW0603 - a process has one JVM, and no second one after it
+    with _lock:
+        if len(_hearing) >= SLOTS:
+            raise EngineSlots(f"{SLOTS} harvests run in this process already", "run more of them in another process")
+        if _engine is None:
+            settings = SparkSettings(master=pipeline.spark.master or f"local[{SLOTS},4]", config=pipeline.spark.config)
+            _engine = Engine([replace(pipeline, spark=settings)], _hear)
+            atexit.register(_engine.close)
+        _hearing[name] = hear
+        return _engine
+
+
+def leave(name: str) -> None:
+    """Hear nothing any more; the engine stays warm for the next."""
+    with _lock:
+        _hearing.pop(name, None)
+
+
+def _hear(event: Event) -> None:
+    for hear in list(_hearing.values()):
+        hear(event)

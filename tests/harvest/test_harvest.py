@@ -1,0 +1,99 @@
+"""A harvest's life, without a table or a broker."""
+
+from __future__ import annotations
+
+import random
+from uuid import UUID
+
+import pytest
+
+from penstock.cli.pump import batches
+from penstock.errors import ConfigInvalid
+from penstock.event import Delivered, InFlight, LaneReleased, Led, MessagesReturned, TermGone
+from penstock.harvest import (
+    Harvest,
+    HarvestEvent,
+    LeaderAcquired,
+    LeaderFenced,
+    LeaderRefreshed,
+    LeaderRevoked,
+    State,
+)
+from penstock.harvest.meter import Meter
+
+
+def test_a_meter_counts_in_all_and_lately_and_is_read_no_more_often_than_its_interval() -> None:
+    meter = Meter("one", 5.0, 100.0)
+    meter.add(20)
+    assert meter.read(104.9) is None
+    stats = meter.read(105.0)
+    assert stats
+    assert (stats.name, stats.start, stats.total_count, stats.total_rate) == ("one", 100.0, 20, 4.0)
+    assert (stats.interval_count, stats.interval_rate) == (20, 4.0)
+    meter.add(10)
+    assert meter.read(106.0) is None
+    later = meter.read(110.0)
+    assert later
+    assert (later.total_count, later.total_rate, later.interval_count, later.interval_rate) == (30, 3.0, 10, 2.0)
+
+
+def test_a_meter_tells_of_a_stall_too() -> None:
+    meter = Meter("one", 0.0, 0.0)
+    stalled = meter.read(1.0)
+    assert stalled
+    assert (stalled.interval_count, stalled.interval_rate) == (0, 0.0)
+
+
+def test_a_harvest_that_never_started_is_stopped_at_once_and_stays_so() -> None:
+    harvest = Harvest()
+    assert harvest.state is State.CREATED
+    harvest.stop()
+    harvest.stop()
+    assert harvest.wait(0)
+    assert harvest.state is State.STOPPED
+    with pytest.raises(RuntimeError, match="is stopped"):
+        harvest.start()
+    with pytest.raises(RuntimeError, match="must be created"):
+        harvest.set_event_handler(print)
+
+
+def test_what_is_wrong_with_its_configuration_is_told_before_it_starts() -> None:
+    with pytest.raises(ConfigInvalid, match="SendConcurrency"):
+        Harvest({"limits": {"sendConcurrency": -1}})
+    with pytest.raises(ConfigInvalid, match=r"no\.such"):
+        Harvest({"producerKafkaConfig": {"no.such": "x"}})
+
+
+def test_what_happens_is_told_in_goharvests_words_and_ids_are_never_used_again() -> None:
+    told: list[HarvestEvent] = []
+    harvest = Harvest({"leaderGroupID": "orders"}, told.append)
+    about = {"pipeline": "orders"}
+    harvest._hear(Led(pipeline="another", epoch=1, holder="a"))
+    assert not harvest.is_leader
+    harvest._hear(Led(**about, epoch=1, holder="a"))
+    first = harvest.leader_id
+    assert harvest.is_leader
+    harvest._hear(InFlight(**about, records=3, keys=3))
+    assert (harvest.in_flight_records, harvest.in_flight_keys) == (3, 3)
+    harvest._hear(MessagesReturned(**about, messages=1, reason="x"))
+    harvest._hear(Delivered(**about, lane="outbox", changes=4, position=4))
+    harvest._hear(LaneReleased(**about, lane="outbox", position=4))
+    assert harvest.in_flight_records == 0
+    harvest._hear(TermGone(**about, epoch=1, reason="x", fenced=True))
+    assert harvest.leader_id is None
+    harvest._hear(Led(**about, epoch=2, holder="a"))
+    harvest._hear(TermGone(**about, epoch=2, reason="x"))
+    kinds = [LeaderAcquired, LeaderRefreshed, LeaderFenced, LeaderAcquired, LeaderRevoked]
+    assert [type(event) for event in told] == kinds
+    ids = [event.leader_id for event in told if isinstance(event, LeaderAcquired | LeaderRefreshed)]
+    assert ids[0] == first
+    assert len({UUID(str(one)) for one in ids}) == 3
+
+
+def test_a_pump_writes_twenty_records_in_each_transaction() -> None:
+    made = list(batches(50, 3, "pump", False, random.Random(1)))
+    assert [len(rows) for rows in made] == [20, 20, 10]
+    rows = [row for batch in made for row in batch]
+    assert {row[1] for row in rows} == {"key-0", "key-1", "key-2"}
+    assert rows[31][2:] == ("value-1f", "31")
+    assert all(row[2] is None for batch in batches(5, 1, "pump", True, random.Random(1)) for row in batch)
