@@ -18,7 +18,7 @@ NOTHING = "1:1:"
 """A snapshot in which nothing is visible."""
 
 #: Settled rows are deleted all day: they must be swept up after so many, not after a share of a table that is empty or long.
-_SWEEP = "autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0"
+SWEEP = "autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0"
 
 
 def statements(names: Names, notify: bool = False) -> list[str]:
@@ -35,7 +35,7 @@ def statements(names: Names, notify: bool = False) -> list[str]:
         "  created_at timestamptz not null default clock_timestamp(),\n"
         f"  constraint {names.part('_headers_check')} check"
         " (coalesce(cardinality(header_keys), 0) = coalesce(cardinality(header_values), 0))\n"
-        f") with ({_SWEEP})",
+        f") with ({SWEEP})",
         f"create index if not exists {names.part('_xid')} on {names.rows} (xid, id)",
         f"create table if not exists {names.window} (\n"
         "  number bigint primary key,\n"
@@ -44,7 +44,7 @@ def statements(names: Names, notify: bool = False) -> list[str]:
         "  since pg_snapshot not null,\n"
         "  upto pg_snapshot not null,\n"
         "  made_at timestamptz not null default clock_timestamp()\n"
-        f") with ({_SWEEP})",
+        f") with ({SWEEP})",
         f"create index if not exists {names.part('_window_after')} on {names.window} (after)",
         f"create table if not exists {names.life} (\n"
         "  number bigint primary key,\n"

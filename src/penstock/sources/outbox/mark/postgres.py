@@ -13,6 +13,7 @@ from penstock.sources.outbox import database
 from penstock.sources.outbox.mark.stamp import POSITIONS, Span, from_, stem
 from penstock.sources.outbox.mark.table import Row
 from penstock.sources.outbox.naming import Names
+from penstock.sources.outbox.schema import SWEEP
 
 if TYPE_CHECKING:
     import psycopg
@@ -37,7 +38,7 @@ def statements(names: Names) -> list[str]:
         "  kafka_header_keys text[] not null,\n"
         "  kafka_header_values text[] not null,\n"
         "  leader_id uuid\n"
-        ")"
+        f") with ({SWEEP})"
     ]
 
 
