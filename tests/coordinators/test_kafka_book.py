@@ -10,6 +10,7 @@ import pytest
 from penstock.change import Change, Lane, Op
 from penstock.coordinators.kafka import address, letters
 from penstock.coordinators.kafka.book import Book
+from penstock.coordinators.kafka.log import _checkpoint_in
 from penstock.errors import ConfigInvalid
 from penstock.poison import DeadLetter
 
@@ -100,6 +101,20 @@ def test_a_book_that_was_written_down_is_the_same_when_it_is_read_and_goes_on_th
 
 def test_parts_of_which_the_first_is_missing_say_nothing() -> None:
     assert Book().add_part({"id": "x", "index": 1, "of": 2, "text": "}"}) is None
+
+
+def test_a_reader_begins_at_the_first_checkpoint_behind_which_nothing_is_missing() -> None:
+    def record(offset: int, **facts: Any) -> tuple[int, str, str]:
+        return offset, "store", json.dumps(facts)
+
+    old, new = record(105, do="checkpoint", behind=100), record(106, do="checkpoint", behind=103)
+    between = record(104, do="advance", note="a word of a checkpoint")
+    assert _checkpoint_in([between, old, new], 103) == {"do": "checkpoint", "behind": 103}
+    assert _checkpoint_in([between, old, new], 90) == {"do": "checkpoint", "behind": 100}
+    assert _checkpoint_in([between, old], 103) is None
+    halves = [record(107 + i, do="part", id="x", index=i, of=2, text=new[2][i * 9 : 9 if i == 0 else None]) for i in (0, 1)]
+    assert _checkpoint_in(halves, 103) == {"do": "checkpoint", "behind": 103}
+    assert _checkpoint_in(halves[1:], 103) is None
 
 
 def test_an_address_tells_brokers_topic_group_and_times() -> None:

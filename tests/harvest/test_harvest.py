@@ -70,6 +70,8 @@ def test_what_happens_is_told_in_goharvests_words_and_ids_are_never_used_again()
     about = {"pipeline": "orders"}
     harvest._hear(Led(pipeline="another", epoch=1, holder="a"))
     assert not harvest.is_leader
+    harvest._hear(InFlight(**about, records=9, keys=9))  # of another harvest of this process
+    assert harvest.in_flight_records == 0
     harvest._hear(Led(**about, epoch=1, holder="a"))
     first = harvest.leader_id
     assert harvest.is_leader

@@ -154,14 +154,18 @@ class Harvest:
         elif isinstance(event, TermGone):
             self._leader_id, self._in_flight = None, (0, 0)
             self._say(LeaderFenced() if event.fenced else LeaderRevoked())
-        elif isinstance(event, InFlight):
+        elif self.is_leader:  # otherwise it is another harvest of this process that delivers
+            self._count(event)
+        if self._tell:
+            self._tell(event)
+
+    def _count(self, event: Event) -> None:
+        if isinstance(event, InFlight):
             self._in_flight = event.records, event.keys
         elif isinstance(event, LaneReleased):
             self._in_flight = 0, 0
         elif isinstance(event, Delivered) and self._meter:
             self._meter.add(event.changes)
-        if self._tell:
-            self._tell(event)
 
     def _say(self, event: HarvestEvent) -> None:
         if self._on_event:

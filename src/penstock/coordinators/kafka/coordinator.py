@@ -37,6 +37,7 @@ class KafkaCoordinator:
     deadline: float | None = None
     grace: float = 1.0
     clock: Callable[[], float] = time.monotonic
+    imports = ("confluent_kafka.admin",)
 
     def __post_init__(self) -> None:
         client.check(self.where)  # what cannot be understood is told at once

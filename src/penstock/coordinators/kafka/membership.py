@@ -27,7 +27,7 @@ class Membership:
         self._ownership, self._turns = Ownership(), list[Turn]()
         self._beat_at = float("-inf")
         self.was_assigned = False
-        interval = max(50, min(500, int(place.session * 100)))
+        interval = max(50, min(300, int(place.session * 50)))  # of the client: how soon it hears of another member
         own = {"client.id": seat, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "latest"}
         times = {"session.timeout.ms": int(place.session * 1000), "max.poll.interval.ms": int(max(ttl, place.session) * 1000)}
         how = {"partition.assignment.strategy": place.assignment, "heartbeat.interval.ms": interval, "fetch.wait.max.ms": 100}
