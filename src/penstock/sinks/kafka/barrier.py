@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from random import random
 from threading import Condition, Thread
@@ -220,7 +221,8 @@ class BarrierDelivery:
             return
 
     def _hear_of(self, number: int, error: Any, _: Any) -> None:
-        entry = self._under_way.pop(number)
+        if not (entry := self._under_way.pop(number, None)):
+            return  # of a producer that was given up
         if error is None:
             reach("sink.sent")
             self._has_succeeded, self._tries = True, 0
@@ -231,10 +233,17 @@ class BarrierDelivery:
     def _listen(self, seconds: float) -> None:
         try:
             self._producer.poll(seconds if self._under_way else 0)
-        except kafka.KafkaException:  # this producer can do nothing more: what it has not sent it gives back
-            self._producer.purge(in_queue=True, in_flight=True)
-            self._producer.flush(CLOSE_SECONDS)
+        except kafka.KafkaException as error:  # this producer can do nothing more: what it has not sent it gives back
+            self._wind_up()
+            self._failed += [(entry, error.args[0]) for entry in self._under_way.values()]
+            self._under_way.clear()
             self._producer = self._made()
+
+    def _wind_up(self) -> None:
+        """Let what was sent have its answer."""
+        self._producer.purge(in_queue=True, in_flight=False)
+        with suppress(kafka.KafkaException):
+            self._producer.flush(CLOSE_SECONDS)
 
     def _judge(self) -> None:
         """Decide about what failed: poison, to be sent alone, or back to the table."""
@@ -261,9 +270,7 @@ class BarrierDelivery:
         reason = f"{failed[0][1].name().lstrip('_')}: {failed[0][1].str()}"
         self._assignment.tell(MessagesReturned(pipeline=self._assignment.pipeline, messages=len(failed), reason=reason))
         self._tries += 1
-        if self._sink.retry.is_spent(self._tries):
-            self._fail(DeliveryExhausted(f"{reason}, {self._tries} times", "see that the brokers under sink.config run"))
-        elif self._tries > 1:  # one failure among successes is nobody's outage
+        if self._tries > 1:  # one failure among successes is nobody's outage, and an outage is waited for without an end
             wait = self._sink.retry.wait(self._tries - 1, random())
             self._rests_until = time.monotonic() + wait
             self._tell(reason, wait)
@@ -286,6 +293,7 @@ class BarrierDelivery:
                 self._shelve(self._done)
                 self._done = []
         if self._returning and self._asked(lambda: self._custody.reset(_rows(self._returning))):
+            self._assignment.poison.kept_back += len(self._returning)  # they were handed over in vain
             self._shelve(self._returning)
             self._returning = []
 
@@ -309,10 +317,7 @@ class BarrierDelivery:
 
     def _finish(self) -> None:
         """What was sent has its answer, and what was not is dropped: its rows stay."""
-        self._producer.purge(in_queue=True, in_flight=False)
-        deadline = time.monotonic() + CLOSE_SECONDS
-        while self._under_way and time.monotonic() < deadline:
-            self._listen(0.05)
+        self._wind_up()
         self._settle()
 
     def _fail(self, failure: BaseException) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from heapq import heappop, heappush
 
 from penstock.change import Change
 from penstock.sinks.kafka.shelf import Entry
@@ -25,7 +26,7 @@ class Turns:
     def __init__(self) -> None:
         self._lines: dict[Key, deque[Entry]] = {}
         self._due: deque[Entry] = deque()
-        self._returned: dict[Key, set[int]] = {}
+        self._returned: dict[Key, list[int]] = {}  # heaps of rows
 
     @property
     def returned(self) -> int:
@@ -35,17 +36,24 @@ class Turns:
     def put(self, entry: Entry) -> bool:
         """Take one more; False if it must go back to the table, because an earlier one of its key did and has not come again."""
         key, row = key_of(entry.change), row_of(entry.change)
-        if waited_for := self._returned.get(key):
-            if row > min(waited_for):
-                waited_for.add(row)
-                return False
-            waited_for.discard(row)
-            if not waited_for:
-                del self._returned[key]
+        if key in self._returned and not self._is_in_turn(key, row):
+            return False
         line = self._lines.setdefault(key, deque())
         line.append(entry)
         if len(line) == 1:
             self._due.append(entry)
+        return True
+
+    def _is_in_turn(self, key: Key, row: int) -> bool:
+        """Whether nothing of its key that went back comes before it."""
+        waited_for = self._returned[key]
+        if row > waited_for[0]:
+            heappush(waited_for, row)
+            return False
+        while waited_for and waited_for[0] == row:
+            heappop(waited_for)
+        if not waited_for:
+            del self._returned[key]
         return True
 
     def due(self, most: int) -> list[Entry]:
@@ -70,7 +78,8 @@ class Turns:
         """One that was under way goes back to the table, and all that wait behind it: they come again in the order of rows."""
         key = key_of(entry.change)
         line = list(self._lines.pop(key))
-        self._returned.setdefault(key, set()).update(row_of(one.change) for one in line)
+        for one in line:
+            heappush(self._returned.setdefault(key, []), row_of(one.change))
         return line
 
     def __bool__(self) -> bool:
