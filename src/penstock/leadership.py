@@ -74,7 +74,7 @@ class Leadership(Thread):
                 self._keep(candidate)
 
     def _keep(self, candidate: Candidate) -> None:
-        while not self._leaving.wait(self._coordinator.ttl / RENEWALS):
+        while not self._leaving.wait(renewal(self._coordinator)):
             try:
                 candidate.renew()
             except TermLost as loss:
@@ -86,3 +86,9 @@ class Leadership(Thread):
                     raise
         self._term = None
         candidate.resign()
+
+
+def renewal(coordinator: Coordinator) -> float:
+    """Seconds between two renewals: a store whose holders trust themselves for less than a term says so itself."""
+    seconds: float = getattr(coordinator, "renewal", coordinator.ttl / RENEWALS)
+    return seconds

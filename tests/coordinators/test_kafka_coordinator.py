@@ -20,6 +20,7 @@ from penstock.coordinators.kafka import KafkaCoordinator, log
 from penstock.coordinators.kafka.log import Log, shared
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid, StateInvalid, StateUnavailable, TermFenced, TermLost
+from penstock.leadership import renewal
 from penstock.poison import DeadLetter
 from penstock.testing.broker import Broker
 from penstock.testing.proxy import Proxy
@@ -170,6 +171,11 @@ def test_a_pipeline_file_names_the_topic_and_settings_that_do_not_exist_are_told
     assert made.address == f"kafka://{broker.servers}/state"
     with pytest.raises(ConfigInvalid, match=r"no.such"):
         parse({**values, "state": f"kafka://{broker.servers}/state?no.such=s3cret"})
+
+
+def test_a_leader_renews_several_times_within_its_deadline() -> None:
+    assert renewal(KafkaCoordinator("kafka://a:1/state")) == 1.0
+    assert renewal(KafkaCoordinator("kafka://a:1/state?session-timeout=6s")) == pytest.approx(0.4)
 
 
 class Cut(Proxy):

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from penstock.cli.pump import batches
-from penstock.errors import ConfigInvalid
+from penstock.errors import ConfigInvalid, EngineSlots
 from penstock.event import Delivered, InFlight, LaneReleased, Led, MessagesReturned, TermGone
 from penstock.harvest import (
     Harvest,
@@ -18,6 +18,7 @@ from penstock.harvest import (
     LeaderRefreshed,
     LeaderRevoked,
     State,
+    works,
 )
 from penstock.harvest.meter import Meter
 
@@ -55,6 +56,19 @@ def test_a_harvest_that_never_started_is_stopped_at_once_and_stays_so() -> None:
         harvest.start()
     with pytest.raises(RuntimeError, match="must be created"):
         harvest.set_event_handler(print)
+
+
+def test_a_harvest_that_cannot_begin_stops_itself_and_says_why_when_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(works, "SLOTS", 0)
+    harvest = Harvest()
+    harvest.start()
+    with pytest.raises(RuntimeError, match="must be created"):
+        harvest.start()
+    with pytest.raises(EngineSlots):
+        harvest.wait(30)
+    assert harvest.state is State.STOPPED
+    harvest.stop()
+    assert harvest.state is State.STOPPED
 
 
 def test_what_is_wrong_with_its_configuration_is_told_before_it_starts() -> None:

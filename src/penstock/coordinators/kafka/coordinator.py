@@ -58,6 +58,11 @@ class KafkaCoordinator:
         """Seconds without a renewal after which a holder counts as silent."""
         return self.silence or self.where.session
 
+    @property
+    def renewal(self) -> float:
+        """Seconds between two renewals: a holder that is late for its deadline stands down, so there must be several within it."""
+        return min(self.ttl, self.where.deadline) / 5
+
     def examine(self) -> None:
         """Raise what would keep a pipeline from using it; nothing is changed."""
         self._log.examine()
