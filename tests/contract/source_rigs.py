@@ -15,6 +15,8 @@ import pytest
 
 from penstock.outbox import stash_many
 from penstock.source import Source
+from penstock.sources.outbox.mark.databases import create
+from penstock.sources.outbox.mark.source import MarkSource
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.schema import init
 from penstock.sources.outbox.source import OutboxSource
@@ -115,8 +117,41 @@ class OutboxRig:
         self.writer.close()
 
 
+class MarkedRig:
+    """A table that is read by marks, and by one pipeline alone."""
+
+    def __init__(self, folder: Path) -> None:
+        path, self.written = folder / "app.db", 0
+        self.source: Source = MarkSource(database=str(path))
+        create(str(path), "outbox")
+        self.writer = sqlite3.connect(path, timeout=10)
+
+    def commit(self, changes: int) -> None:
+        for _ in range(changes):
+            self.written += 1
+            self.writer.execute(
+                "insert into outbox (kafka_topic, kafka_key, kafka_value) values ('orders', ?, 'v')", (self.written,)
+            )
+        self.writer.commit()
+
+    def rest(self) -> None:
+        pass
+
+    def replace(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self.writer.close()
+
+
 RIGS: dict[str, Callable[[pytest.FixtureRequest], Rig]] = {
     "sqlite": lambda request: SqliteRig(request.getfixturevalue("tmp_path")),
     "sqlite, some tables": lambda request: FilteredSqliteRig(request.getfixturevalue("tmp_path")),
     "outbox": lambda request: OutboxRig(request.getfixturevalue("postgres_of_module")),
 }
+"""Sources with a log that several pipelines may read."""
+
+OWN: dict[str, Callable[[pytest.FixtureRequest], Rig]] = {
+    "marked outbox": lambda request: MarkedRig(request.getfixturevalue("tmp_path")),
+}
+"""Sources of one pipeline alone: it has nobody to be registered beside, and nothing to go back to."""

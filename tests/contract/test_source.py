@@ -12,7 +12,7 @@ from itertools import islice
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from source_rigs import RIGS, Rig
+from source_rigs import OWN, RIGS, Rig
 
 from penstock.change import CHANGES, Change, from_batch
 from penstock.cursor import Cursor
@@ -23,8 +23,17 @@ BEAT = 0.05
 PATIENCE = 20.0
 
 
-@pytest.fixture(params=RIGS)
+@pytest.fixture(params=RIGS | OWN)
 def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    """Any source."""
+    made = (RIGS | OWN)[request.param](request)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=RIGS)
+def shared(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    """A source with a log that several pipelines may read."""
     made = RIGS[request.param](request)
     yield made
     made.close()
@@ -162,9 +171,9 @@ def test_one_can_go_on_behind_any_change(rig: Rig) -> None:
         assert read(source, whole(source, cursor)) == changes[number + 1 :]
 
 
-def test_one_can_begin_now_or_behind_a_position(rig: Rig) -> None:
-    rig.commit(3)
-    source, lane = rig.source, rig.source.lanes()[0]
+def test_one_can_begin_now_or_behind_a_position(shared: Rig) -> None:
+    shared.commit(3)
+    source, lane = shared.source, shared.source.lanes()[0]
     changes = read(source, whole(source))
     assert read(source, whole(source, source.begin(lane, "now"))) == []
     assert read(source, whole(source, source.begin(lane, str(changes[0].position)))) == changes[1:]
@@ -174,10 +183,10 @@ def test_one_can_begin_now_or_behind_a_position(rig: Rig) -> None:
         source.begin(lane, "999999")
 
 
-def test_the_backlog_counts_what_waits(rig: Rig) -> None:
-    source, lane, start = rig.source, rig.source.lanes()[0], beginning(rig.source)
+def test_the_backlog_counts_what_waits(shared: Rig) -> None:
+    source, lane, start = shared.source, shared.source.lanes()[0], beginning(shared.source)
     assert (source.backlog(lane, start).changes, source.backlog(lane, start).oldest_at) == (0, None)
-    rig.commit(3)
+    shared.commit(3)
     found = source.backlog(lane, start)
     assert (found.head, found.changes) == (source.position(source.head(lane)), 3)
     assert found.oldest_at
@@ -201,45 +210,45 @@ def test_what_is_no_cursor_is_refused(rig: Rig, text: str) -> None:
         rig.source.position(Cursor(text))
 
 
-def test_a_replaced_source_is_noticed(rig: Rig) -> None:
-    rig.commit(3)
-    source, lane = rig.source, rig.source.lanes()[0]
+def test_a_replaced_source_is_noticed(shared: Rig) -> None:
+    shared.commit(3)
+    source, lane = shared.source, shared.source.lanes()[0]
     span, windows = whole(source), source.follow(lane, source.head(lane))
     next(windows)
-    rig.replace()
+    shared.replace()
     for deed in (lambda: next(windows), lambda: read(source, span), lambda: source.settle("p", lane, span.upto)):
         with pytest.raises(SourceRewound):
             deed()
 
 
-def test_settling_is_idempotent_and_keeps_what_is_needed(rig: Rig) -> None:
-    source, lane = rig.source, rig.source.lanes()[0]
-    rig.commit(4)
+def test_settling_is_idempotent_and_keeps_what_is_needed(shared: Rig) -> None:
+    source, lane = shared.source, shared.source.lanes()[0]
+    shared.commit(4)
     changes = read(source, whole(source))
     start = beginning(source)
     slow, fast = (source.behind(changes[number], start) for number in (0, 2))
     assert source.registered("fast", lane) is None
     source.settle("slow", lane, slow)
     for _ in range(3):
-        rig.rest()
+        shared.rest()
         source.settle("fast", lane, fast)
     assert source.registered("fast", lane) == source.position(fast)
     assert source.registered("slow", lane) == source.position(slow)
     assert read(source, whole(source, slow)) == changes[1:]
-    rig.rest()
+    shared.rest()
     assert source.settle("fast", lane, fast).pruned == 0
 
 
-def test_a_reader_is_registered_at_once_also_backwards_until_it_is_forgotten(rig: Rig) -> None:
-    source, lane = rig.source, rig.source.lanes()[0]
-    rig.commit(4)
+def test_a_reader_is_registered_at_once_also_backwards_until_it_is_forgotten(shared: Rig) -> None:
+    source, lane = shared.source, shared.source.lanes()[0]
+    shared.commit(4)
     changes = read(source, whole(source))
     start = beginning(source)
     late, early = (source.behind(changes[number], start) for number in (3, 1))
     source.register("p", lane, late)
     source.register("p", lane, early)
     assert source.registered("p", lane) == source.position(early)
-    rig.rest()
+    shared.rest()
     source.settle("other", lane, source.head(lane))
     assert read(source, whole(source, early)) == changes[2:]
     assert [(one.pipeline, one.is_gone, one.is_released) for one in source.readers() if one.pipeline == "p"] == [
@@ -250,9 +259,9 @@ def test_a_reader_is_registered_at_once_also_backwards_until_it_is_forgotten(rig
     assert source.registered("p", lane) is None
 
 
-def test_one_can_begin_before_the_first_change_of_a_time(rig: Rig) -> None:
-    source, lane = rig.source, rig.source.lanes()[0]
-    rig.commit(2)
+def test_one_can_begin_before_the_first_change_of_a_time(shared: Rig) -> None:
+    source, lane = shared.source, shared.source.lanes()[0]
+    shared.commit(2)
     before = datetime.now(UTC) - timedelta(days=1)
     assert len(read(source, whole(source, source.since(lane, before)))) == 2
     assert read(source, whole(source, source.since(lane, datetime.now(UTC) + timedelta(days=1)))) == []
@@ -261,12 +270,12 @@ def test_one_can_begin_before_the_first_change_of_a_time(rig: Rig) -> None:
     assert first.at <= second.at
 
 
-def test_what_everybody_has_delivered_goes(rig: Rig) -> None:
-    source, lane = rig.source, rig.source.lanes()[0]
-    rig.commit(6)
+def test_what_everybody_has_delivered_goes(shared: Rig) -> None:
+    source, lane = shared.source, shared.source.lanes()[0]
+    shared.commit(6)
     source.settle("one", lane, source.head(lane))
-    rig.rest()
+    shared.rest()
     source.settle("one", lane, source.head(lane))
     assert len(read(source, whole(source))) < 6
-    rig.commit(1)
+    shared.commit(1)
     assert len(follow(source, source.begin(lane, "beginning"), 1)) >= 1
