@@ -173,6 +173,24 @@ def test_a_pipeline_file_names_the_topic_and_settings_that_do_not_exist_are_told
         parse({**values, "state": f"kafka://{broker.servers}/state?no.such=s3cret"})
 
 
+def test_a_leader_and_a_claim_outlast_a_restart_of_the_brokers_and_nothing_is_counted_twice(broker: Broker) -> None:
+    url = f"kafka://{broker.servers}/state-{uuid.uuid4().hex[:8]}?session-timeout=60s"
+    state = KafkaCoordinator(url, deadline=60.0)
+    with closing(state.candidate("p", "leader")) as leader:
+        term = leader.campaign()
+        state.place(term, LANE, mark(0))
+        with state.claim(term, LANE, 0) as claim:
+            claim.advance(mark(1), Tally(1))
+            broker.kill()
+            with pytest.raises(StateUnavailable):
+                claim.advance(mark(2), Tally(1))
+            broker.start()
+            until(lambda: _tried(lambda: claim.advance(mark(3), Tally(2))), 3 * MOMENT)
+            until(lambda: _tried(leader.renew), 3 * MOMENT)
+        standing = state.standing("p")
+        assert (standing.delivered, standing.epoch, standing.watermarks[LANE]) == (3, term.epoch, mark(3))
+
+
 def test_a_leader_renews_several_times_within_its_deadline() -> None:
     assert renewal(KafkaCoordinator("kafka://a:1/state")) == 1.0
     assert renewal(KafkaCoordinator("kafka://a:1/state?session-timeout=6s")) == pytest.approx(0.4)

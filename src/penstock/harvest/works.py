@@ -25,6 +25,8 @@ def join(name: str, pipeline: Pipeline, hear: Observer) -> Engine:
     with _lock:
         if len(_hearing) >= SLOTS:
             raise EngineSlots(f"{SLOTS} harvests run in this process already", "run more of them in another process")
+        if _engine and (lost := _engine.lost()):
+            raise lost
         if _engine is None:
             settings = SparkSettings(master=pipeline.spark.master or f"local[{SLOTS},4]", config=pipeline.spark.config)
             _engine = Engine([replace(pipeline, spark=settings)], _hear)

@@ -22,6 +22,8 @@ from penstock.errors import PenstockError, StateInvalid, StateUnavailable
 
 PART = 400_000
 """Characters of a record at most: brokers take a megabyte by default."""
+GONE_SECONDS = 6.0
+"""So long must brokers say that the topic, or the end of it, is gone, before that is believed."""
 CHECKPOINT = 20_000
 """Records after which a checkpoint is due."""
 
@@ -42,6 +44,7 @@ class Log:
         self._store: str | None = None
         self._book, self._next, self._from = Book(), 0, 0
         self._answers: dict[int, Any] = {}
+        self._doubted_since: float | None = None
         self._delivered: tuple[Any, Any] | None = None
         self._consumer = self._asker = self._producer = self._admin = None
         self._is_aligned = False  # whether the consumer stands where the book ends
@@ -117,19 +120,19 @@ class Log:
         return [self._send(json.dumps(part)) for part in numbered][-1]
 
     def _send(self, text: str) -> int:
-        self._delivered = None
-        producer = self._producing()
+        """Write one record and answer its offset. A producer that failed is used no more: what it still holds has an old number."""
+        producer, self._producer, self._delivered = self._producing(), None, None
         with self._ear.translated("writing"):
             producer.produce(self._place.topic, partition=0, key=self._store, value=text.encode(), on_delivery=self._note)
             deadline = time.monotonic() + 2 * PATIENCE
             while self._delivered is None and time.monotonic() < deadline:
                 producer.poll(0.05)
         if self._delivered is None:
-            self._producer = None  # what it still holds is recognised by its number
             raise StateUnavailable(f"cannot use the state in {self._place.shown}: writing: no answer")
         error, offset = self._delivered
         if error is not None:
             raise self._ear.told(error, "writing")
+        self._producer = producer
         return int(offset)
 
     def _note(self, error: Any, message: Any) -> None:
@@ -153,7 +156,8 @@ class Log:
         deadline = time.monotonic() + PATIENCE
         low, high = self._ends()
         if high < self._next:
-            raise self._invalid("it is shorter than it was: it was made anew, or has lost its newest records")
+            raise self._doubted("it is shorter than it was: it was made anew, or has lost its newest records")
+        self._doubted_since = None
         if high == 0:
             return
         if self._next < low or not self._store:
@@ -167,10 +171,10 @@ class Log:
             try:
                 low, high = self._asking().get_watermark_offsets(self._partition, PATIENCE, cached=False)
             except self._kafka.KafkaException as error:
-                is_missing, told = error.args[0].name() in _NO_TOPIC, self._told(error.args[0])
-                if is_missing and not self._store:
+                if error.args[0].name() in _NO_TOPIC and not self._store:
                     return 0, 0
-                if time.monotonic() > deadline or (isinstance(told, StateInvalid) and not is_missing):
+                told = self._told(error.args[0])
+                if time.monotonic() > deadline or isinstance(told, StateInvalid):
                     raise told from None
                 time.sleep(0.02)
             else:
@@ -178,7 +182,14 @@ class Log:
 
     def _told(self, error: Any) -> PenstockError:
         self._asking().poll(0)  # it says why
-        return self._invalid("it is gone") if error.name() in _NO_TOPIC else self._ear.told(error, "reading")
+        return self._doubted("it is gone") if error.name() in _NO_TOPIC else self._ear.told(error, "reading")
+
+    def _doubted(self, what: str) -> PenstockError:
+        """This is believed only if it stays so: brokers that have just started do not know all of their records yet."""
+        self._doubted_since = self._doubted_since or time.monotonic()
+        if time.monotonic() - self._doubted_since > GONE_SECONDS:
+            return self._invalid(what)
+        return StateUnavailable(f"the state topic {self._place.shown}: {what}", "nothing to do, if the brokers have just started")
 
     def _begin(self, low: int, high: int) -> None:
         """Start anew: at the first record, or at the first checkpoint behind which everything is there."""
