@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import psutil
 
@@ -22,6 +23,8 @@ LIES = Path(__file__).parent / "lies"
 RATES = (0.1, 0.5, 0.9)
 FAULTS = ("fail_rate", "hang_rate", "cut_rate", "lose_rate")
 DAY = 86400.0
+
+T = TypeVar("T")
 
 
 class Nemesis:
@@ -77,8 +80,8 @@ class Nemesis:
         head = self._rig.shop.head
         until(self._keeping_two(lambda: self._rig.position >= head), 300, lambda: f"stuck before {head}\n{self._rig.tails()}")
 
-    def _keeping_two(self, condition: Callable[[], bool]) -> Callable[[], bool]:
-        def kept() -> bool:
+    def _keeping_two(self, condition: Callable[[], T]) -> Callable[[], T]:
+        def kept() -> T:
             self._replace_dead()
             return condition()
 

@@ -244,12 +244,11 @@ class RelayNemesis(Nemesis):
 
     def _stop_the_leader_inside_a_transaction(self) -> None:
         """Everything of it was sent, and nothing committed; when it wakes up, somebody else has the lane."""
-        victim = self._victim()
+        victim = until(self._keeping_two(self._rig.leader), 120, self._rig.tails)
         victim.arm("sink.sending", "pause")
-        with suppress(TimeoutError):
-            victim.until_reached("sink.sending", 20)
-            self._dwell(0.5)
-            self._rig.freeze(victim)
+        victim.until_reached("sink.sending", 120)
+        self._dwell(0.5)
+        self._rig.freeze(victim)
         victim.disarm()
         until(lambda: self._rig.leader() not in (victim, None), 120, lambda: f"nobody took over\n{self._rig.tails()}")
         self._until_progress()
