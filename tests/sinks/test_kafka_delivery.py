@@ -17,7 +17,7 @@ from penstock.message import Message, to_change
 from penstock.poison import Circumstances, Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment, KeepingDelivery
-from penstock.sinks.kafka import KafkaSink, client
+from penstock.sinks.kafka import KafkaSink, client, transactional
 from penstock.sinks.kafka.ledger import Ledger
 
 BOTH = ["exactly-once", "at-least-once"]
@@ -190,6 +190,23 @@ def test_a_broker_that_is_killed_and_comes_back_costs_neither_order_nor_a_record
         with line.open() as opened:
             deliver(opened, line.run(*range(line.kept() + 1, 251)))
     assert_once_and_in_order(line, range(1, 251 if delivery == "exactly-once" else 250))
+
+
+def test_a_client_that_asks_in_vain_is_given_up_and_another_goes_on(broker, monkeypatch):
+    monkeypatch.setattr(transactional, "STALL_SECONDS", 2.0)
+    line = Line(broker, config={"bootstrap.servers": broker.routed})
+    with broker.route() as route:
+        opened = line.sink.open(Assignment(line.topic, Lane("main"), 1, 0, "cafe", None, print, has_messages=True))
+        deliver(opened, line.run(1, 2, 3))
+        route.cut()
+        put(opened, line.run(4, 5))
+        with pytest.raises(SinkUnavailable, match="waits without an end"):
+            until(lambda: opened.drain(0.1), 60)
+        opened.close()
+        route.heal()
+        with line.open() as successor:
+            deliver(successor, line.run(*range(line.kept() + 1, 8)))
+    assert_once_and_in_order(line, range(1, 8))
 
 
 # ── exactly once ─────────────────────────────────────────────────────────────────────────────────────────────────────

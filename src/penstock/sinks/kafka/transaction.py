@@ -41,13 +41,17 @@ class Ended(Exception):
 
 
 class Transactions:
-    """One producer's transactions, one after the other. `asked_at`: when the call under way began; `committed`: the last mark."""
+    """One producer's transactions, one after the other. `committed`: the last mark.
+
+    `asked_at`: when the call under way began; `begun_at`: when what it is part of began, or last came nearer to its end.
+    """
 
     def __init__(self, sink: KafkaSink, assignment: Assignment, is_wanted: Callable[[], bool]) -> None:
         self._ledger, self._is_wanted = Ledger(sink, assignment.pipeline, assignment.lane), is_wanted
         self._failed: dict[int, Any] = {}
         self._is_open, self._turn = False, 0
         self.asked_at: float | None = None
+        self.begun_at: float | None = None
         self._settings = client.transactional(sink.config, assignment.pipeline, self._ledger.name, self._ledger.hear)
         self._ledger.prepare()
         self._member = self._ledger.member()
@@ -90,15 +94,18 @@ class Transactions:
     def flush(self) -> None:
         """Wait until it is known what became of every record sent so far."""
         self._check()
-        while self._flushed():
+        left, moved_at = -1, time.monotonic()
+        while now_left := self._flushed(moved_at):
+            if now_left != left:
+                left, moved_at = now_left, time.monotonic()
             self._look()
             self._check()
         self._check()
 
-    def _flushed(self) -> int:
+    def _flushed(self, since: float) -> int:
         """How many are still under way: none of them goes on once one has failed."""
         left: list[int] = []
-        self._tried(lambda: left.append(self._producer.flush(FLUSH_SECONDS)))
+        self._tried(lambda: left.append(self._producer.flush(FLUSH_SECONDS)), since)
         return left[0]
 
     def _poll(self, seconds: float) -> None:
@@ -166,18 +173,23 @@ class Transactions:
         if not self._is_wanted():
             raise Ended
 
-    def _tried(self, call: Callable[[], Any]) -> None:
+    def _tried(self, call: Callable[[], Any], since: float | None = None) -> None:
         """Call until it is answered."""
-        while True:
-            self.asked_at = time.monotonic()
-            try:
-                call()
-            except kafka.KafkaException as error:
-                self._judge(error.args[0])
-            else:
-                return
-            finally:
-                self.asked_at = None
+        self.begun_at = since or time.monotonic()
+        try:
+            while not self._is_answered(call):
+                self._look()
+        finally:
+            self.asked_at = self.begun_at = None
+
+    def _is_answered(self, call: Callable[[], Any]) -> bool:
+        self.asked_at = time.monotonic()
+        try:
+            call()
+        except kafka.KafkaException as error:
+            self._judge(error.args[0])
+            return False
+        return True
 
     def _judge(self, error: Any) -> None:
         if error.fatal():
@@ -186,4 +198,3 @@ class Transactions:
             raise Aborted(error) from None
         if not error.retriable():
             raise ending(error, "the transaction failed") from None
-        self._look()

@@ -28,6 +28,9 @@ ROOM = 20_000
 STUCK_SECONDS = 5.0
 """After which a call that should take a second will not come back."""
 
+STALL_SECONDS = 30.0
+"""After which a client that asks again and again, or waits for records to be taken, is given up though it would go on."""
+
 _SWITCH_SECONDS = 0.0005
 _AGAIN = "nothing to do: the lane is taken up again with a new client"
 
@@ -111,9 +114,9 @@ class TransactionalDelivery:
             return is_met
 
     def _is_stuck(self) -> bool:
-        """Whether a call has not come back in time, as happens when a broker dies at the wrong moment."""
-        asked_at = self._transactions.asked_at
-        return asked_at is not None and time.monotonic() - asked_at > STUCK_SECONDS
+        """Whether a call has not come back in time, or comes back in vain, as happens when a broker dies at the wrong moment."""
+        limits = (self._transactions.asked_at, STUCK_SECONDS), (self._transactions.begun_at, STALL_SECONDS)
+        return any(since is not None and time.monotonic() - since > seconds for since, seconds in limits)
 
     def _is_drained(self) -> bool:
         return not self._items and not self._is_busy and not self._window.is_committable
