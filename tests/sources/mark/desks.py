@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from penstock.change import Change, from_batch
 from penstock.cursor import Cursor
+from penstock.errors import TermLost
 from penstock.source import Stamp
 from penstock.sources.outbox.mark import databases
 from penstock.sources.outbox.mark.source import LANE, MarkSource
@@ -88,6 +89,12 @@ class Reader:
     def look(self) -> list[Change]:
         """What the next look finds."""
         return list(from_batch(next(self._windows).changes))
+
+    def look_in_vain(self) -> bool:
+        """Whether the next look finds nothing, or that there is a successor."""
+        with suppress(TermLost):
+            return self.look() == []
+        return True
 
     def ids(self, count: int) -> list[int | None]:
         return [change.new_row_id for change in self.changes(count)]

@@ -22,13 +22,14 @@ PAGE = 10_000
 
 BEAT = 0.03  # seconds between windows when nothing happens
 GATHER = 0.002  # seconds between looks when something does
+LOOK = 1.0  # seconds between looks for a successor, while the table is short
 
 
 def follow(opened: Opened, stamp: Stamp, after: Cursor, records: int, backoff: timedelta) -> Iterator[Window]:
     """Windows for ever; at most so many rows are marked at a time, and so long is waited at most where there are none."""
     with opened(anew=True) as table:
         take_over(table, stamp, after)
-        cursor, given, patience = after, 0.0, GATHER
+        cursor, given, patience, looked = after, 0.0, GATHER, time.monotonic()
         for batch in left(table, stamp, after, of(stamp).high):
             cursor, given = _behind(batch, stamp), time.monotonic()
             yield Window(batch, cursor, idle=False)
@@ -42,6 +43,9 @@ def follow(opened: Opened, stamp: Stamp, after: Cursor, records: int, backoff: t
                 given = now
                 yield Window(NO_CHANGES, cursor, idle=True)
             if len(rows) < records:
+                if now - looked >= LOOK:
+                    see_no_successor(table, stamp)
+                    looked = now
                 time.sleep(min(patience, max(0.0, given + BEAT - time.monotonic())))
                 patience = GATHER if rows else min(2 * patience, max(GATHER, backoff.total_seconds()))
 
@@ -52,8 +56,7 @@ def take_over(table: Table, stamp: Stamp, after: Cursor) -> None:
     What was delivered up to the cursor goes; what lies behind it keeps its order; what was marked by somebody who had been deposed
     already is as good as new.
     """
-    if newer := table.marked(behind(stamp)):
-        raise TermLost(f"{len(newer)} rows of the outbox were marked by a later attempt than {stamp.epoch}.{stamp.attempt}")
+    see_no_successor(table, stamp)
     position, since = of_cursor(after)
     if since != stamp:
         while table.purge_span(of(since, position), PAGE):
@@ -62,6 +65,13 @@ def take_over(table: Table, stamp: Stamp, after: Cursor) -> None:
     if stale:
         table.reset([row for row, _ in stale], before(stamp))
     table.remark([(row, marked, mark(stamp, at)) for row, marked, at in kept])
+
+
+def see_no_successor(table: Table, stamp: Stamp) -> None:
+    """Raise TermLost where somebody reads the table under a later term: a successor, or a pipeline that should not be there."""
+    if newer := table.marked(behind(stamp)):
+        said = f"{len(newer)} rows of the outbox were marked under a later term, or attempt, than {stamp.epoch}.{stamp.attempt}"
+        raise TermLost(said, "if it comes again and again, see that no other pipeline reads this table")
 
 
 def left(table: Table, stamp: Stamp, after: Cursor, upto: str) -> Iterator[pa.RecordBatch]:
