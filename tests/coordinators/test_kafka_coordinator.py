@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from deadline import until
 from penstock.change import Change, Lane, Op
@@ -79,6 +86,25 @@ def test_after_a_checkpoint_the_old_records_are_gone_and_a_new_reader_knows_the_
         assert other.look(lambda book: book.of("p").lanes[LANE].position) == 31
     assert state.letters("p")[0].change == long
     assert state.standing("p").delivered == 32
+
+
+def test_who_may_not_delete_records_leads_on_and_hears_a_warning(
+    broker: Broker, admin: AdminClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(log, "CHECKPOINT", 2)
+    topic = f"state-{uuid.uuid4().hex[:8]}"
+    user = "security.protocol=SASL_PLAINTEXT&sasl.mechanism=PLAIN&sasl.username=app&sasl.password=app-secret"
+    for deed in (AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE):
+        pattern = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL)
+        binding = AclBinding(*pattern, "User:app", "*", deed, AclPermissionType.ALLOW)
+        admin.create_acls([binding], request_timeout=20)[binding].result(30)
+    state = KafkaCoordinator(f"kafka://{broker.secured}/{topic}?{user}")
+    with closing(state.candidate("p", "leader")) as leader:
+        state.place(leader.campaign(), LANE, mark(3))
+        leader.renew()
+        leader.renew()
+    assert state.watermark("p", LANE) == mark(3)
+    assert [one for one in caplog.messages if "only grows" in one]
 
 
 def test_a_topic_that_would_forget_is_refused_with_the_command_that_alters_it(state: KafkaCoordinator, broker: Broker) -> None:

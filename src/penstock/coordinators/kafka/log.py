@@ -7,6 +7,7 @@ checkpoint, the whole book as it was behind some offset, and has the broker dele
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import time
@@ -28,6 +29,8 @@ CHECKPOINT = 20_000
 """Records after which a checkpoint is due."""
 
 T = TypeVar("T")
+
+_logger = logging.getLogger("penstock.state")
 
 _NO_TOPIC = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC")
 _GONE = "restore the topic; or let it go, and say where to go on: penstock run FILE --from ..."
@@ -99,8 +102,9 @@ class Log:
     def _checkpoint(self) -> None:
         end = self._next
         self._append({"do": "checkpoint", "behind": end, "store": self._store, "version": VERSION, "book": self._book.written()})
-        topics.delete_before(self._administering(), self._place, self._ear, end)
         self._from = end
+        if not topics.delete_before(self._administering(), self._place, self._ear, end):
+            _logger.warning("%s only grows: this user may not delete records of the topic", self._place.shown)
 
     def _open(self) -> None:
         """The first record of all; of two, the second says nothing."""

@@ -60,13 +60,17 @@ def members(admin: Any, ear: Ear, group: str) -> Sequence[str]:
     return [member.client_id for member in found.members]
 
 
-def delete_before(admin: Any, place: Place, ear: Ear, offset: int) -> None:
-    """Let the broker delete what a checkpoint has made needless."""
+def delete_before(admin: Any, place: Place, ear: Ear, offset: int) -> bool:
+    """Let the broker delete what a checkpoint has made needless; False if this user may not."""
     kafka = confluent()
-    until = kafka.TopicPartition(place.topic, 0, offset)
-    with ear.translated("deleting old records"):
-        [done] = admin.delete_records([until], request_timeout=SLOW).values()
+    [done] = admin.delete_records([kafka.TopicPartition(place.topic, 0, offset)], request_timeout=SLOW).values()
+    try:
         done.result()
+    except kafka.KafkaException as error:
+        if error.args[0].name() == "TOPIC_AUTHORIZATION_FAILED":
+            return False
+        raise ear.told(error.args[0], "deleting old records") from None
+    return True
 
 
 def _listed(admin: Any, ear: Ear) -> Sequence[str]:
