@@ -26,6 +26,7 @@ from penstock.poison import DeadLetter, Hold
 from penstock.rows import Row
 
 TICK = 0.02
+OLD_SECONDS = 60.0
 TOUCH = 1.0
 """Seconds between two records of a lane on which nothing moves: whoever waits for it on another machine sees that it lives."""
 
@@ -98,8 +99,9 @@ class KafkaClaim:
 def claimed(log: Log, term: Term, lane: Lane, attempt: int, *, grace: float, ttl: float) -> Iterator[KafkaClaim]:
     """A claim, once every predecessor has drawn its last breath, or had its grace."""
     seat = f"{_machine()}/{secrets.token_hex(8)}"
+    locks.reap(_old())
     held = locks.seize(_lock_of(seat))
-    assert held
+    assert held, "nobody else knows this name"
     try:
         _outwait(log, term, lane, attempt, grace=grace, ttl=ttl)
         claim = KafkaClaim(log, term, lane, attempt, seat)
@@ -138,7 +140,18 @@ def _machine() -> str:
 
 
 def _lock_of(seat: str) -> Path:
-    return Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}-lanes" / locks.digest(seat)
+    return _folder() / locks.digest(seat)
+
+
+def _folder() -> Path:
+    return Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}-lanes"
+
+
+def _old() -> list[Path]:
+    """Files that whoever made them has had time to lock: those that are free are left from the dead."""
+    with suppress(OSError):
+        return [path for path in _folder().glob("*") if time.time() - path.stat().st_mtime > OLD_SECONDS]
+    return []
 
 
 def _seen(book: Book, term: Term, lane: Lane) -> tuple[LaneEntry | None, bool]:
