@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Watermark
-from penstock.errors import SourcePruned
+from penstock.errors import PenstockError, SourcePruned
 from penstock.event import StandingBy
 from penstock.pipeline import Pipeline
 from penstock.running import PipelineRun
@@ -40,6 +40,15 @@ class LateSource(SyntheticSource):
         with closing(sqlite3.connect(self.state)) as connection, connection:
             connection.execute("update terms set epoch = 7, holder = 'rival' where epoch = 2")
         raise SourcePruned("it did not wait for this pipeline")
+
+
+def test_a_state_that_cannot_be_read_at_the_start_is_told_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "state.db").mkdir()
+    state, told = SqliteCoordinator(path=str(tmp_path / "state.db")), list[Any]()
+    run = PipelineRun(Pipeline("p", SyntheticSource(rate=1.0), DiscardSink(), state), None, Flag(), told.append)
+    run.run(NoEngine())  # type: ignore[arg-type]
+    assert [type(event).__name__ for event in told] == ["Halted"]
+    assert isinstance(run.error, PenstockError)
 
 
 def test_what_a_deposed_leader_meets_halts_nothing_and_it_stands_by(tmp_path: Path) -> None:

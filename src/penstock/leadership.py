@@ -48,7 +48,8 @@ class Leadership(Thread):
         """Resign if the term is held, and stop standing."""
         self._leaving.set()
         self._let_go.set()
-        self.join()
+        if self.ident is not None:  # it may never have come to standing
+            self.join()
 
     def run(self) -> None:
         """Stand until told to leave."""

@@ -72,8 +72,11 @@ class Nemesis:
         for i, program in enumerate(self._team):
             if not program.is_running():
                 code = program.exit_code(60)
-                assert code == -signal.SIGKILL or "engine.lost" in program.said(), f"ended with {code}:\n{program.tail()}"
+                assert code == -signal.SIGKILL or self._is_excused(program), f"ended with {code}:\n{program.tail()}"
                 self._team[i] = self._recruit()
+
+    def _is_excused(self, program: Program) -> bool:
+        return "engine.lost" in program.said()
 
     def _until_progress(self) -> None:
         """Wait until what is committed by now has been delivered and recorded."""
