@@ -1,1 +1,1 @@
-"""The seed layout of an outbox: rows are marked when they are read, and purged when they are delivered. See DESIGN.md."""
+"""The outbox in the layout of goharvest: rows are marked when they are read, and purged when they are delivered. See DESIGN.md."""
