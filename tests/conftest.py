@@ -1,5 +1,6 @@
 """Plugins only; see tests/README.md."""
 
+import os
 import signal
 
 from hypothesis import settings
@@ -7,6 +8,9 @@ from hypothesis import settings
 # A shell starts background jobs with Ctrl-C ignored, and the programs under test would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Compile quickly rather than well: dozens of JVMs live for seconds, and starting them is most of what the tests take.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("penstock", deadline=None)
