@@ -35,11 +35,15 @@ class Rig(Protocol):
     def rest(self) -> None:
         """Let it look as if nobody had written for a while, if that makes a difference to `settle`."""
 
-    def replace(self) -> None:
-        """Put another life of the source in its place, with as many changes."""
-
     def close(self) -> None:
         """Leave nothing open."""
+
+
+class SharedRig(Rig, Protocol):
+    """One whose log several pipelines may read."""
+
+    def replace(self) -> None:
+        """Put another life of the source in its place, with as many changes."""
 
 
 class SqliteRig:
@@ -137,14 +141,11 @@ class MarkedRig:
     def rest(self) -> None:
         pass
 
-    def replace(self) -> None:
-        raise NotImplementedError
-
     def close(self) -> None:
         self.writer.close()
 
 
-RIGS: dict[str, Callable[[pytest.FixtureRequest], Rig]] = {
+RIGS: dict[str, Callable[[pytest.FixtureRequest], SharedRig]] = {
     "sqlite": lambda request: SqliteRig(request.getfixturevalue("tmp_path")),
     "sqlite, some tables": lambda request: FilteredSqliteRig(request.getfixturevalue("tmp_path")),
     "outbox": lambda request: OutboxRig(request.getfixturevalue("postgres_of_module")),

@@ -12,7 +12,7 @@ from itertools import islice
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from source_rigs import OWN, RIGS, Rig
+from source_rigs import OWN, RIGS, Rig, SharedRig
 
 from penstock.change import CHANGES, Change, from_batch
 from penstock.cursor import Cursor
@@ -32,7 +32,7 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
 
 
 @pytest.fixture(params=RIGS)
-def shared(request: pytest.FixtureRequest) -> Iterator[Rig]:
+def shared(request: pytest.FixtureRequest) -> Iterator[SharedRig]:
     """A source with a log that several pipelines may read."""
     made = RIGS[request.param](request)
     yield made
@@ -171,7 +171,7 @@ def test_one_can_go_on_behind_any_change(rig: Rig) -> None:
         assert read(source, whole(source, cursor)) == changes[number + 1 :]
 
 
-def test_one_can_begin_now_or_behind_a_position(shared: Rig) -> None:
+def test_one_can_begin_now_or_behind_a_position(shared: SharedRig) -> None:
     shared.commit(3)
     source, lane = shared.source, shared.source.lanes()[0]
     changes = read(source, whole(source))
@@ -183,7 +183,7 @@ def test_one_can_begin_now_or_behind_a_position(shared: Rig) -> None:
         source.begin(lane, "999999")
 
 
-def test_the_backlog_counts_what_waits(shared: Rig) -> None:
+def test_the_backlog_counts_what_waits(shared: SharedRig) -> None:
     source, lane, start = shared.source, shared.source.lanes()[0], beginning(shared.source)
     assert (source.backlog(lane, start).changes, source.backlog(lane, start).oldest_at) == (0, None)
     shared.commit(3)
@@ -210,7 +210,7 @@ def test_what_is_no_cursor_is_refused(rig: Rig, text: str) -> None:
         rig.source.position(Cursor(text))
 
 
-def test_a_replaced_source_is_noticed(shared: Rig) -> None:
+def test_a_replaced_source_is_noticed(shared: SharedRig) -> None:
     shared.commit(3)
     source, lane = shared.source, shared.source.lanes()[0]
     span, windows = whole(source), source.follow(lane, source.head(lane))
@@ -221,7 +221,7 @@ def test_a_replaced_source_is_noticed(shared: Rig) -> None:
             deed()
 
 
-def test_settling_is_idempotent_and_keeps_what_is_needed(shared: Rig) -> None:
+def test_settling_is_idempotent_and_keeps_what_is_needed(shared: SharedRig) -> None:
     source, lane = shared.source, shared.source.lanes()[0]
     shared.commit(4)
     changes = read(source, whole(source))
@@ -239,7 +239,7 @@ def test_settling_is_idempotent_and_keeps_what_is_needed(shared: Rig) -> None:
     assert source.settle("fast", lane, fast).pruned == 0
 
 
-def test_a_reader_is_registered_at_once_also_backwards_until_it_is_forgotten(shared: Rig) -> None:
+def test_a_reader_is_registered_at_once_also_backwards_until_it_is_forgotten(shared: SharedRig) -> None:
     source, lane = shared.source, shared.source.lanes()[0]
     shared.commit(4)
     changes = read(source, whole(source))
@@ -259,7 +259,7 @@ def test_a_reader_is_registered_at_once_also_backwards_until_it_is_forgotten(sha
     assert source.registered("p", lane) is None
 
 
-def test_one_can_begin_before_the_first_change_of_a_time(shared: Rig) -> None:
+def test_one_can_begin_before_the_first_change_of_a_time(shared: SharedRig) -> None:
     source, lane = shared.source, shared.source.lanes()[0]
     shared.commit(2)
     before = datetime.now(UTC) - timedelta(days=1)
@@ -270,7 +270,7 @@ def test_one_can_begin_before_the_first_change_of_a_time(shared: Rig) -> None:
     assert first.at <= second.at
 
 
-def test_what_everybody_has_delivered_goes(shared: Rig) -> None:
+def test_what_everybody_has_delivered_goes(shared: SharedRig) -> None:
     source, lane = shared.source, shared.source.lanes()[0]
     shared.commit(6)
     source.settle("one", lane, source.head(lane))
