@@ -25,6 +25,7 @@ from penstock.failpoint import reach
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import Verdict, condemning, ending, is_refusal, verdict
+from penstock.sinks.kafka.handing import refused
 from penstock.sinks.kafka.record import Record, Recorder, Unfit
 from penstock.sinks.kafka.shelf import Entry, Shelf
 from penstock.sinks.kafka.turns import Turns, row_of
@@ -203,22 +204,13 @@ class BarrierDelivery:
 
     def _produce(self, entry: Entry) -> None:
         assert entry.record
-        topic, key, value, headers = entry.record
-        reach("sink.sending")
-        while True:
-            try:
-                self._producer.produce(topic, value, key, headers=headers, on_delivery=partial(self._hear_of, entry.number))
-            except BufferError:  # the library's own queue is full
-                self._listen(0.05)
-                continue
-            except kafka.KafkaException as error:
-                self._suspects.add(entry.number)  # it was in no batch: whatever is wrong, is wrong with it
-                self._failed.append((entry, error.args[0]))
-            except (TypeError, ValueError) as error:
-                self._failed.append((entry, Unfit(str(error))))
-            else:
-                self._under_way[entry.number] = entry
+        error = refused(entry.record, lambda: self._producer, partial(self._hear_of, entry.number), lambda: self._listen(0.05))
+        if error is None:
+            self._under_way[entry.number] = entry
             return
+        if not isinstance(error, Unfit):
+            self._suspects.add(entry.number)  # it was in no batch: whatever is wrong, is wrong with it
+        self._failed.append((entry, error))
 
     def _hear_of(self, number: int, error: Any, _: Any) -> None:
         if not (entry := self._under_way.pop(number, None)):

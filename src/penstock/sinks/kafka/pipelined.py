@@ -21,6 +21,7 @@ from penstock.failpoint import reach
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import Verdict, condemning, ending, is_refusal, verdict
+from penstock.sinks.kafka.handing import refused
 from penstock.sinks.kafka.record import Recorder, Unfit
 from penstock.sinks.kafka.shelf import Entry, Shelf
 
@@ -111,23 +112,15 @@ class PipelinedDelivery:
 
     def _send(self, entry: Entry) -> None:
         assert entry.record
-        topic, key, value, headers = entry.record
-        reach("sink.sending")
-        while True:
-            try:
-                self._producer.produce(topic, value, key, headers=headers, on_delivery=partial(self._hear_of, entry.number))
-            except BufferError:  # the library's own queue is full
-                self._poll(0.05)
-                continue
-            except kafka.KafkaException as error:
-                self._hear_at_once(entry, error.args[0])
-            except (TypeError, ValueError) as error:
-                self._condemn(
-                    entry, DeliveryExhausted(f"topic {topic} never takes it: {error}", "correct its topic, key or headers")
-                )
-            else:
-                self._under_way += 1
-            return
+        heard = partial(self._hear_of, entry.number)
+        error = refused(entry.record, lambda: self._producer, heard, lambda: self._poll(0.05))
+        if error is None:
+            self._under_way += 1
+        elif isinstance(error, Unfit):
+            told = f"topic {entry.record.topic} never takes it: {error.reason}"
+            self._condemn(entry, DeliveryExhausted(told, "correct its topic, key or headers"))
+        else:
+            self._hear_at_once(entry, error)
 
     def _hear_at_once(self, entry: Entry, error: Any) -> None:
         """The library itself has refused a record: it was in no batch yet."""
