@@ -185,6 +185,22 @@ class Custody(Protocol):
         """Disconnect."""
 
 
+class Rowless:
+    """What a source answers that has changes and nothing else: no rows that were there before them."""
+
+    def ranges(self, cursor: Cursor) -> Mapping[Lane, Cursor]:
+        """None."""
+        return {}
+
+    def rows(self, cursor: Cursor, *, again: bool) -> Iterator[Window]:
+        """No rows."""
+        return iter(())
+
+    def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
+        """The same."""
+        return cursor
+
+
 @runtime_checkable
 class OwnSource(Source, Protocol):
     """A source that one pipeline has for itself. Whoever reads it marks what it gives as its own, so it must say who it is."""

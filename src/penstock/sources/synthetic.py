@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ from penstock.change import CHANGES, NO_CHANGES, Change, Lane, Op
 from penstock.cursor import Cursor
 from penstock.errors import CursorInvalid
 from penstock.settings import settings
-from penstock.source import Backlog, Reader, Settlement, Span, Window
+from penstock.source import Backlog, Reader, Rowless, Settlement, Span, Window
 
 LANE = Lane("synthetic")
 PACE_SECONDS = 0.001
@@ -23,7 +23,7 @@ CHUNK = 5000
 
 
 @settings
-class SyntheticSource:
+class SyntheticSource(Rowless):
     """Change n was made n/rate seconds after the origin; `total` ends them."""
 
     rate: float = 1000.0
@@ -60,18 +60,6 @@ class SyntheticSource:
     def behind(self, change: Change, since: Cursor) -> Cursor:
         """The cursor just behind a change."""
         return _cursor(change.position)
-
-    def ranges(self, cursor: Cursor) -> Mapping[Lane, Cursor]:
-        """It has no rows."""
-        return {}
-
-    def rows(self, cursor: Cursor, *, again: bool) -> Iterator[Window]:
-        """No rows."""
-        return iter(())
-
-    def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
-        """The same."""
-        return cursor
 
     def split(self, span: Span, parts: int) -> Sequence[Span]:
         """Pieces of equal length."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ from penstock.change import Change, Lane
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid
 from penstock.settings import settings
-from penstock.source import Backlog, Reader, Settlement, Span, Window
+from penstock.source import Backlog, Reader, Rowless, Settlement, Span, Window
 from penstock.sources.outbox import readers, schema
 from penstock.sources.outbox.follow import follow
 from penstock.sources.outbox.log import Log, reading
@@ -30,7 +30,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @settings
-class OutboxSource:
+class OutboxSource(Rowless):
     """The messages that applications have stashed in an outbox; one lane, positions count them in the order of delivery."""
 
     database: str = field(repr=False)
@@ -77,18 +77,6 @@ class OutboxSource:
     def behind(self, change: Change, since: Cursor) -> Cursor:
         """The cursor just behind this message."""
         return Place(of_cursor(since).incarnation, change.position, change.witness()).to_cursor()
-
-    def ranges(self, cursor: Cursor) -> Mapping[Lane, Cursor]:
-        """None: an outbox holds nothing but its messages."""
-        return {}
-
-    def rows(self, cursor: Cursor, *, again: bool) -> Iterator[Window]:
-        """No rows."""
-        return iter(())
-
-    def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
-        """The same."""
-        return cursor
 
     def split(self, span: Span, parts: int) -> Sequence[Span]:
         """Spans of about the same number of messages."""

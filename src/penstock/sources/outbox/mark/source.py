@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -15,7 +15,7 @@ from penstock.duration import Duration
 from penstock.errors import ConfigInvalid
 from penstock.failpoint import reach
 from penstock.settings import settings
-from penstock.source import Backlog, Custody, Reader, Settlement, Span, Stamp, Window
+from penstock.source import Backlog, Custody, Reader, Rowless, Settlement, Span, Stamp, Window
 from penstock.sources.outbox.mark.custody import TableCustody
 from penstock.sources.outbox.mark.databases import named, opened
 from penstock.sources.outbox.mark.follow import PAGE, follow, left, take_over
@@ -29,7 +29,7 @@ _SENDS_ALL = "reader mark sends whatever is in the table, and purges it: delete 
 
 
 @settings
-class MarkSource:
+class MarkSource(Rowless):
     """The rows of one table, which no other pipeline reads; one lane, positions are the times at which they were marked."""
 
     database: str = field(repr=False)
@@ -82,18 +82,6 @@ class MarkSource:
     def behind(self, change: Change, since: Cursor) -> Cursor:
         """The cursor just behind this row."""
         return to_cursor(change.position, of_cursor(since)[1])
-
-    def ranges(self, cursor: Cursor) -> Mapping[Lane, Cursor]:
-        """None: the table holds nothing but its messages."""
-        return {}
-
-    def rows(self, cursor: Cursor, *, again: bool) -> Iterator[Window]:
-        """No rows."""
-        return iter(())
-
-    def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
-        """The same."""
-        return cursor
 
     def split(self, span: Span, parts: int) -> Sequence[Span]:
         """One piece: positions say nothing about how many rows lie between."""
