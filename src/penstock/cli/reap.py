@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.run import LogFormat, carry_until_stopped, log_to
+from penstock.cli.run import LogFormat, LogOption, MetricsOption, carry_until_stopped, log_to
 
 
 def reap(
@@ -16,16 +16,8 @@ def reap(
     print_pipeline: Annotated[
         bool, typer.Option("--print-pipeline", help="Write the pipeline file that does the same, with its passwords, and end.")
     ] = False,
-    log_format: Annotated[LogFormat, typer.Option("--log-format", help="Lines for people or for programs.")] = LogFormat.TEXT,
-    metrics: Annotated[
-        str | None,
-        typer.Option(
-            "--metrics",
-            metavar="[HOST:]PORT",
-            envvar="PENSTOCK_METRICS",
-            help="Serve /metrics for Prometheus, and /healthz, there.",
-        ),
-    ] = None,
+    log_format: LogOption = LogFormat.TEXT,
+    metrics: MetricsOption = None,
 ) -> None:
     """Send what is in an outbox of goharvest's layout to Kafka, as goharvest's `reaper` does, until Ctrl-C or SIGTERM.
 

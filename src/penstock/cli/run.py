@@ -34,6 +34,15 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+LogOption = Annotated[LogFormat, typer.Option("--log-format", help="Lines for people or for programs.")]
+MetricsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics", metavar="[HOST:]PORT", envvar="PENSTOCK_METRICS", help="Serve /metrics for Prometheus, and /healthz, there."
+    ),
+]
+
+
 def run(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pipeline files; they share one Spark session.")],
     start: Annotated[
@@ -48,18 +57,10 @@ def run(
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Deliver what is there when it starts, then end: `mode: batch` for all files.")
     ] = False,
-    log_format: Annotated[LogFormat, typer.Option("--log-format", help="Lines for people or for programs.")] = LogFormat.TEXT,
+    log_format: LogOption = LogFormat.TEXT,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what happens behind the scenes.")] = False,
     *,
-    metrics: Annotated[
-        str | None,
-        typer.Option(
-            "--metrics",
-            metavar="[HOST:]PORT",
-            envvar="PENSTOCK_METRICS",
-            help="Serve /metrics for Prometheus, and /healthz, there.",
-        ),
-    ] = None,
+    metrics: MetricsOption = None,
 ) -> None:
     """Carry pipelines until Ctrl-C or SIGTERM; what was delivered by then is recorded.
 
