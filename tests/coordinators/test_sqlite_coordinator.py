@@ -11,15 +11,17 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from penstock.change import Lane
+from penstock.change import Change, Lane, Op
 from penstock.coordinator import Tally, Term
 from penstock.coordinators.sqlite import SqliteCoordinator, candidate, claim, store
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateInvalid, StateUnavailable, TermLost
+from penstock.poison import DeadLetter
 
 LANE = Lane("main")
 
@@ -354,3 +356,16 @@ def test_a_watermark_that_was_asked_for_outlives_a_loss_of_power(
         assert not flushed, "a worker does not wait for the disk"
         assert coordinator.watermark("p", LANE) == mark(4)
     assert flushed == [f"{path}-wal"]
+
+
+def test_a_letter_outlives_a_loss_of_power_before_anybody_hears_that_it_is_parked(
+    coordinator: SqliteCoordinator, path: Path, leader: candidate.SqliteCandidate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letter = DeadLetter("cafe", LANE, Change(5, Op.INSERT, "t", '{"id":1}'), "sink")
+    with coordinator.claim(taken(coordinator, leader), LANE, 0) as held:
+        flushed: list[str] = []
+        monkeypatch.setattr(os, "fsync", lambda file: flushed.append(os.readlink(f"/proc/self/fd/{file}")))
+        held.park([letter])
+        assert flushed == [f"{path}-wal"]
+        held.follow([replace(letter, change=letter.change.replace(position=6))])
+        assert flushed == [f"{path}-wal"] * 2

@@ -74,11 +74,13 @@ class SqliteClaim:
 
     @contextmanager
     def _parking(self) -> Iterator[None]:
-        """One step under the claim. Not flushed: a watermark that is recorded later cannot outlive it."""
-        with self._turn, self._store.atomic("normal"):
-            if not self._store.rows(_STANDS, *self._mine) or self._store.is_replaced():
-                raise self._lost()
-            yield
+        """One step under the claim, flushed: a sink that keeps the watermark itself, or purges rows, goes on right after it."""
+        with self._turn:
+            with self._store.atomic("normal"):
+                if not self._store.rows(_STANDS, *self._mine) or self._store.is_replaced():
+                    raise self._lost()
+                yield
+            self._store.flush()
 
     def _advance(self, watermark: Watermark, tally: Tally, now: float) -> None:
         has_news = watermark != self._recorded or tally.delivered or tally.dropped or tally.passed
