@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from penstock.change import NO_CHANGES
 from penstock.cursor import Cursor
@@ -13,6 +15,7 @@ from penstock.source import Window as Given
 from penstock.sources.outbox.log import Log, behind, last_of, reading
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.place import Place
+from penstock.sources.outbox.rows import to_changes
 from penstock.sources.outbox.window import Window
 
 if TYPE_CHECKING:
@@ -34,8 +37,9 @@ def follow(dsn: str, names: Names, place: Place, notify: bool) -> Iterator[Given
         given, checked, patience, position = -math.inf, time.monotonic(), GATHER, place.position
         while True:
             windows = log.windows.advance(life, number)
-            for window in windows:
-                for whole in _given(log, window, position, life, is_last=window is windows[-1]):
+            for window, rows in windows:
+                pages = [to_changes(rows, position)] if rows else log.read(window, position)
+                for whole in _given(pages, window, position, life, is_last=window is windows[-1][0]):
                     cursor = whole.upto or cursor
                     yield whole
                 number, position, given, patience = window.number, window.end, time.monotonic(), GATHER
@@ -56,9 +60,9 @@ def _number_before(log: Log, place: Place) -> int:
     return window.number if window.end <= place.position else window.number - 1
 
 
-def _given(log: Log, window: Window, position: int, life: str, *, is_last: bool) -> Iterator[Given]:
+def _given(pages: Iterable[pa.RecordBatch], window: Window, position: int, life: str, *, is_last: bool) -> Iterator[Given]:
     """A window in pieces; only at its end it is whole."""
-    for batch in log.read(window, position):
+    for batch in pages:
         position += batch.num_rows
         is_whole = position == window.end
         upto: Cursor | None = behind(last_of(batch), life).to_cursor() if is_whole else None

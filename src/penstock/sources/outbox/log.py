@@ -107,7 +107,7 @@ class Log:
         while tip.number != known:  # somebody else may record at the same time, and may have looked a moment too early
             known = tip.number
             if made := self.windows.advance(life.incarnation, known):
-                return Place(life.incarnation, made[-1].end)
+                return Place(life.incarnation, made[-1][0].end)
             tip = self.windows.tip()
         return Place(life.incarnation, tip.end)
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.change import CHANGES, NO_CHANGES, Op
 from penstock.message import body_text, key_text
@@ -57,8 +56,8 @@ def to_changes(rows: Sequence[Row], after: int) -> pa.RecordBatch:
 
 
 def _times(at: Sequence[bytes]) -> pa.Array:
-    made = pa.array(struct.unpack(f"!{len(at)}q", b"".join(at)), pa.int64())
-    return pc.add(made, _SINCE_1970).cast(CHANGES.field("at").type)
+    made = struct.unpack(f"!{len(at)}q", b"".join(at))
+    return pa.array([since + _SINCE_1970 for since in made], CHANGES.field("at").type)
 
 
 def _bodies(values: Sequence[bytes | None], names: Sequence[Names], said: Sequence[Said]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SourcePruned
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 PAGE = 10_000
 """Rows that are read at a time. A longer window is read along the ids, since sorting it anew for each page would take too long."""
+
+LITTLE = 1000
+"""Rows that come with the window that was recorded for them, without a second question."""
 
 AHEAD = 100
 _FIELDS = "number, after, rows, since::text, upto::text"
@@ -51,7 +55,7 @@ class Sql:
 
     @cached_property
     def advance(self) -> str:
-        """Record a window up to now, unless it would be empty; and give the first windows behind a number."""
+        """Record a window up to now, unless it would be empty; the first windows behind a number, this one with its rows if few."""
         return (
             f"with tip as (select number, after + rows as after, upto from {self.names.window} order by number desc limit 1),"
             f" lives as (select incarnation = %(life)s as is_same from {self.names.life} order by number desc limit 1),"
@@ -59,9 +63,13 @@ class Sql:
             f" made as (insert into {self.names.window} (number, after, rows, since, upto)"
             "  select tip.number + 1, tip.after, fresh.rows, tip.upto, pg_current_snapshot() from tip, fresh, lives"
             f"  where fresh.rows > 0 and is_same on conflict do nothing returning {_FIELDS})"
-            f" (select {_FIELDS} from {self.names.window}, lives where number > %(number)s and is_same"
-            f"  order by number limit {AHEAD})"
-            " union all select * from made"
+            f", windows as ((select {_FIELDS}, false as is_new from {self.names.window}, lives"
+            f"  where number > %(number)s and is_same order by number limit {AHEAD})"
+            "  union all select *, true from made)"
+            " select number, after, rows, since, upto, found.* from windows"
+            f" left join lateral (select {COLUMNS} from ({self.fresh}) found where is_new and rows <= {LITTLE} offset 0) found"
+            " on true"
+            " order by number, id"
         )
 
     @cached_property
@@ -109,13 +117,16 @@ class Windows:
 
     def __init__(self, connection: psycopg.Connection[Any], names: Names) -> None:
         self._connection, self._names, self._sql = connection, names, Sql(names)
-        self._cursor = connection.cursor(binary=True)
+        self._cursor, self._advance = connection.cursor(binary=True), self._sql.advance.encode()
 
-    def advance(self, life: str, number: int) -> list[Window]:
-        """Record what is new, if anything; the windows behind this number that are next, without a gap."""
-        rows = self._connection.execute(self._sql.advance.encode(), {"life": life, "number": number}).fetchall()
-        found = sorted((Window(*row) for row in rows), key=lambda window: window.number)
-        return [window for place, window in enumerate(found, number + 1) if window.number == place]
+    def advance(self, life: str, number: int) -> list[tuple[Window, list[Row]]]:
+        """Record what is new, if anything; the windows behind this number that are next, without a gap, and the rows of a new one.
+
+        Of one with many rows none are given: they are read page by page.
+        """
+        lines = self._cursor.execute(self._advance, {"life": life, "number": number}).fetchall()
+        found = [(Window(*of), [line[5:] for line in same]) for of, same in groupby(lines, lambda line: line[:5])]
+        return [(window, _real(rows)) for place, (window, rows) in enumerate(found, number + 1) if window.number == place]
 
     def tip(self) -> Window:
         """The last one: there always is one, since the first is made with the outbox."""
@@ -168,6 +179,11 @@ class Windows:
     def _one(self, rest: str, *facts: object) -> Window | None:
         found = self._connection.execute(f"select {_FIELDS} from {self._names.window} {rest}".encode(), facts).fetchone()
         return Window(*found) if found else None
+
+
+def _real(rows: list[Row]) -> list[Row]:
+    """Without the empty one that stands for no rows."""
+    return rows if rows[0][0] is not None else []
 
 
 def pruned(names: Names, position: int) -> SourcePruned:
