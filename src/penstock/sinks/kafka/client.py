@@ -26,7 +26,7 @@ _MISSING = "sink kafka needs the library confluent-kafka", "pip install 'penstoc
 # murmur2: keys go to the same partitions as with Java's producers, and records without a key to one, so that they keep their order.
 _COMMON: Mapping[str, Setting] = {
     "partitioner": "murmur2",
-    "linger.ms": 1,
+    "linger.ms": 0,
     "topic.metadata.propagation.max.ms": 10_000,
 }
 

@@ -31,6 +31,12 @@ STUCK_SECONDS = 5.0
 STALL_SECONDS = 30.0
 """After which a client that asks again and again, or waits for records to be taken, is given up though it would go on."""
 
+REST_SECONDS = 0.005
+"""After a commit: brokers complete it after they have answered. Who comes too soon is asked by the library to wait for 20 ms."""
+
+LATE_SECONDS = 0.1
+"""How late a commit may be while more waits that can go with it."""
+
 _SWITCH_SECONDS = 0.0005
 _AGAIN = "nothing to do: the lane is taken up again with a new client"
 
@@ -51,7 +57,7 @@ class TransactionalDelivery:
         self._transactions = Transactions(sink, assignment, lambda: not self._is_ending)
         self._kept = self._transactions.committed
         self._window = Window(sink, assignment, self._transactions, self._rest)
-        self._due_at = 0.0
+        self._due_at = self._rests_until = 0.0
         # After every commit the thread asks for the interpreter; a busy caller would by default give it away only every 5 ms.
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
         self._thread = Thread(target=self._run, name="kafka", daemon=True)
@@ -143,9 +149,10 @@ class TransactionalDelivery:
             self._window.mark(item)
         elif item is not None:
             self._window.add(item)
-        if self._window.is_committable and self._is_due():
+        if self._is_to_commit():
             self._due_at = time.monotonic() + self._interval
             self._window.commit()
+            self._rests_until = time.monotonic() + REST_SECONDS
         with self._changed:
             self._last, self._is_busy = self._window.last, False
             self._is_urgent = self._is_urgent and not self._is_drained()
@@ -155,8 +162,8 @@ class TransactionalDelivery:
     def _next(self) -> Run | Watermark | None:
         """What comes next; None when a commit is due before it comes."""
         with self._changed:
-            while not self._items and not self._is_ending and not (self._window.is_committable and self._is_due()):
-                self._changed.wait(self._due_at - time.monotonic() if self._window.is_committable else None)
+            while not self._is_ending and not self._is_to_commit() and not self._is_to_take():
+                self._changed.wait(self._patience())
             self._is_busy = True
             if not self._items or self._is_ending:
                 return None
@@ -164,8 +171,20 @@ class TransactionalDelivery:
             self._waiting -= 0 if isinstance(item, Watermark) else len(item)
             return item
 
-    def _is_due(self) -> bool:
-        return self._is_urgent or time.monotonic() >= self._due_at
+    def _is_to_take(self) -> bool:
+        """Whether something waits that may be sent: not yet while the brokers may be busy with the last transaction."""
+        return bool(self._items) and (self._window.is_begun or time.monotonic() >= self._rests_until)
+
+    def _is_to_commit(self) -> bool:
+        """Whether a commit is due, and nothing waits that could go with it, or has waited long enough."""
+        late = time.monotonic() - self._due_at
+        return self._window.is_committable and (self._is_urgent or late >= 0) and (not self._items or late >= LATE_SECONDS)
+
+    def _patience(self) -> float | None:
+        """How long to wait for something to come."""
+        if self._items:
+            return self._rests_until - time.monotonic()
+        return self._due_at - time.monotonic() if self._window.is_committable else None
 
     def _rest(self, seconds: float) -> None:
         """Wait between two tries. Raises Ended if the end comes first."""

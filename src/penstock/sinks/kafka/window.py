@@ -35,6 +35,11 @@ class Window:
         self.last: Change | None = None
 
     @property
+    def is_begun(self) -> bool:
+        """Whether it holds anything."""
+        return self._latest is not None
+
+    @property
     def is_committable(self) -> bool:
         """Whether there is something to commit, and a mark behind all of it."""
         return self._latest is not None and self._watermark is not None
