@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -16,11 +15,8 @@ from penstock.change import Change, Op
 
 Header = tuple[str, bytes | None]
 
-_BODY = {"value", "headers"}
 
-
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """What a writer has stashed. No value: a tombstone. No key: it shares its order with all others of its topic that have none."""
 
     topic: str
@@ -44,11 +40,16 @@ def are_given_by(source: object) -> bool:
 
 def of_change(change: Change) -> Message | None:
     """The message that this change of a source of messages carries; None if a transform has made something else of it."""
-    key, body = _loaded(change.key), _loaded(change.after if change.op != Op.DELETE else change.before)
-    if key.keys() != {"key"} or body.keys() != _BODY:
+    image = change.after if change.op != Op.DELETE else change.before
+    key, body = orjson.loads(change.key or "0"), orjson.loads(image or "0")
+    if not (isinstance(key, dict) and isinstance(body, dict) and len(key) == 1 and len(body) == 2):
         return None
-    headers = tuple((name, _bytes(value)) for name, value in body["headers"])
-    return Message(change.table, _bytes(key["key"]), _bytes(body["value"]), headers)
+    try:
+        word, value, pairs = key["key"], body["value"], body["headers"]
+    except KeyError:
+        return None
+    headers = tuple((name, _bytes(said)) for name, said in pairs) if pairs else ()
+    return Message(change.table, _bytes(word), _bytes(value), headers)
 
 
 def key_text(key: bytes | None) -> str:
@@ -72,12 +73,7 @@ def _text(raw: bytes | None) -> str:
         return f'{{"$blob":"{b64encode(raw).decode()}"}}'
 
 
-def _loaded(text: str | None) -> dict[str, Any]:
-    facts = orjson.loads(text) if text else None
-    return facts if isinstance(facts, dict) else {}
-
-
 def _bytes(word: Any) -> bytes | None:
-    if word is None:
-        return None
-    return word.encode() if isinstance(word, str) else b64decode(word["$blob"])
+    if isinstance(word, str):
+        return word.encode()
+    return None if word is None else b64decode(word["$blob"])

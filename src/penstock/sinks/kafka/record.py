@@ -14,7 +14,7 @@ from penstock.formats import Format
 from penstock.formats.cloudevents import CloudEventsFormat
 from penstock.formats.debezium import DebeziumFormat
 from penstock.formats.penstock import PenstockFormat
-from penstock.message import Message, of_change
+from penstock.message import of_change
 from penstock.sink import Assignment
 
 FIELDS = ("pipeline", "table")
@@ -77,10 +77,8 @@ class Recorder:
             return Unfit(change.error)
         if message is None:
             return None
-        return Record(self._topic(message), message.key, message.value, list(message.headers))
-
-    def _topic(self, message: Message) -> str:
-        return message.topic if self._style.topic is None else self._named(self._style.topic, message.topic)
+        topic, key, value, headers = message
+        return Record(topic if self._style.topic is None else self._named(self._style.topic, topic), key, value, list(headers))
 
     def _of_rows(self, changes: pa.RecordBatch, several: Sequence[Change]) -> list[Record | None]:
         template = self._style.topic or "{pipeline}.{table}"
