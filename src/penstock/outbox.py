@@ -84,7 +84,8 @@ def _write(connection: Any, table: str, rows: list[tuple[Any, ...]]) -> Awaitabl
         return _awaited(done) if isawaitable(done) else None
     is_cursor = not callable(getattr(connection, "cursor", None))
     cursor = connection if is_cursor else connection.cursor()
-    done = cursor.executemany(f"{insert}(%s, %s, %s, %s, %s)", rows)
+    sql = f"{insert}(%s, %s, %s, %s, %s)"
+    done = cursor.execute(sql, rows[0]) if len(rows) == 1 else cursor.executemany(sql, rows)
     if isawaitable(done):
         return _awaited(done, None if is_cursor else cursor)
     if not is_cursor:
