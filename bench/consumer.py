@@ -7,7 +7,7 @@ import time
 from threading import Event, Thread
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException, Message
 
 PATIENCE = 120.0
 
@@ -36,7 +36,7 @@ def _consume(servers: str, topic: str, records: int, answering: Any) -> None:
     consumer.subscribe([topic])
     found: list[tuple[int, float]] = []
     while len(found) < records:
-        for message in consumer.consume(1000, 0.005):
+        for message in _come(consumer):
             if message.error():
                 raise KafkaException(message.error())
             found.append((int(message.value()[:10]), time.time()))
@@ -46,7 +46,13 @@ def _consume(servers: str, topic: str, records: int, answering: Any) -> None:
 
 def _consumer(servers: str, topic: str) -> Consumer:
     settings = {"group.id": f"bench-{topic}", "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
-    return Consumer({"bootstrap.servers": servers, "fetch.wait.max.ms": 10, **settings})
+    return Consumer({"bootstrap.servers": servers, **settings})
+
+
+def _come(consumer: Consumer) -> list[Message]:
+    """What has come, as soon as something has: to ask for many with a time limit is to wait until they are many."""
+    first = consumer.poll(0.05)
+    return [first, *consumer.consume(1000, 0)] if first else []
 
 
 class Listening:
@@ -65,8 +71,7 @@ class Listening:
     def _listen(self) -> None:
         self._consumer.subscribe([self._topic])
         while not self._is_over.is_set():
-            came = self._consumer.consume(1000, 0.005)
-            self._times += [time.time() for message in came if not message.error()]
+            self._times += [time.time() for message in _come(self._consumer) if not message.error()]
         self._consumer.close()
 
     def __enter__(self) -> Listening:

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from bench.outbox import KEYS, ROWS, RUNS, Place, insert_numbers, median, stash_numbers, wal
+from bench.outbox import KEYS, ROWS, RUNS, Place, insert_numbers, median, stash_numbers, steady_broker, wal
 from bench.rig import Figure, at_least, at_most, keep
 from penstock.source import Stamp
 from penstock.sources.outbox.mark import databases
@@ -18,7 +18,6 @@ from penstock.sources.outbox.mark.source import MarkSource
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.schema import init
 from penstock.sources.outbox.source import LANE, OutboxSource
-from penstock.testing.broker import Broker
 from penstock.testing.postgres import PostgresServer
 
 HOT, SEED = 20_000, 20_000
@@ -28,7 +27,7 @@ HOT, SEED = 20_000, 20_000
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as temporary, PostgresServer() as server:
         windows = {name: [_windows(server, *case) for _ in range(RUNS)] for name, case in WINDOWS.items()}
-        with Broker(Path(temporary, "kafka")) as broker:
+        with steady_broker(Path(temporary, "kafka")) as broker:
             place = Place(Path(temporary), server, broker)
             many = [place.drained("barrier", KEYS) for _ in range(RUNS)]
             hot = [place.drained("barrier", 1, HOT) for _ in range(RUNS)]

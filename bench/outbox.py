@@ -23,7 +23,7 @@ from penstock.testing.broker import Broker
 from penstock.testing.postgres import PostgresServer
 
 ROWS, KEYS, RUNS = 200_000, 10_000, 3
-RATE, WARM, SECONDS = 1000, 8, 12
+RATE, WARM, SECONDS = 1000, 25, 12
 LOAD, PIECE, LOADED = 5000, 500, 60
 
 Numbers = Iterable[tuple[int, int]]
@@ -33,7 +33,7 @@ Writer = Callable[[psycopg.Connection[Any], str, Numbers], None]
 
 
 def measure() -> list[Figure]:
-    with tempfile.TemporaryDirectory() as temporary, PostgresServer() as server, Broker(Path(temporary, "kafka")) as broker:
+    with tempfile.TemporaryDirectory() as temporary, PostgresServer() as server, steady_broker(Path(temporary, "kafka")) as broker:
         place = Place(Path(temporary), server, broker)
         many = [place.drained("exactly-once", KEYS) for _ in range(RUNS)]
         one = [place.drained("exactly-once", 1) for _ in range(RUNS)]
@@ -68,6 +68,11 @@ def _spread(runs: list[dict[str, float]], name: str) -> float:
     return max(run[name] for run in runs) / min(run[name] for run in runs)
 
 
+def steady_broker(folder: Path) -> Broker:
+    """As in production, with all of its compiler; in tests a broker does not live long enough for that."""
+    return Broker(folder, is_brief=False)
+
+
 class Place:
     """A database server and a broker, with an outbox and a topic of its own for each run; reader mark for delivery barrier."""
 
@@ -75,23 +80,25 @@ class Place:
         self._folder, self._server, self._broker = folder, server, broker
 
     def drained(self, delivery: str, keys: int, rows: int = ROWS) -> dict[str, float]:
-        """A backlog, from the moment the pipeline begins to deliver until the consumer has the last record."""
+        """A backlog, and half as many rows before it to warm up, until the consumer has the last record."""
+        warm, backlog = rows // 2, rows + rows // 2
         with self._outbox(delivery) as (folder, dsn, topic), psycopg.connect(dsn, autocommit=True) as database:
             database.execute("checkpoint")  # so that pages are whole in the WAL before it is measured
-            WRITERS[delivery](database, topic, ((number, number % keys) for number in range(rows)))
-            before, consuming = wal(database), Consuming(self._broker.servers, topic, rows)
+            WRITERS[delivery](database, topic, ((number, number % keys) for number in range(backlog)))
+            before, consuming = wal(database), Consuming(self._broker.servers, topic, backlog)
             with penstock_run(folder) as tree:
                 wait_until(lambda: has_claimed(folder), 180)
-                began, cpu = time.time(), self._cpu(database, tree)
+                cpu = self._cpu(database, tree)
                 arrivals = consuming.arrivals()
                 cpu = self._cpu(database, tree) - cpu
                 wait_until(lambda: not database.execute("select exists (select from outbox)").fetchall()[0][0], 60, every=0.2)
             written = wal(database) - before
-        return {"rate": rows / (arrivals[-1][1] - began), "wal": written / rows, "cpu": cpu * 1e6 / rows}
+        seconds = arrivals[-1][1] - arrivals[warm - 1][1]
+        return {"rate": rows / seconds, "wal": written / backlog, "cpu": cpu * 1e6 / backlog}
 
     def late(self, delivery: str) -> dict[str, float]:
-        """Single commits at an even pace, each with its time."""
-        with self._outbox(delivery) as (folder, dsn, topic), psycopg.connect(dsn, autocommit=True) as database:
+        """Single commits at an even pace, each with its time; to one partition."""
+        with self._outbox(delivery, partitions=1) as (folder, dsn, topic), psycopg.connect(dsn, autocommit=True) as database:
             consuming = Consuming(self._broker.servers, topic, RATE * (WARM + SECONDS))
             with penstock_run(folder):
                 wait_until(lambda: has_claimed(folder), 180)
@@ -118,8 +125,8 @@ class Place:
         return sizes
 
     @contextmanager
-    def _outbox(self, delivery: str) -> Iterator[tuple[Path, str, str]]:
-        dsn, topic, is_marked = self._server.create_database(), self._broker.create(), delivery == "barrier"
+    def _outbox(self, delivery: str, partitions: int = 4) -> Iterator[tuple[Path, str, str]]:
+        dsn, topic, is_marked = self._server.create_database(), self._broker.create(partitions=partitions), delivery == "barrier"
         databases.create(dsn, "outbox") if is_marked else init(dsn, Names("outbox"))
         (folder := self._folder / topic).mkdir()
         sink = f"{{type: kafka, delivery: {delivery}, config: {{bootstrap.servers: '{self._broker.servers}'}}}}"

@@ -93,10 +93,13 @@ class Record(NamedTuple):
 
 
 class Broker:
-    """Starts, stops, is killed and starts again with the same ports and data; with an identity it speaks TLS, too."""
+    """Starts, stops, is killed and starts again with the same ports and data; with an identity it speaks TLS, too.
 
-    def __init__(self, folder: Path, identity: Identity | None = None) -> None:
-        self._folder, self._jars = folder, jars()
+    A brief one is not worth being compiled well.
+    """
+
+    def __init__(self, folder: Path, identity: Identity | None = None, *, is_brief: bool = True) -> None:
+        self._folder, self._jars, self._is_brief = folder, jars(), is_brief
         self._ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
@@ -232,7 +235,7 @@ class Broker:
         return AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
 
     def _java(self, *arguments: str) -> list[str]:
-        memory = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+        memory = ("-Xmx400m", "-XX:+UseSerialGC", *(("-XX:TieredStopAtLevel=1",) if self._is_brief else ()))
         scala = next(jar for jar in find_jars() if jar.name.startswith("scala-library"))  # Spark's resolution leaves it out
         return [str(find_java().program), *memory, "-cp", f"{self._jars}/*:{scala}", *arguments]
 
