@@ -31,7 +31,7 @@ class KafkaSink:
     topic: str | None = None
     key: Literal["json", "bare"] = "json"
     format: Literal["penstock", "debezium", "cloudevents", "row"] = "penstock"
-    interval: Duration = timedelta(milliseconds=10)
+    interval: Duration = timedelta(milliseconds=5)
     progress_topic: str = "penstock.progress"
     max_in_flight_records: int = 5000
     retry: Retry = Retry()

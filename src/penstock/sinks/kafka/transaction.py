@@ -12,6 +12,7 @@ import confluent_kafka as kafka
 
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import SinkUnavailable, TermLost
+from penstock.failpoint import reach
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import ending
@@ -112,11 +113,13 @@ class Transactions:
         self._tried(lambda: self._producer.poll(seconds))
 
     def commit(self, watermark: Watermark) -> None:
-        """Make all of it visible, and the watermark with it."""
+        """Make all of it visible, and the watermark with it, which goes out while the last records do."""
         self._begin()
         offsets = self._ledger.offsets(watermark)
         self._tried(lambda: self._producer.send_offsets_to_transaction(offsets, self._member, STEP_SECONDS))
-        self._look()  # that call may have come back long after everybody has given it up
+        self.flush()
+        reach("sink.sending")
+        self._look()  # those calls may have come back long after everybody has given them up
         self._tried(lambda: self._producer.commit_transaction(STEP_SECONDS))
         self._is_open, self.committed = False, watermark
 

@@ -31,7 +31,7 @@ STUCK_SECONDS = 5.0
 STALL_SECONDS = 30.0
 """After which a client that asks again and again, or waits for records to be taken, is given up though it would go on."""
 
-REST_SECONDS = 0.005
+REST_SECONDS = 0.002
 """After a commit: brokers complete it after they have answered. Who comes too soon is asked by the library to wait for 20 ms."""
 
 LATE_SECONDS = 0.1

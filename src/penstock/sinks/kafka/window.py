@@ -67,8 +67,6 @@ class Window:
         assert self._watermark
         while True:
             try:
-                self._transactions.flush()
-                reach("sink.sending")
                 self._transactions.commit(self._watermark)
                 break
             except Aborted as aborted:
