@@ -18,7 +18,7 @@ from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, CursorInvalid, OutboxMissing, TermLost
 from penstock.source import Span, Stamp
 from penstock.sources.outbox.mark.source import LANE, MarkSource
-from penstock.sources.outbox.mark.stamp import mark, position_of, renumbered
+from penstock.sources.outbox.mark.stamp import astray, mark, of, position_of, renumbered
 
 STAMPS = st.builds(Stamp, st.integers(0, (1 << 40) - 1), st.integers(0, (1 << 20) - 1))
 POSITIONS = st.integers(0, (1 << 52) - 1)
@@ -48,6 +48,17 @@ def test_rows_of_others_keep_their_order_and_none_has_the_position_of_another(fo
     assert was == sorted(was)
     assert all(position > 10 for position in was)
     assert all(position_of(marked) <= 10 for _, marked in stale)
+
+
+@given(st.lists(st.tuples(st.booleans() | st.integers(1, 20), st.integers(1, 2)), max_size=12))
+def test_behind_what_is_astray_nothing_of_a_key_stands_before_a_lower_id(found: list[tuple[int, int]]) -> None:
+    own = Stamp(3, 1)
+    marks = [None if position is False else mark(Stamp(2, 0) if position is True else own, position) for position, _ in found]
+    rows = [(row, marked, key) for row, (marked, (_, key)) in enumerate(zip(marks, found, strict=True))]
+    early = astray(rows, of(own))
+    for key in (1, 2):
+        left = [(row in early or not marked or marked < of(own).low, marked) for row, marked, one in rows if one == key]
+        assert left == sorted(left, key=lambda one: (one[0], "" if one[0] else one[1])), "first by their marks, then by their ids"
 
 
 def test_rows_come_in_the_order_of_ids_with_every_letter(desk: Desk) -> None:
@@ -112,7 +123,8 @@ def test_a_row_that_was_reset_comes_again(desk: Desk) -> None:
 
 
 def test_a_successor_gets_what_was_left_in_the_same_order_at_the_same_positions(desk: Desk) -> None:
-    desk.commit("a", "b", "c")
+    for number in range(3):
+        desk.commit("a", key=f"{number}")
     old = desk.reader(1)
     first = old.changes(3)
     old.custody.reset([1])
@@ -120,6 +132,21 @@ def test_a_successor_gets_what_was_left_in_the_same_order_at_the_same_positions(
     old.custody.purge([2])
     desk.commit("d")
     assert desk.reader(2).changes(3)[:2] == [first[2], again]
+
+
+@pytest.mark.parametrize("is_marked_anew", [False, True])
+def test_where_rows_were_given_back_a_successor_gets_none_of_their_keys_before_them(desk: Desk, is_marked_anew: bool) -> None:
+    desk.commit("a", "b", "c")
+    desk.commit("d", key="other")
+    old = desk.reader(1)
+    last = old.changes(4)[3]
+    old.custody.reset([1, 2])  # c was on its way by then, and comes to nobody who could give it back
+    if is_marked_anew:
+        assert old.ids(2) == [1, 2]
+    found = desk.reader(2).changes(4)
+    assert [change.new_row_id for change in found if change.key == last.key] == [4]
+    assert [change.new_row_id for change in found if change.key != last.key] == [1, 2, 3]
+    assert last in found, "what is of another key keeps its place"
 
 
 def test_nothing_an_old_leader_does_late_touches_rows_of_the_new_one(desk: Desk) -> None:

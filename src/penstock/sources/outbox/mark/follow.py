@@ -14,7 +14,7 @@ from penstock.errors import TermLost
 from penstock.source import Stamp, Window
 from penstock.sources.outbox.mark.place import of_cursor, to_cursor
 from penstock.sources.outbox.mark.rows import to_changes
-from penstock.sources.outbox.mark.stamp import Span, before, behind, mark, of, renumbered
+from penstock.sources.outbox.mark.stamp import Span, astray, before, behind, mark, of, renumbered
 from penstock.sources.outbox.mark.table import Opened, Table
 
 PAGE = 10_000
@@ -54,7 +54,7 @@ def take_over(table: Table, stamp: Stamp, after: Cursor) -> None:
     """Make what others have marked before this attempt its own, so that nothing they still do has an effect.
 
     What was delivered up to the cursor goes; what lies behind it keeps its order; what was marked by somebody who had been deposed
-    already is as good as new.
+    already is as good as new, and so is what stands before a lower id of its key that was given back.
     """
     see_no_successor(table, stamp)
     position, since = of_cursor(after)
@@ -65,6 +65,8 @@ def take_over(table: Table, stamp: Stamp, after: Cursor) -> None:
     if stale:
         table.reset([row for row, _ in stale], before(stamp))
     table.remark([(row, marked, mark(stamp, at)) for row, marked, at in kept])
+    if kept and (early := astray(table.upto(of(stamp)), of(stamp))):  # looked for when nobody else can touch them any more
+        table.reset(early, of(stamp))
 
 
 def see_no_successor(table: Table, stamp: Stamp) -> None:

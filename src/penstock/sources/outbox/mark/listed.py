@@ -80,6 +80,12 @@ class ListedTable:
         """By a look at all rows: there is no index of marks."""
         return [(row, str(found)) for row, found in self._found("id, leader_id", span)]
 
+    def upto(self, span: Span) -> list[tuple[int, str | None, Any]]:
+        """By the primary key, once the last is found."""
+        last = f"select max(id) from {self._table} where {_WITHIN}"
+        sql = f"select id, leader_id, kafka_topic, kafka_key from {self._table} where id <= ({last}) order by id"
+        return [(row, marked, tuple(key)) for row, marked, *key in self._dialect.ask(sql, span)]
+
     def remark(self, rows: Sequence[tuple[int, str, str]]) -> None:
         """All of them in one transaction."""
         if not rows:

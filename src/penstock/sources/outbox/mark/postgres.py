@@ -67,6 +67,12 @@ class PostgresTable:
         """By a look at all rows: there is no index of marks."""
         return self._all(f"select id, leader_id::text from {self._table} where {_WITHIN} order by id", span)
 
+    def upto(self, span: Span) -> list[tuple[int, str | None, Any]]:
+        """By the primary key, once the last is found."""
+        last = f"select max(id) from {self._table} where {_WITHIN}"
+        sql = f"select id, leader_id::text, kafka_topic, kafka_key from {self._table} where id <= ({last}) order by id"
+        return [(row, marked, tuple(key)) for row, marked, *key in self._all(sql, span)]
+
     def remark(self, rows: Sequence[tuple[int, str, str]]) -> None:
         """All of them in one statement."""
         ids, olds, news = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])

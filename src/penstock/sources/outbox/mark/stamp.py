@@ -7,7 +7,8 @@ Version 8 keeps it apart from the random ones of other programs. Marks sort by e
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from penstock.source import Stamp
@@ -66,6 +67,24 @@ def from_(stamp: Stamp) -> Span:
 LAST = mark(Stamp(EPOCHS - 1, ATTEMPTS - 1), POSITIONS - 1)
 EVERY = Span(mark(NOBODY, 0), LAST)
 """All marks of ours."""
+
+
+def astray(found: Sequence[tuple[int, str | None, Any]], own: Span) -> list[int]:
+    """Of rows (id, mark, key) in the order of ids, those that bear one's own mark and stand before a lower id of their key.
+
+    Such a lower one was given back after a failure: it bears no mark, or a later one. What is behind it must not slip past.
+    """
+    last: dict[Any, str] = {}
+    rows = []
+    for row, marked, key in found:
+        is_own = marked is not None and own.low <= marked <= own.high
+        if marked and is_own and marked > last.get(key, ""):
+            last[key] = marked
+            continue
+        if is_own:
+            rows.append(row)
+        last[key] = LAST
+    return rows
 
 
 def renumbered(found: list[tuple[int, str]], after: int) -> tuple[list[tuple[int, str, int]], list[tuple[int, str]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from penstock.source import Stamp
 from penstock.sources.outbox.mark.stamp import Span
@@ -37,6 +37,9 @@ class Table(Protocol):
 
     def marked(self, span: Span) -> list[tuple[int, str]]:
         """The rows that bear such marks: id and mark."""
+
+    def upto(self, span: Span) -> list[tuple[int, str | None, Any]]:
+        """All rows up to the last one that bears such a mark, in the order of ids: id, mark, and topic and key."""
 
     def remark(self, rows: Sequence[tuple[int, str, str]]) -> None:
         """Give rows (id, mark, new mark) new marks, each if it still bears the old one."""
