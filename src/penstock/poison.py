@@ -116,7 +116,8 @@ class Parking(Protocol):
     """Where the letters of a pipeline are kept, as the holder of one lane sees it.
 
     - A letter is known by incarnation, lane, position and ordinal: parked again, it stays as it was.
-    - Letters are durable when a call returns, and so before any watermark that is recorded later.
+    - Letters outlive the process when a call returns, and no watermark that is recorded later outlives them; once `secure` has
+      returned, nothing does that the sink makes durable elsewhere.
     - Everything raises TermLost, and changes nothing, once the claim is no longer the current one. Any thread may call.
     """
 
@@ -131,6 +132,9 @@ class Parking(Protocol):
 
         In the same step, the earlier letters of rows of the others are marked as overtaken.
         """
+
+    def secure(self) -> None:
+        """Make what is parked outlive a loss of power, too."""
 
 
 class Holding:
@@ -222,7 +226,7 @@ class Poison:
         self.then: Then = then if parking and about else "halt"
         self.kept_back = self.dropped = self.passed = 0
         self._keys, self._parking, self._about = keys, parking, about
-        self._lock = Lock()
+        self._lock, self._is_loose = Lock(), False
         self._holding = Holding(parking.holds() if parking else ())
 
     @property
@@ -244,6 +248,7 @@ class Poison:
                     replace(self._letter(one.change, stage, one.error, tries), is_overtaken=one.is_overtaken) for one in found
                 ]
                 self._parking.park(letters)
+                self._is_loose = True
                 for letter in letters:
                     self._holding.add(letter.hold)
             else:
@@ -252,6 +257,13 @@ class Poison:
         kind = ChangeParked if self.then == "dead-letter" else ChangeDropped
         for one in found:
             self._about.tell(_told(kind, self._about.pipeline, one.change, one.error))
+
+    def secure(self) -> None:
+        """Before anything is made durable that stands for what was parked: see that it outlives that."""
+        with self._lock:
+            if self._is_loose and self._parking:
+                self._parking.secure()
+            self._is_loose = False
 
     def pass_by(self, changes: int) -> None:
         """So many have arrived past what was condemned."""
@@ -298,6 +310,7 @@ class Poison:
         letters = [self._letter(changes[index], "sink") for index in asked]
         answers = self._parking.follow(letters) if asked else ()
         parked = {index for index, is_parked in zip(asked, answers, strict=True) if is_parked}
+        self._is_loose = self._is_loose or bool(parked)
         if len(parked) < len(asked):
             self._look_again({row for index in asked if index not in parked for row in holds[index].rows})
         return parked

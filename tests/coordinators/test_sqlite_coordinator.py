@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,8 @@ from penstock.change import Change, Lane, Op
 from penstock.coordinator import Tally, Term
 from penstock.coordinators.sqlite import SqliteCoordinator, candidate, claim, store
 from penstock.cursor import Cursor, Watermark
-from penstock.errors import StateInvalid, StateUnavailable, TermLost
-from penstock.poison import DeadLetter
+from penstock.errors import DeliveryExhausted, StateInvalid, StateUnavailable, TermLost
+from penstock.poison import Circumstances, Poison
 
 LANE = Lane("main")
 
@@ -358,14 +357,18 @@ def test_a_watermark_that_was_asked_for_outlives_a_loss_of_power(
     assert flushed == [f"{path}-wal"]
 
 
-def test_a_letter_outlives_a_loss_of_power_before_anybody_hears_that_it_is_parked(
+def test_a_letter_outlives_a_loss_of_power_once_it_is_secured(
     coordinator: SqliteCoordinator, path: Path, leader: candidate.SqliteCandidate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    letter = DeadLetter("cafe", LANE, Change(5, Op.INSERT, "t", '{"id":1}'), "sink")
     with coordinator.claim(taken(coordinator, leader), LANE, 0) as held:
         flushed: list[str] = []
         monkeypatch.setattr(os, "fsync", lambda file: flushed.append(os.readlink(f"/proc/self/fd/{file}")))
-        held.park([letter])
+        poison = Poison("dead-letter", parking=held, about=Circumstances("p", LANE, "cafe", 1, lambda event: None))
+        poison.condemn(Change(5, Op.INSERT, "t", '{"id":1}'), DeliveryExhausted("no", "mend it"))
+        assert not flushed, "a sink whose watermark is in the same file need not wait for the disk"
+        poison.secure()
+        poison.secure()
         assert flushed == [f"{path}-wal"]
-        held.follow([replace(letter, change=letter.change.replace(position=6))])
+        assert poison.sift([Change(6, Op.UPDATE, "t", '{"id":1}')]) == []
+        poison.secure()
         assert flushed == [f"{path}-wal"] * 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from threading import Event as Flag
@@ -20,7 +20,7 @@ from penstock.change import Lane
 from penstock.cursor import Cursor
 from penstock.errors import DeliveryExhausted, PenstockError, TermLost
 from penstock.event import Event, MessagesReturned
-from penstock.poison import Circumstances, Poison
+from penstock.poison import Circumstances, DeadLetter, Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.kafka import KafkaSink
@@ -59,6 +59,19 @@ class Nowhere:
         return ()
 
 
+class Drawer(Nowhere):
+    """Keeps letters, and notes which rows were there when it was asked to secure them."""
+
+    def __init__(self, look: Callable[[], list[int]]) -> None:
+        self.letters, self.seen, self._look = list[DeadLetter](), list[list[int]](), look
+
+    def park(self, letters: Sequence[DeadLetter]) -> None:
+        self.letters += letters
+
+    def secure(self) -> None:
+        self.seen.append(self._look())
+
+
 class Line:
     """A table, a topic, and whoever carries the one to the other."""
 
@@ -68,6 +81,7 @@ class Line:
         config = {"bootstrap.servers": broker.servers, "topic.metadata.propagation.max.ms": 500, "message.max.bytes": 9_000}
         self.sink = KafkaSink(config=config, delivery="barrier", retry=QUICK, **sink)
         self.told: list[Event] = []
+        self.parking = Nowhere()
         databases.create(dsn, self.source.table)
 
     def insert(self, *values: str, key: str = "k", topic: str = "", names: str = "{}") -> None:
@@ -91,7 +105,7 @@ class Line:
 
     def deliver(self, epoch: int, producer: Any = kafka.Producer) -> BarrierDelivery:
         about = Circumstances("p", Lane("outbox"), "mark", epoch, self.told.append)
-        poison, custody = Poison(self.then, "wait", Nowhere(), about), self.source.custody(Stamp(epoch, 0))  # type: ignore[arg-type]
+        poison, custody = Poison(self.then, "wait", self.parking, about), self.source.custody(Stamp(epoch, 0))  # type: ignore[arg-type]
         given = Assignment(
             "p", Lane("outbox"), epoch, 0, "mark", None, self.told.append, poison, custody=custody, has_messages=True
         )
@@ -235,6 +249,17 @@ def test_poison_of_a_row_is_that_rows_and_holds_nobody_up(postgres_of_module: st
     dropped = [one for one in line.told if type(one).__name__ == "ChangeDropped"]
     assert len(dropped) == 4
     assert any("unequal number of header keys (1) and values (0)" in one.message for one in dropped)
+
+
+def test_a_letter_is_secured_before_its_row_is_purged(postgres_of_module: str, broker: Broker) -> None:
+    line = Line(postgres_of_module, broker, then="dead-letter")
+    line.parking = drawer = Drawer(lambda: [row for row, _ in line.rows()])
+    line.insert("lost", topic="no topic")
+    [(row, _)] = line.rows()
+    with line.carried() as carrier:
+        until(lambda: line.rows() == [], WITHIN, lambda: str(carrier.error))
+    assert len(drawer.letters) == 1
+    assert drawer.seen == [[row]]
 
 
 def test_where_poison_halts_its_row_stays(line: Line) -> None:

@@ -33,6 +33,19 @@ class Nowhere:
         return ()
 
 
+class Drawer(Nowhere):
+    """Keeps letters, and notes what was to be seen when it was asked to secure them."""
+
+    def __init__(self, look):
+        self.letters, self.seen, self._look = [], [], look
+
+    def park(self, letters):
+        self.letters += letters
+
+    def secure(self):
+        self.seen.append(self._look())
+
+
 class Line:
     """Opens deliveries of one pipeline, offers runs with a mark behind each, and remembers what was dropped."""
 
@@ -41,11 +54,11 @@ class Line:
         servers = {"bootstrap.servers": broker.servers, "topic.metadata.propagation.max.ms": 500}
         self.sink = KafkaSink(config={**servers, **(config or {})}, delivery=delivery, retry=QUICK)
 
-    def open(self, **about):
+    def open(self, parking=None, **about):
         def tell(event):
             self.dropped += [event.position] if hasattr(event, "position") else []
 
-        poison = Poison(self.then, "wait", Nowhere(), Circumstances(self.topic, Lane("main"), "cafe", 1, tell))
+        poison = Poison(self.then, "wait", parking or Nowhere(), Circumstances(self.topic, Lane("main"), "cafe", 1, tell))
         return closing(
             self.sink.open(Assignment(self.topic, Lane("main"), 1, 0, "cafe", None, tell, poison, has_messages=True, **about))
         )
@@ -123,6 +136,17 @@ def test_what_is_never_accepted_is_taken_out_and_everything_else_comes_once_and_
         assert opened.delivered().position == 419
     assert sorted(line.dropped) == [10, 20, 30, 40]
     assert_once_and_in_order(line, set(range(1, 420)) - {10, 20, 30, 40})
+
+
+def test_letters_are_secured_before_the_transaction_that_passes_them_is_committed(broker):
+    line = Line(broker, then="dead-letter")
+    drawer = Drawer(line.came)
+    with line.open(drawer) as opened:
+        deliver(opened, to_batch([line.message(1), line.message(2, topic="no topic"), line.message(3)]))
+        deliver(opened, line.run(4))
+    assert [letter.change.position for letter in drawer.letters] == [2]
+    assert drawer.seen == [[]]
+    assert_once_and_in_order(line, [1, 3, 4])
 
 
 @pytest.mark.parametrize("delivery", BOTH)

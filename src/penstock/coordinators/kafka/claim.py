@@ -82,6 +82,9 @@ class KafkaClaim:
         answer: Sequence[bool] = self._ask("follow", behind)
         return answer
 
+    def secure(self) -> None:
+        """They are durable as soon as they are parked."""
+
     def close(self) -> None:
         """Let the lane go."""
         with suppress(StateUnavailable):

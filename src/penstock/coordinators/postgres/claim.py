@@ -87,6 +87,9 @@ class PostgresClaim:
         with self._parking():
             return [letters.follow(self._store, self._term.pipeline, letter) for letter in behind]
 
+    def secure(self) -> None:
+        """They are durable as soon as they are parked."""
+
     def close(self) -> None:
         """Let the lane go."""
         with suppress(StateUnavailable), closing(self._store):

@@ -72,15 +72,18 @@ class SqliteClaim:
         with self._parking():
             return [letters.follow(self._store, self._term.pipeline, letter) for letter in behind]
 
+    def secure(self) -> None:
+        """See that letters outlive a loss of power, too."""
+        with self._turn:
+            self._store.flush()
+
     @contextmanager
     def _parking(self) -> Iterator[None]:
-        """One step under the claim, flushed: a sink that keeps the watermark itself, or purges rows, goes on right after it."""
-        with self._turn:
-            with self._store.atomic("normal"):
-                if not self._store.rows(_STANDS, *self._mine) or self._store.is_replaced():
-                    raise self._lost()
-                yield
-            self._store.flush()
+        """One step under the claim. Not flushed: a watermark that is recorded later in this file cannot outlive it."""
+        with self._turn, self._store.atomic("normal"):
+            if not self._store.rows(_STANDS, *self._mine) or self._store.is_replaced():
+                raise self._lost()
+            yield
 
     def _advance(self, watermark: Watermark, tally: Tally, now: float) -> None:
         has_news = watermark != self._recorded or tally.delivered or tally.dropped or tally.passed

@@ -278,6 +278,7 @@ class BarrierDelivery:
     def _settle(self) -> None:
         """Purge what is delivered, and reset what goes back: only then others of these keys get their turn."""
         if self._done:
+            self._assignment.poison.secure()
             reach("sink.purging")
             if self._asked(lambda: self._custody.purge(_rows(self._done))):
                 for entry in self._done:

@@ -67,6 +67,7 @@ class Window:
         assert self._watermark
         while True:
             try:
+                self._assignment.poison.secure()
                 self._transactions.commit(self._watermark)
                 break
             except Aborted as aborted:
