@@ -24,7 +24,7 @@ from penstock.sinks.webhook.parcel import Packer, places
 from penstock.sinks.webhook.schedule import Ready
 from penstock.sinks.webhook.sink import WebhookSink
 
-_SWITCH_SECONDS = 0.0005
+_SWITCH_SECONDS = 0.0001
 
 
 class _Placed(NamedTuple):
