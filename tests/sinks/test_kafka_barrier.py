@@ -75,11 +75,11 @@ class Drawer(Nowhere):
 class Line:
     """A table, a topic, and whoever carries the one to the other."""
 
-    def __init__(self, dsn: str, broker: Broker, then: Any = "halt", **sink: Any) -> None:
+    def __init__(self, dsn: str, broker: Broker, then: Any = "halt", **config: Any) -> None:
         self.dsn, self.broker, self.topic = dsn, broker, broker.create(partitions=2, config={"max.message.bytes": "3000"})
         self.source, self.then = MarkSource(database=dsn, table=self.topic.replace("-", "_")), then
-        config = {"bootstrap.servers": broker.servers, "topic.metadata.propagation.max.ms": 500, "message.max.bytes": 9_000}
-        self.sink = KafkaSink(config=config, delivery="barrier", retry=QUICK, **sink)
+        chosen = {"bootstrap.servers": broker.servers, "topic.metadata.propagation.max.ms": 500, "message.max.bytes": 9_000}
+        self.sink = KafkaSink(config={**chosen, **config}, delivery="barrier", retry=QUICK)
         self.told: list[Event] = []
         self.parking = Nowhere()
         databases.create(dsn, self.source.table)
@@ -260,6 +260,31 @@ def test_a_letter_is_secured_before_its_row_is_purged(postgres_of_module: str, b
         until(lambda: line.rows() == [], WITHIN, lambda: str(carrier.error))
     assert len(drawer.letters) == 1
     assert drawer.seen == [[row]]
+
+
+def test_a_record_that_may_not_be_written_is_poison_of_its_row_and_the_others_go_on(
+    postgres_of_module: str, broker: Broker
+) -> None:
+    broker.forbid(barred := broker.create())
+    credentials = {"sasl.mechanism": "PLAIN", "sasl.username": "app", "sasl.password": "app-secret"}
+    way_in = {"bootstrap.servers": broker.secured, "security.protocol": "SASL_PLAINTEXT"}
+    line = Line(postgres_of_module, broker, then="drop", **way_in, **credentials)
+    line.insert("before", key="a")
+    line.insert("may not", "nor this", key="a", topic=barred)
+    line.insert("after", key="a")
+    line.insert("other", key="b")
+    with line.carried() as carrier:
+        until(lambda: line.rows() == [], WITHIN, lambda: str(carrier.error))
+        line.insert("later", key="b")
+        until(lambda: line.rows() == [], WITHIN, lambda: str(carrier.error))
+    assert carrier.error == []
+    assert line.came() == {"a": ["before", "after"], "b": ["other", "later"]}
+    assert broker.records(barred) == []
+    dropped = [one for one in line.told if type(one).__name__ == "ChangeDropped"]
+    assert [one.message.split(":")[:2] for one in dropped] == [
+        [f"topic {barred} never takes it", " TOPIC_AUTHORIZATION_FAILED"]
+    ] * 2
+    assert not any(isinstance(one, MessagesReturned) for one in line.told), "nothing goes back to be sent in vain"
 
 
 def test_where_poison_halts_its_row_stays(line: Line) -> None:
