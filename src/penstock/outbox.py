@@ -7,15 +7,17 @@
 `connection` is what the caller writes with: a connection or a cursor of psycopg 3 or of another DB-API driver for Postgres, a
 session or connection of SQLAlchemy, or Django's `connection`. With an asynchronous one: `await stash(...)`. Nothing is committed
 here: what the caller commits is sent, and what is rolled back never was.
+
+`layout="goharvest"` writes to goharvest's table, for reader mark: in Postgres, MySQL, MariaDB or SQLite.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from inspect import isawaitable
-from typing import Any
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 Text = bytes | bytearray | memoryview | str | None
 """Bytes as they are, or text, which becomes UTF-8."""
@@ -23,7 +25,19 @@ Text = bytes | bytearray | memoryview | str | None
 Headers = Mapping[str, Text] | Iterable[tuple[str, Text]]
 """Names and values in order; a name may come several times, if they are given as pairs."""
 
+Layout = Literal["penstock", "goharvest"]
+"""Whose columns a table has."""
+
+
+class Where(TypedDict, total=False):
+    """Which table it is: `outbox` unless another is named, in our own layout unless it is goharvest's."""
+
+    table: str
+    layout: Layout
+
+
 _COLUMNS = ("topic", "key", "value", "header_keys", "header_values")
+_DATABASES = {"sqlite": "sqlite", "sqlite3": "sqlite"} | dict.fromkeys(("mysql", "mariadb", "pymysql", "MySQLdb"), "mysql")
 
 
 def stash(
@@ -32,17 +46,16 @@ def stash(
     key: Text,
     value: Text | Mapping[str, Any] | list[Any],
     headers: Headers = (),
-    *,
-    table: str = "outbox",
+    **where: Unpack[Where],
 ) -> Awaitable[None] | None:
     """Stash one message; a mapping or a list becomes JSON, no value is a tombstone. Await it on an asynchronous connection."""
-    return _write(connection, table, [_row(topic, key, value, headers)])
+    return _write(connection, [_row(topic, key, value, headers)], **where)
 
 
-def stash_many(connection: Any, messages: Iterable[Any], *, table: str = "outbox") -> Awaitable[None] | None:
+def stash_many(connection: Any, messages: Iterable[Any], **where: Unpack[Where]) -> Awaitable[None] | None:
     """Stash many at once, in this order: tuples of topic, key, value and perhaps headers, or objects with these names."""
     rows = [_row(*one) if isinstance(one, tuple) else _row(one.topic, one.key, one.value, one.headers) for one in messages]
-    return _write(connection, table, rows)
+    return _write(connection, rows, **where)
 
 
 def quoted(table: str) -> str:
@@ -75,16 +88,68 @@ def _raw(what: str, given: Any) -> bytes | None:
     raise TypeError(f"a {what} is text or bytes, not {type(given).__name__}")
 
 
-def _write(connection: Any, table: str, rows: list[tuple[Any, ...]]) -> Awaitable[None] | None:
-    insert = f"insert into {quoted(table)} ({', '.join(_COLUMNS)}) values "
-    if any(kind.__module__.startswith("sqlalchemy.") for kind in type(connection).__mro__):
-        marks = ", ".join(f":{name}" for name in _COLUMNS)
-        facts = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
-        done = connection.execute(sys.modules["sqlalchemy"].text(f"{insert}({marks})"), facts) if rows else None
+def _insert(table: str, layout: Layout, database: str) -> tuple[Sequence[str], str]:
+    """The columns, and a statement up to where their values stand."""
+    if layout == "penstock":
+        return _COLUMNS, f"insert into {quoted(table)} ({', '.join(_COLUMNS)}) values ("
+    names = [f"kafka_{name}" for name in _COLUMNS]
+    where = quoted(table).replace('"', "`") if database == "mysql" else quoted(table)
+    return names, f"insert into {where} (create_time, {', '.join(names)}) values (current_timestamp, "
+
+
+def _plain(row: tuple[Any, ...], database: str) -> tuple[Any, ...]:
+    """A row as goharvest's table has it: text, and lists in JSON where there are no arrays."""
+    topic, key, value, names, said = row
+    if key is None:
+        raise ValueError("goharvest's table takes no message without a key")
+    lists: list[Any] = [names or [], [_text("header", one) for one in said or ()]]
+    if database != "postgresql":
+        lists = [json.dumps(one, ensure_ascii=False) for one in lists]
+    return topic, _text("key", key), _text("value", value), *lists
+
+
+def _text(what: str, raw: bytes | None) -> str | None:
+    try:
+        return None if raw is None else raw.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"goharvest's table holds text, and a {what} is not in UTF-8") from None
+
+
+def _database(connection: Any) -> str:
+    """Which database this is: as SQLAlchemy or Django says, or by its driver. Where nobody says, Postgres."""
+    if _is_of(connection, "sqlalchemy"):
+        bound = connection if hasattr(connection, "dialect") else connection.get_bind()
+        return _DATABASES.get(bound.dialect.name, "postgresql")
+    vendor = getattr(getattr(connection, "db", connection), "vendor", None)
+    said = [vendor] if vendor else _packages(connection)
+    return next((_DATABASES[name] for name in said if name in _DATABASES), "postgresql")
+
+
+def _packages(thing: Any) -> list[str]:
+    return [kind.__module__.partition(".")[0] for kind in type(thing).__mro__]
+
+
+def _is_of(thing: Any, package: str) -> bool:
+    return package in _packages(thing)
+
+
+def _write(
+    connection: Any, rows: list[tuple[Any, ...]], table: str = "outbox", layout: Layout = "penstock"
+) -> Awaitable[None] | None:
+    if layout not in get_args(Layout):
+        raise ValueError(f"there is no layout {layout!r}: choose penstock or goharvest")
+    database = _database(connection) if layout == "goharvest" else "postgresql"
+    names, insert = _insert(table, layout, database)
+    if layout == "goharvest":
+        rows = [_plain(row, database) for row in rows]
+    if _is_of(connection, "sqlalchemy"):
+        sql = f"{insert}{', '.join(f':{name}' for name in names)})"
+        facts = [dict(zip(names, row, strict=True)) for row in rows]
+        done = connection.execute(sys.modules["sqlalchemy"].text(sql), facts) if rows else None
         return _awaited(done) if isawaitable(done) else None
     is_cursor = not callable(getattr(connection, "cursor", None))
     cursor = connection if is_cursor else connection.cursor()
-    sql = f"{insert}(%s, %s, %s, %s, %s)"
+    sql = f"{insert}{', '.join(['?' if _is_of(cursor, 'sqlite3') else '%s'] * len(names))})"
     done = cursor.execute(sql, rows[0]) if len(rows) == 1 else cursor.executemany(sql, rows)
     if isawaitable(done):
         return _awaited(done, None if is_cursor else cursor)
