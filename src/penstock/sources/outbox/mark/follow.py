@@ -22,6 +22,7 @@ PAGE = 10_000
 
 BEAT = 0.03  # seconds between windows when nothing happens
 GATHER = 0.002  # seconds between looks when something does
+REST = 4  # times as long as a look took: it passes over every row that is under way, since the table has no index of marks
 LOOK = 1.0  # seconds between looks for a successor, while the table is short
 
 
@@ -34,6 +35,7 @@ def follow(opened: Opened, stamp: Stamp, after: Cursor, records: int, backoff: t
             cursor, given = _behind(batch, stamp), time.monotonic()
             yield Window(batch, cursor, idle=False)
         while True:
+            began = time.monotonic()
             rows = table.mark(stamp, of_cursor(cursor)[0], records)
             now = time.monotonic()
             if rows:
@@ -46,7 +48,8 @@ def follow(opened: Opened, stamp: Stamp, after: Cursor, records: int, backoff: t
                 if now - looked >= LOOK:
                     see_no_successor(table, stamp)
                     looked = now
-                time.sleep(min(patience, max(0.0, given + BEAT - time.monotonic())))
+                pause = max(patience, REST * (now - began))
+                time.sleep(min(pause, max(0.0, given + BEAT - time.monotonic())))
                 patience = GATHER if rows else min(2 * patience, max(GATHER, backoff.total_seconds()))
 
 
