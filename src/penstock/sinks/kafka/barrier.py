@@ -6,6 +6,7 @@ acknowledgement and its purge repeats one record of a key: R0 R1 R1 R2, never R0
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -48,6 +49,8 @@ TELL_SECONDS = 5.0
 COUNT_SECONDS = 0.25
 """At least so long between two words about how much is in flight."""
 
+_SWITCH_SECONDS = 0.0001
+
 Made = tuple[Change, Record | Unfit | None]
 
 
@@ -73,6 +76,8 @@ class BarrierDelivery:
         self._failure: BaseException | None = None
         self._make = producer
         self._producer: Any = self._made()
+        # After every call of the library or the database the thread asks for the interpreter, for each record of a hot key.
+        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
         self._thread = Thread(target=self._run, name="kafka", daemon=True)
         self._thread.start()
 
