@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import psycopg
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from penstock.source import Span
 from penstock.sources.outbox.log import reading
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.source import LANE
+from penstock.sources.outbox.window import LITTLE
 
 
 def test_a_transaction_that_stays_open_slows_nobody(box: Box) -> None:
@@ -111,6 +113,31 @@ def test_a_window_is_recorded_before_anything_of_it_is_given(box: Box) -> None:
     again = next(box.source.follow(LANE, box.start))  # the first window again, without what has come since
     assert again.changes == given.changes
     follower.close()
+
+
+def test_nothing_is_given_of_a_window_whose_record_is_refused_in_the_end(box: Box) -> None:
+    box.execute("create function {}_refuse() returns trigger language plpgsql as $$ begin raise 'no room'; end $$")
+    box.execute(
+        "create constraint trigger refuse after insert on {}_window deferrable initially deferred"
+        " for each row execute function {}_refuse()"
+    )
+    box.commit("a")
+    with pytest.raises(psycopg.errors.RaiseException, match="no room"):
+        next(box.source.follow(LANE, box.start))
+    box.execute("drop trigger refuse on {}_window")
+    assert next(box.source.follow(LANE, box.start)).changes.num_rows == 1
+
+
+def test_windows_that_come_with_their_rows_and_those_that_are_a_row_too_long_are_read_alike(box: Box) -> None:
+    follower = box.source.follow(LANE, box.start)
+    found: list[Change] = []
+    for rows in (LITTLE, LITTLE + 1):
+        box.execute(f"insert into {{}} (topic, key, value) select 't', 'k', (i::text)::bytea from generate_series(1, {rows}) i")
+        given = next(window for window in follower if window.changes.num_rows)
+        assert (given.changes.num_rows, given.upto is None) == (rows, False)
+        found += from_batch(given.changes)
+    follower.close()
+    assert found == box.changes()
 
 
 def test_two_followers_share_one_chain_of_windows(box: Box, values: Values) -> None:

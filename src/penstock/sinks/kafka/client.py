@@ -33,8 +33,8 @@ _COMMON: Mapping[str, Setting] = {
 # librdkafka tries again for as long as it takes, since who gives up on one record must not go on with the next one of its key.
 _PIPELINED: Mapping[str, Setting] = {"message.timeout.ms": 0, "enable.gapless.guarantee": True}
 
-# What could not be sent within this time is given back: a leader that was asleep must not send, once it wakes, what its successor has
-# sent already.
+# What could not be sent within this time is given back: a leader that was asleep must not send, once it wakes, what its successor
+# has sent already.
 _BARRIER: Mapping[str, Setting] = {"message.timeout.ms": 4000}
 
 # A transaction that follows close on another waits for that one to be complete: by default 100 ms at a time.

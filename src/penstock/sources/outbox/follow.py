@@ -15,7 +15,6 @@ from penstock.source import Window as Given
 from penstock.sources.outbox.log import Log, behind, last_of, reading
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.place import Place
-from penstock.sources.outbox.rows import to_changes
 from penstock.sources.outbox.window import Window
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def follow(dsn: str, names: Names, place: Place, notify: bool) -> Iterator[Given
         while True:
             windows = log.windows.advance(life, number)
             for window, rows in windows:
-                pages = [to_changes(rows, position)] if rows else log.read(window, position)
+                pages = log.read(window, position, rows)
                 for whole in _given(pages, window, position, life, is_last=window is windows[-1][0]):
                     cursor = whole.upto or cursor
                     yield whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +16,7 @@ from penstock.errors import ConfigInvalid, LogDamaged, OutboxMissing, SourceRewo
 from penstock.sources.outbox.database import connected, remedy_of
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.place import Place
-from penstock.sources.outbox.rows import to_changes
+from penstock.sources.outbox.rows import Row, to_changes
 from penstock.sources.outbox.window import Window, Windows, pruned
 
 if TYPE_CHECKING:
@@ -120,11 +120,11 @@ class Log:
             raise ConfigInvalid(f"the outbox has no message {position}", f"choose a position from {life.pruned} to {end}")
         return Place(life.incarnation, position, self._witness(position) if position > life.pruned else "")
 
-    def read(self, window: Window, position: int) -> Generator[pa.RecordBatch, None, None]:
-        """The changes of a window behind a position. Raises LogDamaged if some are missing."""
+    def read(self, window: Window, position: int, found: Sequence[Row] = ()) -> Generator[pa.RecordBatch, None, None]:
+        """The changes of a window behind a position, of rows that were found or not. Raises LogDamaged if some are missing."""
         if position < window.after:  # the windows before it were purged since this reader looked
             raise pruned(self._names, position)
-        for rows in self.windows.pages(window, position):
+        for rows in [found] if found else self.windows.pages(window, position):
             batch = to_changes(rows, position)
             position += len(rows)
             yield batch
