@@ -116,7 +116,7 @@ class Rig:
             lambda: f"still at {self.position}, not at {self.shop.head}\n{self.tails()}",
         )
 
-    def until_delivered(self, position: int, within: float = 120.0) -> None:
+    def until_delivered(self, position: int, within: float = 60.0) -> None:
         """Wait until this change has come to the receiver."""
         until(lambda: position in self.positions(), within, lambda: f"change {position} has not come\n{self.tails()}")
 
