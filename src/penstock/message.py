@@ -41,14 +41,16 @@ def are_given_by(source: object) -> bool:
 def of_change(change: Change) -> Message | None:
     """The message that this change of a source of messages carries; None if a transform has made something else of it."""
     image = change.after if change.op != Op.DELETE else change.before
-    key, body = orjson.loads(change.key or "0"), orjson.loads(image or "0")
+    if not change.key or not image:
+        return None
+    key, body = orjson.loads(change.key), orjson.loads(image)
     if not (isinstance(key, dict) and isinstance(body, dict) and len(key) == 1 and len(body) == 2):
         return None
     try:
         word, value, pairs = key["key"], body["value"], body["headers"]
     except KeyError:
         return None
-    headers = tuple((name, _bytes(said)) for name, said in pairs) if pairs else ()
+    headers = tuple((name, _bytes(said)) for name, said in pairs) if pairs != [] else ()
     return Message(change.table, _bytes(word), _bytes(value), headers)
 
 

@@ -55,3 +55,10 @@ def test_a_change_of_a_row_is_no_message(change: Change) -> None:
 def test_a_projection_can_make_a_message_of_a_row() -> None:
     made = Change(1, Op.INSERT, "pairs", '{"key":"a"}', after=json.dumps({"value": "x", "headers": []}))
     assert of_change(made) == Message("pairs", b"a", b"x")
+
+
+@pytest.mark.parametrize("headers", [None, 0, [["trace"]], [["trace", 1]]])
+def test_what_cannot_be_headers_is_not_taken_for_no_headers(headers: object) -> None:
+    made = Change(1, Op.INSERT, "pairs", '{"key":"a"}', after=json.dumps({"value": "x", "headers": headers}))
+    with pytest.raises((TypeError, ValueError)):
+        of_change(made)
