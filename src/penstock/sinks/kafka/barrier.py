@@ -6,7 +6,6 @@ acknowledgement and its purge repeats one record of a key: R0 R1 R1 R2, never R0
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -30,6 +29,7 @@ from penstock.sinks.kafka.handing import refused
 from penstock.sinks.kafka.record import Record, Recorder, Unfit
 from penstock.sinks.kafka.shelf import Entry, Shelf
 from penstock.sinks.kafka.turns import Turns, row_of
+from penstock.sinks.sharing import share_interpreter
 
 if TYPE_CHECKING:
     from penstock.sinks.kafka.sink import KafkaSink
@@ -49,7 +49,6 @@ TELL_SECONDS = 5.0
 COUNT_SECONDS = 0.25
 """At least so long between two words about how much is in flight."""
 
-_SWITCH_SECONDS = 0.0001
 
 Made = tuple[Change, Record | Unfit | None]
 
@@ -76,8 +75,7 @@ class BarrierDelivery:
         self._failure: BaseException | None = None
         self._make = producer
         self._producer: Any = self._made()
-        # After every call of the library or the database the thread asks for the interpreter, for each record of a hot key.
-        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
+        share_interpreter()
         self._thread = Thread(target=self._run, name="kafka", daemon=True)
         self._thread.start()
 

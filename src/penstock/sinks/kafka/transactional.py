@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from penstock.sink import Assignment
 from penstock.sinks.kafka.record import Record, Recorder, Unfit
 from penstock.sinks.kafka.transaction import Ended, Transactions
 from penstock.sinks.kafka.window import Window
+from penstock.sinks.sharing import share_interpreter
 
 if TYPE_CHECKING:
     from penstock.sinks.kafka.sink import KafkaSink
@@ -37,7 +37,6 @@ REST_SECONDS = 0.002
 LATE_SECONDS = 0.1
 """How late a commit may be while more waits that can go with it."""
 
-_SWITCH_SECONDS = 0.0005
 _AGAIN = "nothing to do: the lane is taken up again with a new client"
 
 Run = Sequence[tuple[Change, Record | Unfit | None]]
@@ -58,8 +57,7 @@ class TransactionalDelivery:
         self._kept = self._transactions.committed
         self._window = Window(sink, assignment, self._transactions, self._rest)
         self._due_at = self._rests_until = 0.0
-        # After every commit the thread asks for the interpreter; a busy caller would by default give it away only every 5 ms.
-        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
+        share_interpreter()
         self._thread = Thread(target=self._run, name="kafka", daemon=True)
         self._thread.start()
 

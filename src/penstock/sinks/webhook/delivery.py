@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from itertools import count, repeat
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from penstock.event import Warned
 from penstock.poison import Place
 from penstock.rows import Row, rows_of
 from penstock.sink import Assignment
+from penstock.sinks.sharing import share_interpreter
 from penstock.sinks.webhook.courier import Courier
 from penstock.sinks.webhook.dispatch import Dispatch
 from penstock.sinks.webhook.endpoint import Endpoint, parse
@@ -23,8 +23,6 @@ from penstock.sinks.webhook.line import Line, Security
 from penstock.sinks.webhook.parcel import Packer, places
 from penstock.sinks.webhook.schedule import Ready
 from penstock.sinks.webhook.sink import WebhookSink
-
-_SWITCH_SECONDS = 0.0001
 
 
 class _Placed(NamedTuple):
@@ -40,8 +38,7 @@ class WebhookDelivery:
         endpoint = parse(sink.url)
         self._packer, self._dispatch = Packer(sink, assignment), Dispatch(sink)
         self._previous, self._poison, self._is_parallel = assignment.previous, assignment.poison, sink.parallel > 1
-        # After every answer a courier asks for the interpreter; a busy caller would by default give it away only every 5 ms.
-        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
+        share_interpreter()
         timeout, security, hide = sink.timeout.total_seconds(), _security(sink, endpoint, assignment), Hider(sink)
         lines = [Line(endpoint, timeout, security, hide) for _ in range(sink.parallel)]
         self._couriers = [Courier(line, self._packer, self._dispatch, sink.retry, assignment) for line in lines]
