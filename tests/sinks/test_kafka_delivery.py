@@ -1,6 +1,7 @@
 """Deliveries to a real broker: poison, outages, fencing, and what a successor finds."""
 
 import threading
+import time
 from contextlib import closing, suppress
 from datetime import timedelta
 
@@ -299,6 +300,25 @@ def test_a_pause_between_sending_and_committing_leaves_everything_invisible(brok
         order.unlink()
         assert opened.drain(60)
     assert sorted(line.came()) == [1, 2]
+
+
+def test_what_came_during_a_long_commit_goes_together(broker, tmp_path, monkeypatch):
+    monkeypatch.setattr(failpoint, "_folder", str(tmp_path))
+    monkeypatch.setattr(transactional, "LATE_SECONDS", 0.5)
+    line = Line(broker, partitions=1)
+    with line.open() as opened:
+        (tmp_path / "sink.sending").write_text("pause")
+        put(opened, line.run(1))
+        until((tmp_path / "sink.sending.reached").exists, 60)
+        for position in range(2, 52):
+            put(opened, line.run(position))
+        resumes_at = time.monotonic() + transactional.LATE_SECONDS  # the length of the fault
+        until(lambda: time.monotonic() > resumes_at)
+        (tmp_path / "sink.sending").unlink()
+        assert opened.drain(60)
+    assert line.came() == list(range(1, 52))
+    last = broker.records(line.topic)[-1]
+    assert last.offset - 50 == 1, "each transaction before this one has left a record at its end"
 
 
 def test_a_cursor_longer_than_kafka_takes_at_once_is_kept_whole(broker):

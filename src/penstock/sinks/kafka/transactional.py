@@ -148,9 +148,10 @@ class TransactionalDelivery:
         elif item is not None:
             self._window.add(item)
         if self._is_to_commit():
-            self._due_at = time.monotonic() + self._interval
+            due_at = time.monotonic() + self._interval
             self._window.commit()
-            self._rests_until = time.monotonic() + REST_SECONDS
+            now = time.monotonic()  # a commit that took long makes the next one no later than it is
+            self._due_at, self._rests_until = max(due_at, now), now + REST_SECONDS
         with self._changed:
             self._last, self._is_busy = self._window.last, False
             self._is_urgent = self._is_urgent and not self._is_drained()
