@@ -118,7 +118,7 @@ class Parking(Protocol):
     - A letter is known by incarnation, lane, position and ordinal: parked again, it stays as it was.
     - Letters outlive the process when a call returns, and no watermark that is recorded later outlives them; once `secure` has
       returned, nothing does that the sink makes durable elsewhere.
-    - Everything raises TermLost, and changes nothing, once the claim is no longer the current one. Any thread may call.
+    - All but `secure` raise TermLost, and change nothing, once the claim is no longer the current one. Any thread may call.
     """
 
     def holds(self, rows: Collection[Row] | None = None) -> Sequence[Hold]:
