@@ -22,6 +22,7 @@ from penstock.change import Change
 from penstock.errors import DeliveryExhausted, PenstockError, SinkUnavailable, SourceUnavailable
 from penstock.event import DeliveryRetried, InFlight, MessagesReturned
 from penstock.failpoint import reach
+from penstock.interpreter import share_interpreter
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import Verdict, condemning, ending, is_refusal, verdict
@@ -29,7 +30,6 @@ from penstock.sinks.kafka.handing import refused
 from penstock.sinks.kafka.record import Record, Recorder, Unfit
 from penstock.sinks.kafka.shelf import Entry, Shelf
 from penstock.sinks.kafka.turns import Turns, row_of
-from penstock.sinks.sharing import share_interpreter
 
 if TYPE_CHECKING:
     from penstock.sinks.kafka.sink import KafkaSink

@@ -13,11 +13,11 @@ import pyarrow as pa
 from penstock.change import Change
 from penstock.cursor import Watermark
 from penstock.errors import SinkUnavailable
+from penstock.interpreter import share_interpreter
 from penstock.sink import Assignment
 from penstock.sinks.kafka.record import Record, Recorder, Unfit
 from penstock.sinks.kafka.transaction import Ended, Transactions
 from penstock.sinks.kafka.window import Window
-from penstock.sinks.sharing import share_interpreter
 
 if TYPE_CHECKING:
     from penstock.sinks.kafka.sink import KafkaSink

@@ -11,10 +11,10 @@ import pyarrow as pa
 from penstock.change import Change, from_batch, last_place
 from penstock.errors import SinkUnavailable
 from penstock.event import Warned
+from penstock.interpreter import share_interpreter
 from penstock.poison import Place
 from penstock.rows import Row, rows_of
 from penstock.sink import Assignment
-from penstock.sinks.sharing import share_interpreter
 from penstock.sinks.webhook.courier import Courier
 from penstock.sinks.webhook.dispatch import Dispatch
 from penstock.sinks.webhook.endpoint import Endpoint, parse
