@@ -1,24 +1,22 @@
 """Poison: a change that cannot be delivered whatever is tried, and what becomes of it. `docs/dead-letters.md` is for users.
 
 A sink condemns a change when its tries are spent, and asks before each sending which changes have to wait. Both are settled then:
-the watermark may pass them.
+the watermark may pass them, once what was condemned is parked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import Lock
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol
 
 from penstock.change import Change, Lane, Op
 from penstock.errors import PenstockError
 from penstock.event import ChangeDropped, ChangeParked, ChangesPassed, ChangesWaited, Event
+from penstock.holding import Hold, Holding, Place, Some
 from penstock.rows import Row, rows_of_change
-
-Place = tuple[int, int]
-"""Position and ordinal."""
 
 Then = Literal["halt", "drop", "dead-letter"]
 """What becomes of poison."""
@@ -28,6 +26,9 @@ Stage = Literal["sql", "function", "sink"]
 
 IN_A_ROW = 10
 """So many changes in a row are poison; if then the next one fails too, it is not the changes' fault."""
+
+GATHERED = 200
+"""So many letters are parked together at most: each time costs more than the letters."""
 
 _SHOWN = 200
 
@@ -65,46 +66,12 @@ class DeadLetter:
         return Hold(self.incarnation, self.lane, self.change.place, tuple(self.rows), self.holds, self.is_overtaken)
 
 
-class Hold(NamedTuple):
-    """A letter as those see it that may have to wait for it."""
-
-    incarnation: str
-    lane: Lane
-    place: Place
-    rows: Sequence[Row]
-    holds: bool = True
-    is_overtaken: bool = False
-
-    def is_before(self, other: Hold) -> bool:
-        """Whether it comes first. Letters of another lane, or another life of the source, were there first; and of one position any
-        other, since a row of a range that is read anew may have got another ordinal.
-        """
-        if (self.incarnation, self.lane) != (other.incarnation, other.lane):
-            return True
-        return self.place[0] <= other.place[0] and self.place != other.place
-
-
 class Condemned(NamedTuple):
     """A change that is poison, why, and whether a later one of its rows has arrived nevertheless."""
 
     change: Change
     error: PenstockError
     is_overtaken: bool = False
-
-
-class Placed(Protocol):
-    """A change as far as its letters go."""
-
-    @property
-    def at(self) -> Place:
-        """Where it stands."""
-
-    @property
-    def rows(self) -> Sequence[Row]:
-        """The rows it is about."""
-
-
-_Placed = TypeVar("_Placed", bound=Placed)
 
 
 def waiting_rows(change: Change) -> Sequence[Row]:
@@ -137,68 +104,6 @@ class Parking(Protocol):
         """Make what is parked outlive a loss of power, too."""
 
 
-class Holding:
-    """Which rows have letters, as far as is known without asking the store. It may know letters that are gone, never too few."""
-
-    def __init__(self, holds: Iterable[Hold] = ()) -> None:
-        self._letters: set[tuple[str, Lane, Place]] = set()
-        self._places: set[Place] = set()
-        self._first: dict[Row, Hold] = {}
-        self._tables: dict[str, Hold] = {}  # the first of any row, for changes about a whole table
-        self._passed: set[Row] = set()
-        self._known: set[Row] = set()
-        self._wholes: set[str] = set()  # tables with one about all of their rows
-        for hold in holds:
-            self.add(hold)
-
-    def __bool__(self) -> bool:
-        return bool(self._letters)
-
-    def add(self, hold: Hold) -> None:
-        """Know this letter."""
-        self._letters.add((hold.incarnation, hold.lane, hold.place))
-        self._places.add(hold.place)
-        self._known.update(hold.rows)
-        self._wholes.update(table for table, key in hold.rows if key is None)
-        if hold.is_overtaken and not hold.holds:
-            self._passed.update(hold.rows)
-            return
-        for row in hold.rows:
-            if row not in self._first or hold.is_before(self._first[row]):
-                self._first[row] = hold
-            if row[0] not in self._tables or hold.is_before(self._tables[row[0]]):
-                self._tables[row[0]] = hold
-
-    def forget(self, rows: Iterable[Row]) -> None:
-        """Know nothing of these rows any more."""
-        for row in rows:
-            self._first.pop(row, None)
-            self._first.pop((row[0], None), None)
-            self._passed.discard(row)
-            self._known.discard(row)
-
-    def among(self, some: Sequence[_Placed]) -> list[_Placed]:
-        """Those of these that are worth a closer look: quick, and hardly any."""
-        places, known = self._places, self._known
-        if self._wholes:
-            known = known | {row for one in some for row in one.rows if row[0] in self._wholes}
-        return [one for one in some if one.at in places or not known.isdisjoint(one.rows) or (one.rows and one.rows[0][1] is None)]
-
-    def concerns(self, one: Hold) -> bool:
-        """Whether this change may be a letter, or come behind one."""
-        if (one.incarnation, one.lane, one.place) in self._letters:
-            return True
-        for row in one.rows:
-            wholes = self._tables.get(row[0]) if row[1] is None else self._first.get((row[0], None))
-            if any(first and first.is_before(one) for first in (self._first.get(row), wholes)):
-                return True
-        return False
-
-    def is_passed(self, rows: Iterable[Row]) -> bool:
-        """Whether later changes of these rows go on past a letter."""
-        return not self._passed.isdisjoint(rows)
-
-
 @dataclass(frozen=True, slots=True)
 class Circumstances:
     """Where a change was condemned."""
@@ -214,6 +119,8 @@ class Poison:
     """Decides about poison on one lane; any thread may call.
 
     `keys`: whether later changes of a parked key `wait` behind it or `go-on`. `kept_back` counts what a sink was handed in vain.
+    `gathers`: so many letters are parked together; fewer before anybody asks the store about letters, and before progress is
+    recorded, of which `park` or `secure` tell.
     """
 
     def __init__(
@@ -222,11 +129,13 @@ class Poison:
         keys: Literal["wait", "go-on"] = "wait",
         parking: Parking | None = None,
         about: Circumstances | None = None,
+        gathers: int = 1,
     ) -> None:
         self.then: Then = then if parking and about else "halt"
         self.kept_back = self.dropped = self.passed = 0
         self._keys, self._parking, self._about = keys, parking, about
         self._lock, self._is_loose = Lock(), False
+        self._gathers, self._unparked = gathers, list[tuple[DeadLetter, Event]]()
         self._holding = Holding(parking.holds() if parking else ())
 
     @property
@@ -235,7 +144,7 @@ class Poison:
         return self.then == "halt" and not self._holding
 
     def condemn(self, change: Change, error: PenstockError, tries: int = 1, stage: Stage = "sink") -> None:
-        """The change is poison: raise the error, or drop the change, or park it durably, as the pipeline file says."""
+        """The change is poison: raise the error, or drop the change, or park it, as the pipeline file says."""
         self.condemn_all([Condemned(change, error)], tries, stage)
 
     def condemn_all(self, found: Sequence[Condemned], tries: int = 1, stage: Stage = "sink") -> None:
@@ -243,24 +152,23 @@ class Poison:
         if self.then == "halt" or not self._parking or not self._about:
             raise found[0].error
         with self._lock:
-            if self.then == "dead-letter":
-                letters = [
-                    replace(self._letter(one.change, stage, one.error, tries), is_overtaken=one.is_overtaken) for one in found
-                ]
-                self._parking.park(letters)
-                self._is_loose = True
-                for letter in letters:
-                    self._holding.add(letter.hold)
-            else:
-                self.dropped += len(found)
             self.kept_back += len(found) if stage == "sink" else 0
-        kind = ChangeParked if self.then == "dead-letter" else ChangeDropped
+            if self.then == "dead-letter":
+                self._gather(found, tries, stage)
+                return
+            self.dropped += len(found)
         for one in found:
-            self._about.tell(_told(kind, self._about.pipeline, one.change, one.error))
+            self._about.tell(_told(ChangeDropped, self._about.pipeline, one.change, one.error))
+
+    def park(self) -> None:
+        """Before progress is recorded: park what was condemned. Raises what the store raises; the next time tries again."""
+        with self._lock:
+            self._park()
 
     def secure(self) -> None:
-        """Before anything is made durable that stands for what was parked: see that it outlives that."""
+        """Before anything is made durable elsewhere that stands for what was condemned: see that letters outlive that."""
         with self._lock:
+            self._park()
             if self._is_loose and self._parking:
                 self._parking.secure()
             self._is_loose = False
@@ -275,7 +183,7 @@ class Poison:
         """Whether `sift` might take out anything at all."""
         return bool(self._holding)
 
-    def concerned(self, some: Sequence[_Placed]) -> list[_Placed]:
+    def concerned(self, some: Sequence[Some]) -> list[Some]:
         """Those that `sift` might take out, or count; without waiting for whoever asks the store."""
         return self._holding.among(some) if self._holding else []
 
@@ -299,6 +207,23 @@ class Poison:
             self._count(len(parked), 0)
         return {changes[index].place for index in parked}
 
+    def _gather(self, found: Sequence[Condemned], tries: int, stage: Stage) -> None:
+        assert self._about
+        for one in found:
+            letter = replace(self._letter(one.change, stage, one.error, tries), is_overtaken=one.is_overtaken)
+            self._unparked.append((letter, _told(ChangeParked, self._about.pipeline, one.change, one.error)))
+            self._holding.add(letter.hold)
+        if len(self._unparked) >= self._gathers:
+            self._park()
+
+    def _park(self) -> None:
+        if not self._unparked or not self._parking or not self._about:
+            return
+        self._parking.park([letter for letter, _ in self._unparked])
+        parked, self._unparked, self._is_loose = self._unparked, [], True
+        for _, event in parked:
+            self._about.tell(event)
+
     def _followed(self, changes: Sequence[Change], holds: Sequence[Hold]) -> set[int]:
         """Which of these are parked: they are letters, or wait behind one."""
         assert self._parking
@@ -308,6 +233,8 @@ class Poison:
                 asked.append(index)
                 self._holding.add(hold)  # what shares another row with it has to ask too
         letters = [self._letter(changes[index], "sink") for index in asked]
+        if asked:
+            self._park()
         answers = self._parking.follow(letters) if asked else ()
         parked = {index for index, is_parked in zip(asked, answers, strict=True) if is_parked}
         self._is_loose = self._is_loose or bool(parked)
@@ -366,7 +293,7 @@ def then_of(sink: object) -> Then:
 def of_sink(sink: object, parking: Parking, about: Circumstances) -> Poison:
     """The policy that the settings of this sink ask for."""
     retry = getattr(sink, "retry", None)
-    return Poison(then_of(sink), retry.keys if retry else "wait", parking, about)
+    return Poison(then_of(sink), retry.keys if retry else "wait", parking, about, GATHERED)
 
 
 def _told(kind: type[ChangeParked | ChangeDropped], pipeline: str, change: Change, error: PenstockError) -> Event:

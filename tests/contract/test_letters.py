@@ -15,7 +15,7 @@ from test_coordinator import RIGS
 from penstock.change import Change, Lane, Op
 from penstock.coordinator import Tally, Term
 from penstock.cursor import Cursor, Watermark
-from penstock.errors import DeliveryExhausted, TermHeld, TermLost
+from penstock.errors import DeliveryExhausted, StateUnavailable, TermHeld, TermLost
 from penstock.event import ChangeDropped, ChangeParked, ChangesPassed, ChangesWaited, Event
 from penstock.poison import Circumstances, DeadLetter, Poison
 from penstock.rows import rows_of_change
@@ -56,8 +56,8 @@ class Stage:
     claim: Any
     told: list[Event]
 
-    def poison(self, then: Any = "dead-letter", keys: Any = "wait") -> Poison:
-        return Poison(then, keys, self.claim, Circumstances("p", LANE, "cafe", 1, self.told.append))
+    def poison(self, then: Any = "dead-letter", keys: Any = "wait", gathers: int = 1) -> Poison:
+        return Poison(then, keys, self.claim, Circumstances("p", LANE, "cafe", 1, self.told.append), gathers)
 
     def parked(self) -> list[int]:
         return [one.change.position for one in self.state.letters("p")]
@@ -136,6 +136,46 @@ def test_later_changes_of_a_parked_key_wait_and_others_go_on(stage: Stage) -> No
     assert [one.is_behind for one in stage.state.letters("p")] == [False, True, True]
     assert [type(event) for event in stage.told] == [ChangeParked, ChangesWaited]
     assert (stage.state.standing("p").dead, stage.state.standing("p").waiting) == (3, 2)
+
+
+def test_letters_are_parked_together_at_the_latest_when_progress_is_to_be_recorded(stage: Stage) -> None:
+    poison = stage.poison(gathers=3)
+    poison.condemn(change(5), ERROR)
+    poison.condemn(change(6, 2), ERROR)
+    assert (stage.parked(), stage.told, poison.kept_back) == ([], [], 2), "they wait for others"
+    poison.park()
+    assert (stage.parked(), len(stage.told)) == ([5, 6], 2)
+    for position in (7, 8, 9):
+        poison.condemn(change(position, position), ERROR)
+    assert stage.parked() == [5, 6, 7, 8, 9], "there are enough"
+    poison.condemn(change(10, 10), ERROR)
+    poison.secure()
+    assert (stage.parked()[-1], len(stage.told)) == (10, 6)
+
+
+def test_what_comes_behind_a_letter_that_is_not_parked_yet_waits_for_it_all_the_same(stage: Stage) -> None:
+    poison = stage.poison(gathers=100)
+    poison.condemn(change(5), ERROR)
+    assert [one.change.position for one in poison.concerned([Placed(change(6, 2)), Placed(change(7))])] == [7]
+    assert [one.position for one in poison.sift([change(6, 2), change(7)])] == [6]
+    assert stage.parked() == [5, 7]
+    assert [type(event) for event in stage.told] == [ChangeParked, ChangesWaited]
+
+
+def test_what_a_store_could_not_park_is_parked_the_next_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    poison = stage.poison(gathers=2)
+    poison.condemn(change(5), ERROR)
+    with monkeypatch.context() as away:
+        away.setattr(stage.claim, "park", refuse)
+        with pytest.raises(StateUnavailable):
+            poison.park()
+    assert (stage.parked(), stage.told) == ([], [])
+    poison.park()
+    assert (stage.parked(), len(stage.told)) == ([5], 1)
+
+
+def refuse(letters: Any) -> None:
+    raise StateUnavailable("away")
 
 
 def test_who_comes_after_a_crash_knows_the_letters_and_what_came_before_them_does_not_wait(stage: Stage) -> None:

@@ -330,7 +330,7 @@ def test_interim_answers_that_trickle_in_for_ever_are_no_answer(deliver):
 
 def test_a_success_counts_though_the_rest_of_the_answer_trickles_in_for_ever(deliver, told):
     url, server = serve(trickle(b"X-Slow: 1\r\n", after=b"HTTP/1.1 200 OK\r\n"))
-    delivery = deliver(url, timeout=300 * MILLISECOND)
+    delivery = deliver(url, timeout=1000 * MILLISECOND)
     delivery.offer(rows(1), wait=1)
     drain(delivery)
     assert delivery.delivered().position == 1

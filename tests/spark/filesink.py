@@ -5,6 +5,7 @@ import time
 
 from penstock.change import Change, from_batch
 from penstock.errors import CaptureBroken, DeliveryExhausted
+from penstock.retry import Retry
 from penstock.settings import settings
 from penstock.source import Span, Window
 from penstock.sources.synthetic import SyntheticSource
@@ -16,6 +17,8 @@ class FileSink:
     fail_at: int = -1  # raise an error of no kind of ours at this position, once
     halt_at: int = -1  # raise one that only a person can mend
     linger: float = 0.0  # seconds between having delivered a batch and knowing it
+    condemn_at: int = -1  # say that this position is poison
+    retry: Retry = Retry()
 
     def open(self, assignment):
         return FileDelivery(self, assignment)
@@ -37,6 +40,10 @@ class FileDelivery:
             raise RuntimeError("the sink of this test has failed")
         if change.position == self.sink.halt_at:
             raise DeliveryExhausted(f"position {change.position} was refused")
+        if change.position == self.sink.condemn_at:
+            self.assignment.poison.condemn(change, DeliveryExhausted(f"position {change.position} was refused"))
+            self.last = change
+            return
         facts = (change.position, self.assignment.epoch, self.assignment.attempt, time.time() - change.at / 1e6, change.after)
         facts += (change.op, change.ordinal)
         with open(self.sink.path, "a") as out:

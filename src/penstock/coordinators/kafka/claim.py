@@ -22,7 +22,8 @@ from penstock.coordinators.kafka.log import Log
 from penstock.coordinators.observation import Sighting, Verdict, judge, sight
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateLost, StateUnavailable, TermLost
-from penstock.poison import DeadLetter, Hold
+from penstock.holding import Hold
+from penstock.poison import DeadLetter
 from penstock.rows import Row
 
 TICK = 0.02

@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from penstock.change import Change, Lane, Op, values
-from penstock.poison import DeadLetter, Hold
+from penstock.holding import Hold
+from penstock.poison import DeadLetter
 from penstock.rows import Row
 
 Key = tuple[str, str, int, int]

@@ -15,7 +15,8 @@ from penstock.coordinators.postgres.schema import NAME
 from penstock.coordinators.postgres.store import Store
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateLost, StateUnavailable, TermLost
-from penstock.poison import DeadLetter, Hold
+from penstock.holding import Hold
+from penstock.poison import DeadLetter
 from penstock.rows import Row
 
 TICK = 0.02

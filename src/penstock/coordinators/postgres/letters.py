@@ -13,7 +13,8 @@ from penstock.coordinators.lettering import COLUMNS, letter_of, row_of
 from penstock.coordinators.postgres.numbers import number_of
 from penstock.coordinators.postgres.schema import NAME
 from penstock.coordinators.postgres.store import Store
-from penstock.poison import DeadLetter, Hold
+from penstock.holding import Hold
+from penstock.poison import DeadLetter
 from penstock.rows import Row
 
 _PARK = f"""

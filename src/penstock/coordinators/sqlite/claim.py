@@ -15,7 +15,8 @@ from penstock.coordinators.sqlite import letters
 from penstock.coordinators.sqlite.store import Store, folder
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateLost, TermLost
-from penstock.poison import DeadLetter, Hold
+from penstock.holding import Hold
+from penstock.poison import DeadLetter
 from penstock.rows import Row
 
 TICK = 0.005

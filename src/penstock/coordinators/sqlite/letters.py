@@ -10,7 +10,8 @@ from typing import Any
 from penstock.change import Lane
 from penstock.coordinators.lettering import COLUMNS, letter_of, row_of
 from penstock.coordinators.sqlite.store import Store
-from penstock.poison import DeadLetter, Hold
+from penstock.holding import Hold
+from penstock.poison import DeadLetter
 from penstock.rows import Row
 
 _PARK = f"""

@@ -10,7 +10,8 @@ from threading import Thread
 from penstock.errors import DeliveryExhausted
 from penstock.event import DeliveryRetried
 from penstock.failpoint import reach
-from penstock.poison import IN_A_ROW, Condemned, Place
+from penstock.holding import Place
+from penstock.poison import IN_A_ROW, Condemned
 from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.webhook.dispatch import Dispatch

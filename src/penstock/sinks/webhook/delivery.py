@@ -11,8 +11,8 @@ import pyarrow as pa
 from penstock.change import Change, from_batch, last_place
 from penstock.errors import SinkUnavailable
 from penstock.event import Warned
+from penstock.holding import Place
 from penstock.interpreter import share_interpreter
-from penstock.poison import Place
 from penstock.rows import Row, rows_of
 from penstock.sink import Assignment
 from penstock.sinks.webhook.courier import Courier

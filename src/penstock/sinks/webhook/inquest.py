@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from penstock.poison import Place
+from penstock.holding import Place
 from penstock.rows import Row
 from penstock.sinks.webhook.schedule import Waiting
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
-from penstock.poison import Place
+from penstock.holding import Place
 from penstock.sinks.webhook.endpoint import Endpoint
 from penstock.sinks.webhook.tls import explained
 

@@ -19,7 +19,7 @@ from penstock.formats.cloudevents import CloudEventsFormat
 from penstock.formats.debezium import DebeziumFormat
 from penstock.formats.penstock import PenstockFormat
 from penstock.formats.rqlite import RqliteFormat
-from penstock.poison import Place
+from penstock.holding import Place
 from penstock.sink import Assignment
 from penstock.sinks.webhook.schedule import Waiting
 from penstock.sinks.webhook.sink import WebhookSink

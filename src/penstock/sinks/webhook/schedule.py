@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 import pyarrow as pa
 
 from penstock.change import Change, from_batch
-from penstock.poison import Place
+from penstock.holding import Place
 from penstock.rows import Row
 
 

@@ -1,0 +1,116 @@
+"""Which rows have dead letters, as far as is known without asking the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+from penstock.change import Lane
+from penstock.rows import Row
+
+Place = tuple[int, int]
+"""Position and ordinal."""
+
+
+class Hold(NamedTuple):
+    """A letter as those see it that may have to wait for it."""
+
+    incarnation: str
+    lane: Lane
+    place: Place
+    rows: Sequence[Row]
+    holds: bool = True
+    is_overtaken: bool = False
+
+    def is_before(self, other: Hold) -> bool:
+        """Whether it comes first. Letters of another lane, or another life of the source, were there first; and of one position any
+        other, since a row of a range that is read anew may have got another ordinal.
+        """
+        if (self.incarnation, self.lane) != (other.incarnation, other.lane):
+            return True
+        return self.place[0] <= other.place[0] and self.place != other.place
+
+
+class Placed(Protocol):
+    """A change as far as its letters go."""
+
+    @property
+    def at(self) -> Place:
+        """Where it stands."""
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """The rows it is about."""
+
+
+Some = TypeVar("Some", bound=Placed)
+
+
+class Holding:
+    """Which rows have letters, as far as is known without asking the store. It may know letters that are gone, never too few."""
+
+    def __init__(self, holds: Iterable[Hold] = ()) -> None:
+        self._letters: set[tuple[str, Lane, Place]] = set()
+        self._places: set[Place] = set()
+        self._first: dict[Row, Hold] = {}
+        self._tables: dict[str, Hold] = {}  # the first of any row, for changes about a whole table
+        self._passed: set[Row] = set()
+        self._known: set[Row] = set()
+        self._wholes: set[str] = set()  # tables with one about all of their rows
+        for hold in holds:
+            self.add(hold)
+
+    def __bool__(self) -> bool:
+        return bool(self._letters)
+
+    def add(self, hold: Hold) -> None:
+        """Know this letter."""
+        self._letters.add((hold.incarnation, hold.lane, hold.place))
+        self._places.add(hold.place)
+        self._known.update(hold.rows)
+        self._wholes.update(table for table, key in hold.rows if key is None)
+        if hold.is_overtaken and not hold.holds:
+            self._passed.update(hold.rows)
+            return
+        for row in hold.rows:
+            if row not in self._first or hold.is_before(self._first[row]):
+                self._first[row] = hold
+            if row[0] not in self._tables or hold.is_before(self._tables[row[0]]):
+                self._tables[row[0]] = hold
+
+    def forget(self, rows: Iterable[Row]) -> None:
+        """Know nothing of these rows any more."""
+        for row in rows:
+            self._first.pop(row, None)
+            self._first.pop((row[0], None), None)
+            self._passed.discard(row)
+            self._known.discard(row)
+
+    def among(self, some: Sequence[Some]) -> list[Some]:
+        """Those of these that are worth a closer look: quick, and hardly any."""
+        places, known = self._places, self._known
+        if not self._wholes and self._are_free(some):
+            return []
+        if self._wholes:
+            known = known | {row for one in some for row in one.rows if row[0] in self._wholes}
+        return [one for one in some if one.at in places or not known.isdisjoint(one.rows) or (one.rows and one.rows[0][1] is None)]
+
+    def _are_free(self, some: Sequence[Placed]) -> bool:
+        """Whether none of these has a letter or is about a whole table: seen at a glance, and nearly always so."""
+        rows = [row for one in some for row in one.rows]
+        has_whole = None in [key for _, key in rows]
+        return not has_whole and self._known.isdisjoint(rows) and self._places.isdisjoint([one.at for one in some])
+
+    def concerns(self, one: Hold) -> bool:
+        """Whether this change may be a letter, or come behind one."""
+        if (one.incarnation, one.lane, one.place) in self._letters:
+            return True
+        for row in one.rows:
+            wholes = self._tables.get(row[0]) if row[1] is None else self._first.get((row[0], None))
+            if any(first and first.is_before(one) for first in (self._first.get(row), wholes)):
+                return True
+        return False
+
+    def is_passed(self, rows: Iterable[Row]) -> bool:
+        """Whether later changes of these rows go on past a letter."""
+        return not self._passed.isdisjoint(rows)
