@@ -27,7 +27,7 @@ from penstock.coordinators.kafka import KafkaCoordinator, log
 from penstock.coordinators.kafka.log import Log, shared
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid, StateInvalid, StateUnavailable, TermFenced, TermLost
-from penstock.leadership import renewal
+from penstock.leadership import Leadership, renewal
 from penstock.poison import DeadLetter
 from penstock.testing.broker import Broker
 from penstock.testing.proxy import Proxy
@@ -179,6 +179,25 @@ def test_a_leader_that_is_cut_off_stands_down_before_another_leads_and_changes_n
             assert leader.campaign() is None
 
 
+def test_a_standby_that_goes_is_not_waited_for_when_the_leader_goes_too(broker: Broker, admin: AdminClient) -> None:
+    session = 40.0
+    state = KafkaCoordinator(f"kafka://{broker.servers}/state-{uuid.uuid4().hex[:8]}?session-timeout={session}s")
+    group, standing = state.where.group("p"), [Leadership(state, "p", f"member {number}") for number in range(3)]
+    for one in standing:
+        one.start()
+    leader = until(lambda: next(iter(leading(standing)), None), MOMENT)
+    until(lambda: len(admin.describe_consumer_groups([group])[group].result().members) == 3, MOMENT)
+    standby, heir = [one for one in standing if one is not leader]
+    standby.leave()
+    leader.leave()
+    assert until(lambda: leading([heir]), session / 2)
+    heir.leave()
+
+
+def leading(some: list[Leadership]) -> list[Leadership]:
+    return [one for one in some if one.is_held() and not one.is_lost()]
+
+
 def test_an_owner_that_was_fenced_and_still_owns_partition_zero_resumes_with_a_new_term(broker: Broker) -> None:
     clock = [0.0]
     state = KafkaCoordinator(f"kafka://{broker.servers}/state-{uuid.uuid4().hex[:8]}", clock=_Clock(clock))
@@ -213,8 +232,27 @@ def test_a_leader_and_a_claim_outlast_a_restart_of_the_brokers_and_nothing_is_co
             broker.start()
             until(lambda: _tried(lambda: claim.advance(mark(3), Tally(2))), 3 * MOMENT)
             until(lambda: _tried(leader.renew), 3 * MOMENT)
+        until(lambda: _tried(lambda: state.standing("p")), 3 * MOMENT)  # the group is the last to be there again
         standing = state.standing("p")
         assert (standing.delivered, standing.epoch, standing.watermarks[LANE]) == (3, term.epoch, mark(3))
+
+
+def test_a_record_that_was_sent_twice_because_its_answer_was_lost_counts_once_and_is_answered(
+    state: KafkaCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = Log._send
+
+    def twice(self: Log, text: str) -> int:
+        send(self, text)
+        return send(self, text)
+
+    monkeypatch.setattr(Log, "_send", twice)
+    with closing(state.candidate("p", "leader")) as leader:
+        term = until(leader.campaign, MOMENT)
+        state.place(term, LANE, mark(0))
+        with state.claim(term, LANE, 1) as claim:
+            claim.advance(mark(3), Tally(delivered=3))
+    assert (state.watermark("p", LANE), state.standing("p").delivered) == (mark(3), 3)
 
 
 def test_a_leader_renews_several_times_within_its_deadline() -> None:
@@ -241,7 +279,7 @@ class _Clock:
         return time.monotonic() + self._more[0]
 
 
-def _tried(deed: Callable[[], None]) -> bool:
+def _tried(deed: Callable[[], object]) -> bool:
     """Whether the brokers could be asked."""
     try:
         deed()

@@ -12,6 +12,9 @@ from penstock.coordinators.kafka.client import Ear, closed, confluent, settings
 from penstock.coordinators.kafka.neli import Ownership, Turn
 from penstock.errors import StateInvalid
 
+LEAVING = 0.1
+"""Seconds in which a member that owns nothing tells the brokers that it goes; the library itself does not wait for that."""
+
 PULSE = 0.1
 """Seconds between two heartbeats of a member that waits for one."""
 
@@ -72,8 +75,12 @@ class Membership:
                 return False
 
     def close(self) -> None:
-        """Leave the group."""
-        closed(self._consumer)
+        """Leave the group, and give the library time to say so: otherwise the others would wait for this member once more."""
+        try:
+            self._consumer.unsubscribe()
+            self._consumer.poll(LEAVING)
+        finally:
+            closed(self._consumer)
 
     def _beat(self) -> None:
         self._beat_at = self._clock()

@@ -51,7 +51,7 @@ class Ledger:
 
     def __init__(self, sink: KafkaSink, pipeline: str, lane: Lane) -> None:
         self._sink, self._pipeline, self._kafka = sink, pipeline, client.confluent()
-        self.name = f"penstock.{pipeline}.{lane}"
+        self.name, self.topic = f"penstock.{pipeline}.{lane}", sink.progress_topic
         self._last_heard: Any = None
 
     def read(self) -> Watermark | None:
@@ -66,7 +66,7 @@ class Ledger:
         return self._asked("read_uncommitted")
 
     def _asked(self, isolation: str) -> Watermark | None:
-        partitions = [self._kafka.TopicPartition(self._sink.progress_topic, number) for number in range(PARTITIONS)]
+        partitions = [self._kafka.TopicPartition(self.topic, number) for number in range(PARTITIONS)]
         with closing(self._consumer(isolation)) as consumer:
             found = self._committed(consumer, partitions)
         if found[0].offset < 0:
@@ -88,11 +88,11 @@ class Ledger:
 
     def offsets(self, watermark: Watermark) -> list[Any]:
         """A watermark as a transaction takes it."""
-        topic, parts = self._sink.progress_topic, pieces(watermark)
+        parts = pieces(watermark)
         if len(parts) > PARTITIONS:
             raise SinkUnavailable(f"the cursor of {self.name} is too long for Kafka: {len(watermark.cursor)} characters")
         return [
-            self._kafka.TopicPartition(topic, number, watermark.position, metadata=metadata)
+            self._kafka.TopicPartition(self.topic, number, watermark.position, metadata=metadata)
             for number, metadata in enumerate(parts)
         ]
 
@@ -107,16 +107,15 @@ class Ledger:
 
         if (
             self.peek()
-        ):  # in a new cluster this makes the brokers ready for groups; a transaction would wait for them without an end
+        ):  # in a new cluster this makes the brokers ready for groups: a transaction would wait for them without an end
             return
-        topic = self._sink.progress_topic
         admin = AdminClient(client.others(self._sink.config, self.hear))
-        wanted = NewTopic(topic, num_partitions=PARTITIONS, replication_factor=-1, config={"cleanup.policy": "compact"})
+        wanted = NewTopic(self.topic, num_partitions=PARTITIONS, replication_factor=-1, config={"cleanup.policy": "compact"})
         try:
-            admin.create_topics([wanted], request_timeout=PATIENCE)[topic].result()
+            admin.create_topics([wanted], request_timeout=PATIENCE)[self.topic].result()
         except self._kafka.KafkaException as error:
             if error.args[0].code() != self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
-                raise self.ending(error, f"making the topic {topic}", admin) from None
+                raise self.ending(error, f"making the topic {self.topic}", admin) from None
 
     def strike(self) -> None:
         """Fence whoever delivers on this lane, and keep nothing of it."""

@@ -16,8 +16,9 @@ from penstock.failpoint import reach
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import ending
-from penstock.sinks.kafka.ledger import PATIENCE, Ledger
+from penstock.sinks.kafka.ledger import Ledger
 from penstock.sinks.kafka.shelf import Entry
+from penstock.sinks.kafka.takeover import taken
 
 if TYPE_CHECKING:
     from penstock.sinks.kafka.sink import KafkaSink
@@ -56,17 +57,8 @@ class Transactions:
         self._settings = client.transactional(sink.config, assignment.pipeline, self._ledger.name, self._ledger.hear)
         self._ledger.prepare()
         self._member = self._ledger.member()
-        self._producer = self._made()
+        self._producer = taken(self._ledger, self._settings)
         self.committed = self._ledger.read()
-
-    def _made(self) -> Any:
-        """A producer that has the lane: whoever had it before is fenced, and what that had open is aborted."""
-        producer = kafka.Producer(self._settings)
-        try:
-            producer.init_transactions(PATIENCE)
-        except kafka.KafkaException as error:
-            raise self._ledger.ending(error, "taking the lane over", producer) from None
-        return producer
 
     def produce(self, entry: Entry) -> None:
         """Send a record in the transaction, which begins with the first. Raises TypeError or ValueError if it cannot be sent."""
@@ -134,7 +126,7 @@ class Transactions:
             self._poll(0)
         failed, self._failed = self._failed, {}
         self._is_open, self._turn = False, self._turn + 1
-        self._producer = self._made()
+        self._producer = taken(self._ledger, self._settings)
         if self._ledger.read() != self.committed:
             raise TermLost("another producer has had this lane meanwhile")
         return failed
