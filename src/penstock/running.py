@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Event as Flag
 from threading import Thread
 
-from penstock.backfill import outstanding
+from penstock.backfill import Backfill, outstanding
 from penstock.coordinator import Standing, Term
 from penstock.errors import (
     Directive,
@@ -117,6 +117,7 @@ class PipelineRun:
         self._claims: set[str] = set()
         self._warned_of: set[str] = set()
         self._is_placed = False
+        self._ready: Query | None = None
         self._batch = Batch(pipeline) if pipeline.mode == "batch" else None
         self._leadership = Leadership(pipeline.state, pipeline.name, holder_name())
 
@@ -155,6 +156,7 @@ class PipelineRun:
             raise
         finally:
             self._leadership.leave()
+            self._dismiss()
 
     def _halted(self, error: PenstockError) -> None:
         self.error = error
@@ -171,10 +173,38 @@ class PipelineRun:
             if lost := engine.lost():
                 raise lost
             if not told:
-                engine.warm(lambda: self._leadership.is_held() or self._stop.is_set())
+                self._make_ready(engine)
                 self._tell(StandingBy(pipeline=self.pipeline.name, holder=self._standing().holder or "nobody"))
                 told = True
         return None
+
+    def _make_ready(self, engine: Engine) -> None:
+        """Have a query wait for the term: to start one takes Spark a second."""
+        engine.warm(self._is_called)
+        if self._batch is None and self._ready is None and not self._is_called():
+            self._ready = engine.query(self.pipeline)
+            try:
+                self._ready.prepare(self._is_called)
+            except PenstockError as error:
+                if error.directive is Directive.HALT or isinstance(error, EngineLost):
+                    raise
+                self._dismiss()  # it may pass: whoever leads tries again
+
+    def _is_called(self) -> bool:
+        return self._leadership.is_held() or self._stop.is_set()
+
+    def _dismiss(self) -> None:
+        """End the query that waits, if one does."""
+        ready, self._ready = self._ready, None
+        if ready:
+            ready.stop()
+
+    def _query(self, engine: Engine, goal: Goal | Backfill | None) -> Query:
+        """The query that waits, or another where it has a goal."""
+        if goal is not None:
+            self._dismiss()
+        ready, self._ready = self._ready, None
+        return ready or engine.query(self.pipeline, goal)
 
     def _lead(self, engine: Engine, term: Term, last_error: Mapping[str, str] | None) -> None:
         """Carry the pipeline for the length of a term, starting anew after errors that may pass."""
@@ -222,9 +252,9 @@ class PipelineRun:
             place(self.pipeline, term, self._start, last_error)
             self._is_placed = True
         rows = outstanding(self.pipeline, term)
-        query = engine.query(self.pipeline, term, rows or self._goal())
+        query = self._query(engine, rows or self._goal())
         try:
-            query.start()
+            query.start(term)
             self._watch(query)
             has_ended = query.has_ended()
         finally:

@@ -30,9 +30,9 @@ class Batch:
         pipeline = Pipeline("batch", source, FileSink(path=str(self.out), **sink), self.state, Transform(where=where), "batch")
         if self.state.watermark("batch", LANE) is None:
             self.state.place(self.term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
-        query = Query(self.spark, pipeline, self.term, str(self.folder), goal or heads(source))
+        query = Query(self.spark, pipeline, str(self.folder), goal or heads(source))
         self.queries.append(query)
-        query.start()
+        query.start(self.term)
         return query
 
     def carry(self, *args, **how):

@@ -79,6 +79,11 @@ def test_the_archive_fits_one_java_and_one_set_of_jars(tmp_path, monkeypatch):
     assert jars[0].name.startswith("slf4j-api-")
 
 
+def test_the_library_that_would_register_itself_with_every_session_is_left_out_and_nothing_else():
+    home = find_jars()[0].parent
+    assert [jar.name.split("_")[0] for jar in set(home.glob("*.jar")) - {*find_jars()}] == ["spark-mllib"]
+
+
 def test_the_default_master_has_a_slot_for_each_lane_and_retries():
     assert master_for(3, None) == "local[3,4]"
 

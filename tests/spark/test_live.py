@@ -11,10 +11,16 @@ from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import DeliveryExhausted, TransformInvalid
 from penstock.pipeline import Pipeline, Transform
+from penstock.retry import Retry
 from penstock.sources.synthetic import LANE, SyntheticSource
 from penstock.spark.query import Query
+from penstock.spark.session import ROOMY, beside
 
 TOTAL = 3000
+
+
+NEVER = bool
+"""Called without anything it says no."""
 
 
 class Live:
@@ -25,7 +31,11 @@ class Live:
         self.state = SqliteCoordinator(path=str(tmp_path / "state.db"))
         self.candidate, self.query, self.monkeypatch = None, None, monkeypatch
 
-    def start(self, source=None, where=None, epoch_seconds=300.0, name="live", select=None, function=None, **sink):
+    def start(self, *args, **how):
+        self.make(*args, **how)
+        self.query.start(self.term)
+
+    def make(self, source=None, where=None, epoch_seconds=300.0, name="live", select=None, function=None, **sink):
         self.monkeypatch.setattr("penstock.spark.query.EPOCH_SECONDS", epoch_seconds)
         source = source or SyntheticSource(rate=1e6, total=TOTAL)
         transform = Transform(where=where, select=select, function=function)
@@ -35,8 +45,7 @@ class Live:
         self.term = term = self.candidate.campaign()
         if self.state.watermark(name, LANE) is None:
             self.state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
-        self.query = Query(self.spark, self.pipeline, term, str(self.folder))
-        self.query.start()
+        self.query = Query(self.spark, self.pipeline, str(self.folder))
 
     def until_position(self, position=TOTAL, within=60):
         assert self.query.wait(lambda: self.watermark().position >= position, within), f"stuck at {self.watermark()}"
@@ -67,6 +76,70 @@ def test_every_change_is_delivered_once_and_in_order_when_nothing_fails(live):
     assert positions(live.out) == list(range(1, TOTAL + 1))
 
 
+def test_a_query_that_is_prepared_delivers_nothing_until_it_is_given_a_term(live):
+    live.make()
+    live.query.prepare(NEVER)
+    assert live.query.failure() is None
+    assert not live.out.exists()
+    prepared = live.query._query.runId
+    live.query.start(live.term)
+    live.until_position()
+    assert live.query._query.runId == prepared, "it was started anew"
+    assert positions(live.out) == list(range(1, TOTAL + 1))
+
+
+def test_a_prepared_query_that_died_meanwhile_is_started_anew(live):
+    live.make()
+    live.query.prepare(NEVER)
+    live.query._query.stop()
+    live.query.start(live.term)
+    live.until_position()
+    assert positions(live.out) == list(range(1, TOTAL + 1))
+
+
+def test_a_prepared_query_that_nobody_needs_ends_at_once_and_has_done_nothing(live):
+    live.make()
+    live.query.prepare(NEVER)
+    live.query.stop()
+    assert live.query.failure() is not None
+    assert not live.out.exists()
+
+
+def test_preparing_leaves_off_when_the_term_has_come(live):
+    live.make()
+    live.query.prepare(lambda: True)
+    live.query.start(live.term)
+    live.until_position()
+    assert positions(live.out) == list(range(1, TOTAL + 1))
+
+
+def test_what_spark_does_not_understand_is_told_before_there_is_a_term(live):
+    live.make(where="no_such_column = 1")
+    with pytest.raises(TransformInvalid, match="no_such_column"):
+        live.query.prepare(NEVER)
+
+
+def test_a_query_shares_its_data_source_with_no_other_since_spark_writes_to_it_as_a_query_starts(live):
+    live.start()
+    live.until_position(1)
+    assert live.query.failure() is None
+    assert live.spark.streams.active == []
+
+
+def test_a_session_of_a_query_has_our_settings_and_what_it_was_given_but_not_over_a_persons(spark):
+    settings = dict.fromkeys(ROOMY, "131072")
+    made = beside(spark, settings)
+    assert {key: made.conf.get(key) for key in settings} == settings
+    assert made.conf.get("spark.sql.streaming.stopTimeout") == spark.conf.get("spark.sql.streaming.stopTimeout") == "10s"
+    [chosen, *_] = settings
+    before = spark.conf.get(chosen)
+    spark.conf.set(chosen, "4096")
+    try:
+        assert beside(spark, settings).conf.get(chosen) != settings[chosen]
+    finally:
+        spark.conf.set(chosen, before)
+
+
 def test_the_watermark_is_where_the_next_query_goes_on(live):
     live.start()
     live.until_position()
@@ -81,10 +154,18 @@ def test_a_query_that_follows_another_in_the_same_term_is_not_stopped_by_what_st
     live.until_position(500)
     live.query.ask_to_stop()
     live.query.stop()
-    live.query = Query(live.spark, live.pipeline, live.term, str(live.folder))
-    live.query.start()
+    live.query = Query(live.spark, live.pipeline, str(live.folder))
+    live.query.start(live.term)
     live.until_position(2000)
     assert list(dict.fromkeys(positions(live.out))) == list(range(1, 2001))
+
+
+def test_a_letter_is_parked_before_the_watermark_passes_it(live):
+    live.start(condemn_at=700, retry=Retry(then="dead-letter"))
+    live.until_position(700)
+    assert [letter.change.position for letter in live.state.letters("live")] == [700]
+    live.until_position()
+    assert positions(live.out) == [*range(1, 700), *range(701, TOTAL + 1)]
 
 
 def test_many_short_epochs_lose_and_repeat_nothing(live):

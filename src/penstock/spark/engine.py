@@ -11,7 +11,6 @@ from threading import Lock, Thread, Timer
 from typing import Any
 
 from penstock.backfill import Backfill
-from penstock.coordinator import Term
 from penstock.errors import ConfigInvalid, EngineLost
 from penstock.event import Observer
 from penstock.goal import Goal
@@ -45,9 +44,9 @@ class Engine:
         self._training.daemon = True
         self._training.start()
 
-    def query(self, pipeline: Pipeline, term: Term, goal: Goal | Backfill | None = None) -> Query:
+    def query(self, pipeline: Pipeline, goal: Goal | Backfill | None = None) -> Query:
         """A query for this pipeline, not started yet; with a goal it ends there."""
-        return Query(self._spark, pipeline, term, self._folder, goal)
+        return Query(self._spark, pipeline, self._folder, goal)
 
     def warm(self, is_enough: Callable[[], bool]) -> None:
         """Make the next query start in about a second; leaves off as soon as that is enough."""

@@ -11,9 +11,10 @@ import json
 import os
 import pickle
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -27,16 +28,20 @@ from penstock.pipeline import Pipeline
 
 Way = Literal["live", "batch", "ranges"]
 
+AWAIT_SECONDS = 0.01
+"""Between two looks for a term."""
+
 
 @dataclass(frozen=True, slots=True)
 class Errand:
     """One pipeline under one term, with a folder for signals; `query` tells apart the queries that one term has.
 
     With a goal it is a batch, and ends there: at the heads of lanes, or with the last range of a backfill.
+    An errand that was given no term yet waits for one: the next leader's query stands ready before it leads.
     """
 
     pipeline: Pipeline
-    term: Term
+    given: Term | None
     folder: str
     query: str
     epoch_seconds: float
@@ -56,6 +61,29 @@ class Errand:
         errand = pickle.loads(base64.b85decode(text.partition(" ")[2]))
         assert isinstance(errand, Errand)
         return errand
+
+    @property
+    def term(self) -> Term:
+        """The term that it was given, at its start or since."""
+        return self.given or Term(**json.loads(Path(self._flag("term")).read_text()))
+
+    def lead(self, term: Term) -> None:
+        """Give it the term that it waits for."""
+        draft = Path(self._flag("draft"))
+        draft.write_text(json.dumps(asdict(term)))
+        draft.rename(self._flag("term"))
+
+    def await_term(self) -> bool:
+        """Whether there is a term, as soon as there is; not so if it is asked to end instead."""
+        if self.given is None:
+            Path(self._flag("ready")).touch()
+            while not os.path.exists(self._flag("term")) and not self.is_stopped():
+                time.sleep(AWAIT_SECONDS)
+        return not self.is_stopped()
+
+    def is_ready(self) -> bool:
+        """Whether a reader waits for the term."""
+        return os.path.exists(self._flag("ready"))
 
     def stop(self) -> None:
         """Ask readers and writers to end."""

@@ -15,6 +15,8 @@ from penstock.errors import EngineFailed, JavaMissing
 
 OLDEST = 17
 
+_UNUSED = "spark-mllib_"  # it registers its functions with every session, by reflection: more than a second of each start
+
 _OPENED = (
     "java.lang",
     "java.lang.invoke",
@@ -81,10 +83,11 @@ def _read(home: Path) -> Java | None:
 
 
 def find_jars() -> list[Path]:
-    """The jars of the installed pyspark, never those of a SPARK_HOME of another version; slf4j first, as Spark does."""
+    """The jars we need of the installed pyspark, never those of a SPARK_HOME of another version; slf4j first, as Spark does."""
     spec = importlib.util.find_spec("pyspark")
     home = Path(spec.origin).parent if spec and spec.origin else Path()
-    jars = sorted(home.glob("jars/*.jar"), key=lambda jar: (not jar.name.startswith("slf4j-api-"), jar.name))
+    found = (jar for jar in home.glob("jars/*.jar") if not jar.name.startswith(_UNUSED))
+    jars = sorted(found, key=lambda jar: (not jar.name.startswith("slf4j-api-"), jar.name))
     if not jars:
         raise EngineFailed("the installed pyspark has no jars", "pip install pyspark, not pyspark-client")
     return jars

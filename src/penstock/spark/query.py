@@ -21,11 +21,14 @@ from penstock.poison import then_of
 from penstock.spark.archive import cache
 from penstock.spark.culprit import barred
 from penstock.spark.errand import Errand
-from penstock.spark.session import roomy
+from penstock.spark.session import ROOMY, beside
 from penstock.spark.transform import apply
 
 DYING_SECONDS = 2.0
 """How long a JVM that no longer answers may take to be gone."""
+
+READY_SECONDS = 60.0
+"""How long a query may take until its readers wait for a term."""
 
 EPOCH_SECONDS = 300.0
 """How long a micro-batch stays open. Between two of them lie about 140 ms."""
@@ -34,23 +37,34 @@ EPOCH_SECONDS = 300.0
 class Query:
     """A pipeline at work under a term. Its progress is in the coordinator, never in Spark."""
 
-    def __init__(self, spark: Any, pipeline: Pipeline, term: Term, folder: str, goal: Goal | Backfill | None = None) -> None:
+    def __init__(self, spark: Any, pipeline: Pipeline, folder: str, goal: Goal | Backfill | None = None) -> None:
         self._spark, self._pipeline = spark, pipeline
-        self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{pipeline.name}.{term.epoch}.", dir=folder))
-        self._errand = Errand(pipeline, term, folder, self._checkpoint.name, EPOCH_SECONDS, goal)
+        self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{pipeline.name}.", dir=folder))
+        self._errand = Errand(pipeline, None, folder, self._checkpoint.name, EPOCH_SECONDS, goal)
         self._query: Any = None
         self._spares = then_of(pipeline.sink) != "halt"
 
-    def start(self) -> None:
-        """Begin. Raises TransformInvalid where Spark does not understand the transform."""
+    def prepare(self, is_enough: Callable[[], bool]) -> None:
+        """Begin without a term, up to where nothing but that is missing; leaves off as soon as that is enough."""
+        if self._spark.sparkContext.master.startswith("local"):  # elsewhere no file would tell of the term
+            self._begin()
+            self.wait(lambda: self._errand.is_ready() or is_enough(), within=READY_SECONDS)
+
+    def start(self, term: Term) -> None:
+        """Begin under this term, or go on with it where all is prepared."""
+        if self._query is not None and self.failure() is None:
+            self._errand.lead(term)
+        else:
+            self._errand = replace(self._errand, given=term)
+            self._begin()
+
+    def _begin(self) -> None:
+        """Start Spark's query. Raises TransformInvalid where Spark does not understand the transform."""
         from py4j.protocol import Py4JError
         from pyspark.errors import AnalysisException, PySparkException
 
-        from penstock.spark.registration import make_active
-
         try:
-            spark = self._spark if self._errand.goal is None else roomy(self._spark)
-            make_active(spark)
+            spark = beside(self._spark, {} if self._errand.goal is None else ROOMY)
             changes = spark.readStream.format("penstock").option("errand", self._errand.encode()).load()
             writing = (
                 apply(changes, self._pipeline.transform, spares=self._spares)
@@ -99,7 +113,7 @@ class Query:
             return False  # the engine is lost, or its failure has another reason
         if pipeline:
             self._errand = replace(self._errand, pipeline=pipeline)
-            self.start()
+            self._begin()
         return pipeline is not None
 
     def has_ended(self) -> bool:

@@ -30,7 +30,7 @@ def read(errand: Errand, lane: Lane) -> Iterator[pa.RecordBatch]:
 
 def _read(errand: Errand, lane: Lane, task: int) -> Iterator[pa.RecordBatch]:
     """Rows from the watermark on, until the epoch is over or the goal reached, the writer fails, or somebody asks to stop."""
-    if errand.is_stopped():
+    if not errand.await_term():
         yield NOTHING  # a stream without a single batch is an error to its writer
         return
     while True:

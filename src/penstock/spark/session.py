@@ -38,10 +38,11 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
 }
 
-_ROOMY = {
+ROOMY = {
     "spark.sql.execution.pandas.udf.buffer.size": "65536",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(ROOMY_BYTES),
 }
+"""Larger buffers, for queries that need not be quick but much."""
 
 
 def master_for(slots: int, asked: str | None) -> str:
@@ -100,11 +101,15 @@ def close_session(spark: Any) -> None:
     process.wait()
 
 
-def roomy(spark: Any) -> Any:
-    """A session beside this one with larger buffers, where a person has not chosen their size."""
-    beside = spark.newSession()
-    for key, value in _ROOMY.items():
+def beside(spark: Any, settings: Mapping[str, str]) -> Any:
+    """A session for one query, with these settings where a person has not chosen them.
+
+    Queries that share a data source share a HashMap of Spark's which each of them writes to as it starts: two at once, and its
+    size is wrong for ever, so that no task of any of them can be read again (OptionalDataException).
+    """
+    made = spark.newSession()
+    for key, value in settings.items():
         if spark.conf.get(key) == _SETTINGS[key]:
-            beside.conf.set(key, value)
-    register(beside)
-    return beside
+            made.conf.set(key, value)
+    register(made)
+    return made

@@ -29,8 +29,8 @@ def warm(spark: Any, is_enough: Callable[[], bool] = lambda: False) -> None:
         term = candidate.campaign()
         assert term is not None
         state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
-        query = Query(spark, pipeline, term, folder)
-        query.start()
+        query = Query(spark, pipeline, folder)
+        query.start(term)
         query.wait(lambda: _position(state) >= _CHANGES or is_enough(), within=_PATIENCE)
         query.stop()
         candidate.close()

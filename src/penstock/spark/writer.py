@@ -99,6 +99,7 @@ class Carrier:
         self._errand, self._opening, self._claim = errand, opening, claim
         self._function, self._is_rewritten = function_of(errand.pipeline), False
         self._delivery, assignment, reached = _opened(errand, task, opening, claim)
+        self._keeping = self._delivery if isinstance(self._delivery, KeepingDelivery) else None  # asked once: it takes long
         self._custody = assignment.custody
         self._since = self._custody.cursor(opening.cursor) if self._custody else opening.cursor
         self._poison, self._failed_in_row, self._raised_in_row = assignment.poison, 0, 0
@@ -140,8 +141,8 @@ class Carrier:
 
     def _mark(self, position: int, cursor: Cursor) -> None:
         watermark = self._progress.mark(position, self._custody.cursor(cursor) if self._custody else cursor)
-        if self._is_whole and isinstance(self._delivery, KeepingDelivery):
-            self._delivery.mark(watermark)
+        if self._is_whole and self._keeping:
+            self._keeping.mark(watermark)
 
     def _hand(self, changes: pa.RecordBatch) -> None:
         last = last_place(changes)
@@ -205,6 +206,7 @@ class Carrier:
         self._tried_at = now = time.monotonic()
         watermark = self._durable()
         try:
+            self._poison.park()
             self._claim.advance(watermark, self._meter.tally())
         except StateUnavailable:
             if now - self._recorded_at > self._errand.pipeline.state.ttl:
