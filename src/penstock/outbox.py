@@ -58,9 +58,9 @@ def stash_many(connection: Any, messages: Iterable[Any], **where: Unpack[Where])
     return _write(connection, rows, **where)
 
 
-def quoted(table: str) -> str:
+def quoted(table: str, mark: str = '"') -> str:
     """The name of a table for SQL, exactly this one; a dot parts it from its schema."""
-    return ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
+    return ".".join(mark + part.replace(mark, 2 * mark) + mark for part in table.split("."))
 
 
 def _row(topic: str, key: Text, value: Any, headers: Headers = ()) -> tuple[Any, ...]:
@@ -93,7 +93,7 @@ def _insert(table: str, layout: Layout, database: str) -> tuple[Sequence[str], s
     if layout == "penstock":
         return _COLUMNS, f"insert into {quoted(table)} ({', '.join(_COLUMNS)}) values ("
     names = [f"kafka_{name}" for name in _COLUMNS]
-    where = quoted(table).replace('"', "`") if database == "mysql" else quoted(table)
+    where = quoted(table, "`" if database == "mysql" else '"')
     return names, f"insert into {where} (create_time, {', '.join(names)}) values (current_timestamp, "
 
 

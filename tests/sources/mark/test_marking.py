@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
 from threading import Thread
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -17,6 +20,7 @@ from penstock.change import Change, from_batch
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, CursorInvalid, OutboxMissing, TermLost
 from penstock.source import Span, Stamp
+from penstock.sources.outbox.mark.follow import follow
 from penstock.sources.outbox.mark.source import LANE, MarkSource
 from penstock.sources.outbox.mark.stamp import astray, mark, of, position_of, renumbered
 
@@ -287,6 +291,28 @@ def test_a_pipeline_that_begins_takes_also_rows_with_marks_of_later_epochs(desk:
     assert desk.reader(1).ids(1) == [1]
     assert desk.source.forget("p")
     assert not desk.source.forget("p")
+
+
+def test_signs_of_life_need_no_look_at_the_table(desk: Desk) -> None:
+    looks = 0
+
+    @contextmanager
+    def counted(*, anew: bool = False) -> Iterator[Any]:
+        nonlocal looks
+        with desk.source._opened(anew=anew) as table:
+            look = table.mark
+
+            def looking(*what: Any) -> Any:
+                nonlocal looks
+                looks += 1
+                return look(*what)
+
+            table.mark = looking
+            yield table
+
+    windows = follow(counted, Stamp(1, 0), desk.start, 100, backoff=timedelta(seconds=10))
+    assert [next(windows).changes.num_rows for _ in range(20)] == [0] * 20
+    assert looks < 15, "pauses double up to the backoff"
 
 
 def test_what_cannot_be_is_said(desk: Desk) -> None:

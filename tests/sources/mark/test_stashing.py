@@ -14,7 +14,7 @@ from desks import Desk
 from sqlalchemy.orm import Session
 
 from penstock.message import Message, of_change
-from penstock.outbox import stash, stash_many
+from penstock.outbox import quoted, stash, stash_many
 
 MESSAGES = [
     Message("orders", "clé".encode(), b'{"id":1}', (("trace", "ß".encode()), ("trace", None), ("q", b'"\\'))),
@@ -92,3 +92,8 @@ def test_djangos_own_connections_say_which_database_it_is(tmp_path: Path) -> Non
         with connection.cursor() as opened:
             stash_many(opened, MESSAGES, table=desk.table, layout="goharvest")
     assert [change.new_row_id for change in desk.reader(1).changes(4)] == [1, 2, 3, 4]
+
+
+def test_the_name_of_a_table_is_that_name_whatever_is_in_it() -> None:
+    assert quoted('a"b.c') == '"a""b"."c"'
+    assert quoted("a`b.c", "`") == "`a``b`.`c`"

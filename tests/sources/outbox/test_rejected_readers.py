@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
+from boxes import Box, Tail, Values
 
-from conftest import Box, Tail, Values
 from penstock.change import from_batch
 from penstock.sources.outbox.source import LANE
 

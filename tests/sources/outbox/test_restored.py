@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import psycopg
 import pytest
+from boxes import Box, Values
 
-from conftest import Box, Values
 from penstock.errors import SourceRewound
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.schema import init

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
+from boxes import Box
 
-from conftest import Box
 from penstock.change import Lane
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, LogDamaged, OutboxMissing, OutboxUnfit, SourcePruned, SourceRewound, SourceUnavailable

@@ -11,11 +11,11 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy
+from boxes import Box
 from psycopg.errors import CheckViolation
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from conftest import Box
 from penstock.message import Message, of_change
 from penstock.outbox import stash, stash_many
 

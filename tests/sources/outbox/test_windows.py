@@ -8,10 +8,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from boxes import Box, Connection, Tail, Values
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from conftest import Box, Connection, Tail, Values
 from penstock.change import Change, from_batch
 from penstock.outbox import stash
 from penstock.source import Span

@@ -83,7 +83,7 @@ class BarrierDelivery:
 
     def offer(self, changes: pa.RecordBatch, wait: float) -> bool:
         """Take these changes unless there is no room."""
-        if not self._wait(lambda: len(self._shelf) + len(self._given) < ROOM, wait):
+        if not self._wait(self._has_room, wait):
             return False
         if changes.num_rows:
             made = self._recorder.records(changes)
@@ -109,6 +109,9 @@ class BarrierDelivery:
             self._is_ending = True
             self._changed.notify_all()
         self._thread.join()
+
+    def _has_room(self) -> bool:
+        return len(self._shelf) + len(self._given) < ROOM
 
     def _wait(self, condition: Callable[[], bool], seconds: float) -> bool:
         with self._changed:
@@ -142,7 +145,8 @@ class BarrierDelivery:
         if self._turns.returned and time.monotonic() > self._returned_at + LOST_SECONDS:
             self._fail(SinkUnavailable(f"{self._turns.returned} messages went back to the table and did not come again"))
         with self._changed:
-            self._changed.notify_all()
+            if self._has_room():  # nobody waits for less, and whoever is woken takes the interpreter from us
+                self._changed.notify_all()
             if not self._under_way and not self._given and not self._is_ending and (idle := self._idle_seconds()):
                 self._changed.wait(idle)
 

@@ -14,14 +14,13 @@ from penstock.cursor import Cursor
 from penstock.source import Window as Given
 from penstock.sources.outbox.log import Log, behind, last_of, reading
 from penstock.sources.outbox.naming import Names
+from penstock.sources.outbox.pace import BEAT, GATHER, rest
 from penstock.sources.outbox.place import Place
 from penstock.sources.outbox.window import Window
 
 if TYPE_CHECKING:
     import psycopg
 
-BEAT = 0.03  # seconds between windows when nothing happens
-GATHER = 0.002  # seconds between looks when much happens
 CHECK = 0.5  # seconds between looks at the outbox as a whole, when much happens
 LONGEST = 0.025  # seconds between looks when nothing happens
 
@@ -35,6 +34,7 @@ def follow(dsn: str, names: Names, place: Place, notify: bool) -> Iterator[Given
         number, life, cursor = _number_before(log, place), place.incarnation, place.to_cursor()
         given, checked, patience, position = -math.inf, time.monotonic(), GATHER, place.position
         while True:
+            looked = time.monotonic()
             windows = log.windows.advance(life, number)
             for window, rows in windows:
                 pages = log.read(window, position, rows)
@@ -49,7 +49,9 @@ def follow(dsn: str, names: Names, place: Place, notify: bool) -> Iterator[Given
             if now - given >= BEAT:
                 given = now
                 yield Given(NO_CHANGES, cursor, idle=True)
-            _wait(log.connection, min(patience, max(0.0, given + BEAT - time.monotonic())), notify)
+            now = time.monotonic()
+            due = rest(looked, now) if windows else patience
+            _wait(log.connection, min(due, max(0.0, given + BEAT - now)), notify)
             patience = GATHER if windows else min(2 * patience, LONGEST)
 
 

@@ -21,6 +21,7 @@ Names = list[str] | None
 Said = list[bytes | None] | None
 Row = tuple[int, int, str, bytes | None, bytes | None, Names, Said, bytes]
 
+_INSERT = pa.scalar(Op.INSERT.value)
 _SINCE_1970 = (datetime(2000, 1, 1, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)).days * 86_400_000_000
 """Microseconds until the moment from which Postgres counts them."""
 
@@ -31,7 +32,7 @@ def to_changes(rows: Sequence[Row], after: int) -> pa.RecordBatch:
         return NO_CHANGES
     ids, xids, topics, keys, values, names, said, at = zip(*rows, strict=True)
     none, bodies = pa.nulls(len(rows), pa.string()), _bodies(values, names, said)
-    ops, before, images = pa.repeat(Op.INSERT.value, len(rows)), none, pa.array(bodies, pa.string())
+    ops, before, images = pa.repeat(_INSERT, len(rows)), none, pa.array(bodies, pa.string())
     if None in values:
         ops = pa.array([Op.DELETE.value if value is None else Op.INSERT.value for value in values])
         before = pa.array([body if value is None else None for body, value in zip(bodies, values, strict=True)], pa.string())

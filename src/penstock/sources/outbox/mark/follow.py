@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import timedelta
 
 import pyarrow as pa
@@ -16,13 +16,13 @@ from penstock.sources.outbox.mark.place import of_cursor, to_cursor
 from penstock.sources.outbox.mark.rows import to_changes
 from penstock.sources.outbox.mark.stamp import Span, astray, before, behind, mark, of, renumbered
 from penstock.sources.outbox.mark.table import Opened, Table
+from penstock.sources.outbox.pace import BEAT, GATHER, rest
 
 PAGE = 10_000
 """Rows that are read, or purged, at a time."""
 
-BEAT = 0.03  # seconds between windows when nothing happens
-GATHER = 0.002  # seconds between looks when something does
-REST = 4  # times as long as a look took: it passes over every row that is under way, since the table has no index of marks
+SHORT = 0.001  # seconds that a look may take
+REST = 9  # times as long as it took more than that: it passes over every row that is under way, since there is no index of marks
 LOOK = 1.0  # seconds between looks for a successor, while the table is short
 
 
@@ -41,16 +41,24 @@ def follow(opened: Opened, stamp: Stamp, after: Cursor, records: int, backoff: t
             if rows:
                 cursor, given, patience = to_cursor(rows[-1].position, stamp), now, GATHER
                 yield Window(to_changes(rows), cursor, idle=len(rows) < records)
-            elif now - given >= BEAT:
-                given = now
-                yield Window(NO_CHANGES, cursor, idle=True)
             if len(rows) < records:
                 if now - looked >= LOOK:
                     see_no_successor(table, stamp)
                     looked = now
-                pause = max(patience, REST * (now - began))
-                time.sleep(min(pause, max(0.0, given + BEAT - time.monotonic())))
+                due = rest(began, time.monotonic()) if rows else patience
+                given = yield from _rest(max(due, REST * (now - began - SHORT)), cursor, given)
                 patience = GATHER if rows else min(2 * patience, max(GATHER, backoff.total_seconds()))
+
+
+def _rest(seconds: float, cursor: Cursor, given: float) -> Generator[Window, None, float]:
+    """Signs of life while nothing is looked for; returns when the last window was given."""
+    end = time.monotonic() + seconds
+    while (now := time.monotonic()) < end:
+        if now - given >= BEAT:
+            given = now
+            yield Window(NO_CHANGES, cursor, idle=True)
+        time.sleep(max(0.0, min(end, given + BEAT) - time.monotonic()))
+    return given
 
 
 def take_over(table: Table, stamp: Stamp, after: Cursor) -> None:

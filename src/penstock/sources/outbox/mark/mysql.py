@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from penstock.dsn import shown
 from penstock.errors import ConfigInvalid, OutboxMissing, OutboxUnfit, PenstockError, SourceUnavailable
+from penstock.outbox import quoted
 from penstock.sources.outbox.mark.listed import ListedTable
 from penstock.sources.outbox.naming import Names
 
@@ -25,7 +26,7 @@ _NO_TABLE, _NO_COLUMN, _REFUSED = (1146, 1051), (1054,), (1044, 1045, 1142, 1143
 def statements(names: Names) -> list[str]:
     """The SQL that makes the table; what is there already stays."""
     return [
-        f"create table if not exists {_quoted(names)} (\n"
+        f"create table if not exists {quoted(names.table, '`')} (\n"
         "  id bigint not null auto_increment primary key,\n"
         "  create_time timestamp(6) not null default current_timestamp(6),\n"
         "  kafka_topic varchar(249) not null,\n"
@@ -46,7 +47,7 @@ class MysqlDialect:
     locking = "for update skip locked"
 
     def __init__(self, connection: Any, names: Names) -> None:
-        self._connection, self.table = connection, _quoted(names)
+        self._connection, self.table = connection, quoted(names.table, "`")
         # In a short table the optimizer would look at every row, and wait for writers that have not committed.
         aimed = f"{self.table} as outbox force index (primary)"
         self.updating, self.deleting = f"update {aimed}", f"delete outbox from {aimed}"
@@ -139,7 +140,3 @@ def _told(dsn: str, names: Names, error: Exception) -> PenstockError:
     if code in _REFUSED:
         return OutboxUnfit(said, "grant the rights that docs/goharvest.md lists to this user")
     return SourceUnavailable(said, "see that the server runs and can be reached")
-
-
-def _quoted(names: Names) -> str:
-    return ".".join("`" + part.replace("`", "``") + "`" for part in names.table.split("."))

@@ -23,6 +23,7 @@ _COLUMNS = (
     " (extract(epoch from greatest('1970-01-01', least(create_time, '9999-12-31'))) * 1000000)::bigint"
 )
 _WITHIN = "leader_id between %(low)s::uuid and %(high)s::uuid"
+_NAMED = "id = any(%(ids)s::bigint[])"
 _DURABLE = "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'"
 
 
@@ -50,7 +51,10 @@ class PostgresTable:
         self._cursor = connection.cursor(binary=True)
 
     def mark(self, stamp: Stamp, after: int, limit: int) -> list[Row]:
-        """One statement; a row that somebody else marks at the same moment is looked at again before it is taken."""
+        """One statement; a row that somebody else marks at the same moment is looked at again before it is taken.
+
+        Its flush makes durable what writers have committed without one: nothing is sent of a transaction that a crash undoes.
+        """
         ours = "(leader_id is null or leader_id < %(low)s::uuid or leader_id > %(high)s::uuid)"
         sql = (
             f"with due as (select id from {self._table} where {ours} order by id limit %(limit)s),"
@@ -89,7 +93,7 @@ class PostgresTable:
 
     def purge(self, ids: Sequence[int], span: Span) -> int:
         """In one statement, and on the disk when it returns."""
-        return self._count(f"delete from {self._table} where id = any(%(ids)s) and {_WITHIN}", span, ids=list(ids))
+        return self._count(f"delete from {self._table} where {_NAMED} and {_WITHIN}", span, ids=_array(ids))
 
     def purge_span(self, span: Span, limit: int) -> int:
         """Without waiting for the disk: what a crash brings back is purged again."""
@@ -100,19 +104,18 @@ class PostgresTable:
 
     def reset(self, ids: Sequence[int] | None, span: Span) -> int:
         """Of all rows, if no ids are given."""
-        which = "true" if ids is None else "id = any(%(ids)s)"
-        return self._count(f"update {self._table} set leader_id = null where {which} and {_WITHIN}", span, ids=list(ids or ()))
+        which = "true" if ids is None else _NAMED
+        return self._count(f"update {self._table} set leader_id = null where {which} and {_WITHIN}", span, ids=_array(ids or ()))
 
     def bearing(self, ids: Sequence[int], span: Span) -> int:
         """By the primary key."""
-        [(count,)] = self._all(f"select count(*) from {self._table} where id = any(%(ids)s) and {_WITHIN}", span, ids=list(ids))
+        [(count,)] = self._all(f"select count(*) from {self._table} where {_NAMED} and {_WITHIN}", span, ids=_array(ids))
         return int(count)
 
     def there(self, ids: Sequence[int]) -> int:
         """By the primary key."""
-        [(count,)] = self._connection.execute(
-            f"select count(*) from {self._table} where id = any(%s)".encode(), (list(ids),)
-        ).fetchall()
+        sql = f"select count(*) from {self._table} where {_NAMED}"
+        [(count,)] = self._connection.execute(sql.encode(), {"ids": _array(ids)}).fetchall()
         return int(count)
 
     def now(self) -> int:
@@ -158,6 +161,11 @@ def create(dsn: str, names: Names) -> bool:
 
 def _bounds(span: Span) -> dict[str, str]:
     return {"low": span.low, "high": span.high}
+
+
+def _array(ids: Sequence[int]) -> str:
+    """As text: of a list the driver looks for the smallest type that holds it, each time anew."""
+    return "{" + ",".join(map(str, ids)) + "}"
 
 
 def _rows(found: Sequence[Any]) -> list[Row]:
