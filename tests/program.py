@@ -118,10 +118,14 @@ class Program:
         order.with_name(".new").write_text(deed)
         order.with_name(".new").rename(order)
 
-    def until_reached(self, point: str, within: float = 30.0) -> None:
-        """Wait until somebody was killed or pauses at this point."""
+    def until_reached(self, point: str, within: float = 30.0, count: int = 1) -> None:
+        """Wait until so many processes pause at this point, or one was killed there."""
         order, reached = self.failpoints / point, self.failpoints / f"{point}.reached"
-        until(lambda: reached.exists() or not order.exists(), within, lambda: f"nobody came to {point}\n{self.tail()}")
+
+        def came() -> int:
+            return len(set(reached.read_text().splitlines())) if reached.exists() else 0
+
+        until(lambda: came() >= count or not order.exists(), within, lambda: f"{came()} came to {point}\n{self.tail()}")
 
     def release(self, point: str) -> None:
         """Let whoever pauses at this point go on."""

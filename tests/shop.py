@@ -80,6 +80,7 @@ class Shop:
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=30, isolation_level=None)
         connection.row_factory = sqlite3.Row
+        connection.execute("pragma synchronous = normal")  # processes die here, machines do not
         return connection
 
 

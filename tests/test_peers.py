@@ -92,7 +92,11 @@ def test_lateness_is_taken_from_the_row_and_the_rate_at_the_receiver() -> None:
 def test_the_first_third_of_a_backlog_does_not_count() -> None:
     slow = [(float(n), n, 0.0) for n in range(100)]
     fast = [(100 + n / 1_000, n, 0.0) for n in range(201)]
-    assert drain(slow + fast).rate == pytest.approx(1_000, rel=0.01)
+    assert drain(slow + fast, began=0.0).rate == pytest.approx(1_000, rel=0.01)
+
+
+def test_a_backlog_that_comes_in_one_request_is_counted_from_the_start() -> None:
+    assert drain([(5.0, n, 0.0) for n in range(300)], began=2.0).rate == pytest.approx(100)
 
 
 def test_bars_are_kept_by_the_worse_of_our_two_runs() -> None:

@@ -1,7 +1,7 @@
 """Named places where a test may stop or kill a process; inert unless PENSTOCK_FAILPOINTS names a folder.
 
 A file of a point's name in that folder arms it: its text is `kill` or `pause`; a pause lasts until the file is gone, and whoever
-pauses first says so by a file `POINT.reached`.
+pauses says so by a line with the number of its process in `POINT.reached`.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def _obey(order: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
     except FileNotFoundError:
         return
-    order.with_name(f"{order.name}.reached").touch()
+    with order.with_name(f"{order.name}.reached").open("a") as reached:
+        reached.write(f"{os.getpid()}\n")
     while order.exists():
         time.sleep(0.005)

@@ -303,7 +303,7 @@ def deposed(stage: Stage) -> dict[str, list[str]]:
     before = len(stage.far.receiver.judged)
     for rig in (stage.plain.rig, stage.far):
         until(lambda rig=rig: rig.leader() is successor, 180, rig.tails)
-    successor.until_reached("sink.sending", within=180)
+    successor.until_reached("sink.sending", within=180, count=2)  # both: one that starts later repeats nothing
     leader.disarm()
     send(signal.SIGCONT, [one for one in leader.tree()[1:] if one.pid != behind.pid])  # all but the driver, which would end them
     stage.look()

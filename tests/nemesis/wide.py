@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,19 +20,13 @@ from penstock.sources.sqlite.suspend import resume, suspend
 from penstock.testing import oracle
 from penstock.testing.receiver import ReceiverProcess
 from program import Program
-from shop import Keeper
+from shop import KEYS, Keeper
 
 RULES = """
 def split(change):
     return [change, change] if change.table == "stock" and change.op == "insert" else change
 """
 TRANSFORM = {"where": "op <> 'delete' or table is not null", "function": "rules:split"}
-COLUMNS = {
-    "customers": ("id", "name", "email"),
-    "orders": ("id", "customer", "total", "note"),
-    "items": ("order_id", "line", "sku", "quantity"),
-    "stock": ("sku", "on_hand"),
-}
 MANY = 1000  # of ordinals: a row of a snapshot has a greater one, what a function makes has smaller ones
 
 
@@ -73,11 +66,10 @@ class WideNemesis(Nemesis):
 
     def verdicts(self) -> dict[str, list[str]]:
         """What each oracle says, once everything has ended."""
-        seen, shop = self._rig.deliveries(), self._rig.shop
-        tables = {table: [bare_row(row, table) for row in rows] for table, rows in shop.tables().items()}
+        seen = self._rig.deliveries()
         return {
             "order": oracle.order(seen),
-            "rebuilt": oracle.rebuilt([bare(one) for one in seen], tables),
+            "rebuilt": oracle.rebuilt(seen, self._rig.shop.tables()),
             "rewound": rewound(seen, self.rewinds),
             "second pipeline": self.second.breaches(seen, self.forgotten),
         }
@@ -131,7 +123,7 @@ class WideNemesis(Nemesis):
         self._team = [self._recruit(), self._recruit()]
 
     def _add_a_column(self) -> None:
-        table = self._chance.choice(list(COLUMNS))
+        table = self._chance.choice(list(KEYS))
         with self._schema() as connection:
             connection.execute(f"alter table {table} add column extra_{self._chance.randrange(10**6)} default 7")
 
@@ -167,7 +159,7 @@ class WideNemesis(Nemesis):
         """One of the columns that were added, if there is one."""
         sql = "select m.name, c.name from sqlite_master m, pragma_table_info(m.name) c where c.name glob 'extra_*'"
         with self._schema() as connection:
-            found = [one for one in connection.execute(sql) if one[0] in COLUMNS]
+            found = [one for one in connection.execute(sql) if one[0] in KEYS]
         return [self._chance.choice(found)] if found else []
 
     STEPS = (
@@ -259,17 +251,3 @@ def told(delivery: oracle.Delivery) -> dict[str, Any]:
 def is_of_log(delivery: oracle.Delivery) -> bool:
     """Whether it has a position of its own: rows of a snapshot share theirs, and are read anew each time."""
     return delivery.place[1] < MANY
-
-
-def bare(delivery: oracle.Delivery) -> oracle.Delivery:
-    """Without columns that were added: a row that nobody has touched since then was not told again."""
-    change = delivery.change
-    if change["op"] == "schema":
-        return delivery
-    images = {side: bare_row(change[side], change["table"]) for side in ("before", "after") if side in change}
-    return replace(delivery, change={**change, **images})
-
-
-def bare_row(row: dict[str, Any], table: str) -> dict[str, Any]:
-    """The columns that a table had from the beginning."""
-    return {name: row[name] for name in COLUMNS[table] if name in row}

@@ -6,8 +6,7 @@ import json
 import signal
 import socket
 from contextlib import closing
-from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
+from http.client import HTTPConnection, HTTPException
 
 import pytest
 
@@ -17,14 +16,13 @@ from program import send
 
 
 def asked(port: int, path: str) -> tuple[int, str]:
-    try:
-        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as answer:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
             return answer.status, answer.read().decode()
-    except HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-    except (URLError, OSError):  # nobody listens, or it goes as it is asked
-        return 0, ""
+        except (OSError, HTTPException):  # nobody listens, or it goes as it is asked
+            return 0, ""
 
 
 def value(port: int, name: str, labels: str = '{pipeline="shop"}') -> float:

@@ -51,9 +51,10 @@ class Story:
 
     def stop_in_the_middle(self, program: Program, how: str, stop: Callable[[], object]) -> None:
         """End the process while requests are under way."""
-        self.rig.receiver.turn(slow=0.2)
-        position = self.rig.shop.sell(150)
-        self.rig.until_delivered(position - 120)
+        self.rig.receiver.turn(fail_rate=1.0)
+        self.rig.shop.sell(300)
+        self.rig.receiver.turn(fail_rate=0.0, slow=0.5)
+        self.rig.until_delivered(self.rig.position + 30)
         stop()
         self.exits[how] = program.exit_code()
         self.rig.receiver.turn(slow=0.0)
