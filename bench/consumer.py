@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+from collections.abc import Mapping
 from threading import Event, Thread
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message
 
 PATIENCE = 120.0
+EAGER: Mapping[str, Any] = {}
+THRIFTY: Mapping[str, Any] = {"fetch.min.bytes": 100_000, "fetch.wait.max.ms": 50}
+"""For one that is to take many records and few of the broker's cycles; at most 50 ms late."""
 
 
 class Consuming:
     """A process of its own that reads a topic from its beginning until so many records have come."""
 
-    def __init__(self, servers: str, topic: str, records: int) -> None:
+    def __init__(self, servers: str, topic: str, records: int, settings: Mapping[str, Any] = EAGER) -> None:
         spawning = multiprocessing.get_context("spawn")
         self._answers, answering = spawning.Pipe(duplex=False)
-        self._process = spawning.Process(target=_consume, args=(servers, topic, records, answering), daemon=True)
+        self._process = spawning.Process(target=_consume, args=(servers, topic, records, answering, settings), daemon=True)
         self._process.start()
 
     def arrivals(self) -> list[tuple[int, float]]:
@@ -31,8 +35,8 @@ class Consuming:
         return found
 
 
-def _consume(servers: str, topic: str, records: int, answering: Any) -> None:
-    consumer = _consumer(servers, topic)
+def _consume(servers: str, topic: str, records: int, answering: Any, settings: Mapping[str, Any]) -> None:
+    consumer = _consumer(servers, topic, settings)
     consumer.subscribe([topic])
     found: list[tuple[int, float]] = []
     while len(found) < records:
@@ -44,9 +48,9 @@ def _consume(servers: str, topic: str, records: int, answering: Any) -> None:
     answering.send(found)
 
 
-def _consumer(servers: str, topic: str) -> Consumer:
-    settings = {"group.id": f"bench-{topic}", "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
-    return Consumer({"bootstrap.servers": servers, **settings})
+def _consumer(servers: str, topic: str, settings: Mapping[str, Any]) -> Consumer:
+    own = {"group.id": f"bench-{topic}", "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+    return Consumer({"bootstrap.servers": servers, **own, **settings})
 
 
 def _come(consumer: Consumer) -> list[Message]:
@@ -59,7 +63,7 @@ class Listening:
     """A thread that reads a topic, and notes when records come."""
 
     def __init__(self, servers: str, topic: str) -> None:
-        self._consumer, self._topic = _consumer(servers, topic), topic
+        self._consumer, self._topic = _consumer(servers, topic, EAGER), topic
         self._times: list[float] = []
         self._is_over = Event()
         self._thread = Thread(target=self._listen, daemon=True)

@@ -28,8 +28,8 @@ def main(out: str) -> None:
         term = candidate.campaign()
         assert term
         state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
-        query = Query(spark, pipeline, term, folder)
-        query.start()
+        query = Query(spark, pipeline, folder)
+        query.start(term)
         query.wait(lambda: state.watermark("engine", LANE).position >= source.total, SECONDS + 60)
         query.ask_to_stop()
         time.sleep(1)

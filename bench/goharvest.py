@@ -10,8 +10,9 @@ from typing import Any
 
 import psycopg
 
-from bench.outbox import KEYS, ROWS, RUNS, Place, insert_numbers, median, stash_numbers, steady_broker, wal
+from bench.outbox import KEYS, ROWS, RUNS, Place, insert_numbers, median, stash_numbers, wal
 from bench.rig import Figure, at_least, at_most, keep
+from bench.warmth import steady_broker
 from penstock.source import Stamp
 from penstock.sources.outbox.mark import databases
 from penstock.sources.outbox.mark.source import MarkSource

@@ -7,16 +7,28 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import count
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.rig import Tree, wait_until
 
 PATIENCE = 180.0
+
+
+class Outage(NamedTuple):
+    """Seconds until somebody else leads, and until a change of theirs has come."""
+
+    led: float
+    delivered: float
+
+
+def moment(fact: Mapping[str, Any]) -> float:
+    """When it was told."""
+    return datetime.fromisoformat(fact["at"]).timestamp()
 
 
 class Pair:
@@ -27,27 +39,27 @@ class Pair:
         self._logs: dict[int, Path] = {}
         self._team = [self._start(), self._start()]
 
-    def killed(self) -> float:
-        """Seconds after the kill of the driver, as by the kernel when memory is short; a new process becomes the standby."""
+    def killed(self) -> Outage:
+        """From the kill of the driver, as by the kernel when memory is short; a new process becomes the standby."""
         leader, epoch = self._ready()
         began = time.time()
         leader.kill()
-        seconds = self._first_of_later(epoch) - began
+        outage = self._outage(epoch, began)
         leader.wait()
         self._team = [one for one in self._team if one is not leader] + [self._start()]
-        return seconds
+        return outage
 
-    def stopped(self) -> float:
+    def stopped(self) -> Outage:
         """All of it stands still, as in a virtual machine that is paused, and comes back once the other one leads."""
         leader, epoch = self._ready()
         members = Tree(leader).members()
         began = time.time()
         for process in members:
             process.send_signal(signal.SIGSTOP)
-        seconds = self._first_of_later(epoch) - began
+        outage = self._outage(epoch, began)
         for process in members:
             process.send_signal(signal.SIGCONT)
-        return seconds
+        return outage
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "penstock", "run", str(self._folder / "pipeline.yaml"), "--log-format", "json"]
@@ -78,6 +90,11 @@ class Pair:
         lines = [line for line in self._logs[process.pid].read_text().splitlines() if line.startswith("{") and line.endswith("}")]
         return [fact for fact in map(json.loads, lines) if fact["event"] in events]
 
+    def _outage(self, epoch: int, began: float) -> Outage:
+        delivered = self._first_of_later(epoch)
+        led = min(moment(fact) for one in self._team for fact in self._told(one, "Led") if fact["epoch"] > epoch)
+        return Outage(led - began, delivered - began)
+
     def _first_of_later(self, epoch: int) -> float:
         return float(wait_until(lambda: self._arrived(epoch), PATIENCE))
 
@@ -85,7 +102,7 @@ class Pair:
         """When the first change came after a later leader had the lane: from then on it is nobody else's."""
         self._change()
         claims = [fact for one in self._team for fact in self._told(one, "LaneClaimed") if fact["epoch"] > epoch]
-        since = min((datetime.fromisoformat(fact["at"]).timestamp() for fact in claims), default=None)
+        since = min(map(moment, claims), default=None)
         return None if since is None else next((at for at in self._arrivals() if at > since), None)
 
     def __enter__(self) -> Pair:

@@ -42,9 +42,10 @@ class Course:
             self._contender.writer.write(self._next, BACKLOG_SIZE)
             self._next += BACKLOG_SIZE
         self._say("draining it")
+        began = time.time()
         with self._contender.running() as tree:
             self._arrive(tree)
-        return drain(self._collect(first))
+        return drain(self._collect(first), began)
 
     def _at(self, rate: int, seconds: int, tree: Tree) -> Paced:
         self._say(f"{rate:,} changes/s")

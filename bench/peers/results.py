@@ -65,9 +65,11 @@ def pace(offered: int, came: Sequence[Arrival], engine_seconds: float, other_sec
     return Paced(offered, len(came), written, arrived, quantile(late, 0.5), quantile(late, 0.99), engine_us, other_us)
 
 
-def drain(came: Sequence[Arrival]) -> Drain:
-    """Without the first third, which warms up."""
-    return Drain(len(came), _rate([at for at, _, _ in came[len(came) // 3 :]]))
+def drain(came: Sequence[Arrival], began: float) -> Drain:
+    """Without the first third, which warms up; what came in one piece is counted from the start on."""
+    times = [at for at, _, _ in came[len(came) // 3 :]]
+    is_one = times[0] == times[-1]
+    return Drain(len(came), len(came) / (times[0] - began) if is_one else _rate(times))
 
 
 def _rate(times: Sequence[float]) -> float:
