@@ -9,7 +9,15 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
+from penstock.coordinators.kafka import log
 from penstock.testing.broker import Broker, Identity
+
+
+@pytest.fixture(autouse=True)
+def _let_go_of_states() -> Iterator[None]:
+    """A process keeps its clients of a state for ever, thirty descriptors each, and nearly every test has a state of its own."""
+    yield
+    log._open.clear()
 
 
 @pytest.fixture(scope="session")

@@ -58,7 +58,7 @@ class Proxy:
 
     def _accept(self) -> None:
         while not self._closing.is_set():
-            if select.select([self._listener], [], [], TICK)[0] and not self._cut.is_set():
+            if _ready(self._listener) and not self._cut.is_set():
                 client, _ = self._listener.accept()
                 thread = Thread(target=self._carry, args=(client,), daemon=True, name="proxied")
                 self._threads.append(thread)
@@ -75,7 +75,7 @@ class Proxy:
 
     def _pump(self, client: socket.socket, server: socket.socket) -> None:
         while not self._closing.is_set():
-            ready = [] if self._cut.wait(0) else select.select([client, server], [], [], TICK)[0]
+            ready = [] if self._cut.is_set() else _ready(client, server)
             if self._cut.is_set():
                 self._closing.wait(TICK)
                 continue
@@ -83,3 +83,12 @@ class Proxy:
                 if not (data := end.recv(ROOM)):
                     return
                 (server if end is client else client).sendall(data if end is client else self.altered(data))
+
+
+def _ready(*ends: socket.socket) -> list[socket.socket]:
+    """Those with something to take, within a tick; by `poll`, since `select` knows no descriptor above 1023."""
+    poll = select.poll()
+    for end in ends:
+        poll.register(end, select.POLLIN)
+    told = {descriptor for descriptor, _ in poll.poll(TICK * 1000)}
+    return [end for end in ends if end.fileno() in told]
