@@ -47,6 +47,7 @@ CHANGES = pa.schema(
 """The columns of a batch of changes, in the order of Change's fields."""
 
 ORDINAL = CHANGES.get_field_index("ordinal")
+_AT = CHANGES.get_field_index("at")
 
 _STRUCT = pa.struct(list(CHANGES))  # all columns in one call: for a few rows that takes a third of one call for each column
 
@@ -132,6 +133,15 @@ def from_batch(batch: pa.RecordBatch) -> Iterator[Change]:
     for index, put in enumerate(_PUT):
         deque(map(put, made, _plain(batch.column(index)).to_pylist()), maxlen=0)
     return iter(made)
+
+
+def from_row(batch: pa.RecordBatch, index: int) -> Change:
+    """The change in this row: the same as `from_batch`, in a third of the time for one."""
+    made = _NEW(Change)
+    for number, put in enumerate(_PUT):
+        value = batch.column(number)[index]
+        put(made, value.value if number == _AT else value.as_py())
+    return made
 
 
 def _plain(column: pa.Array) -> pa.Array:

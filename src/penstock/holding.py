@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import NamedTuple, Protocol, TypeVar
 
 from penstock.change import Lane
@@ -89,17 +91,18 @@ class Holding:
     def among(self, some: Sequence[Some]) -> list[Some]:
         """Those of these that are worth a closer look: quick, and hardly any."""
         places, known = self._places, self._known
-        if not self._wholes and self._are_free(some):
+        if self.are_free([one.at for one in some], [one.rows for one in some]):
             return []
         if self._wholes:
             known = known | {row for one in some for row in one.rows if row[0] in self._wholes}
         return [one for one in some if one.at in places or not known.isdisjoint(one.rows) or (one.rows and one.rows[0][1] is None)]
 
-    def _are_free(self, some: Sequence[Placed]) -> bool:
-        """Whether none of these has a letter or is about a whole table: seen at a glance, and nearly always so."""
-        rows = [row for one in some for row in one.rows]
-        has_whole = None in [key for _, key in rows]
-        return not has_whole and self._known.isdisjoint(rows) and self._places.isdisjoint([one.at for one in some])
+    def are_free(self, places: Iterable[Place], rows: Iterable[Sequence[Row]]) -> bool:
+        """Whether no change at these places, of these rows, has a letter or is about a whole table: quick, and nearly always so."""
+        if self._wholes or not self._places.isdisjoint(places):
+            return False
+        each = list(chain.from_iterable(rows))
+        return self._known.isdisjoint(each) and None not in map(itemgetter(1), each)
 
     def concerns(self, one: Hold) -> bool:
         """Whether this change may be a letter, or come behind one."""

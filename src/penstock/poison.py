@@ -6,8 +6,8 @@ the watermark may pass them, once what was condemned is parked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Lock
 from typing import Literal, NamedTuple, Protocol
@@ -106,13 +106,13 @@ class Parking(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """Where a change was condemned."""
+    """Where a change was condemned, and whom to tell, of many at once."""
 
     pipeline: str
     lane: Lane
     incarnation: str
     epoch: int
-    tell: Callable[[Event], None]
+    tell: Callable[[Sequence[Event]], None]
 
 
 class Poison:
@@ -157,8 +157,7 @@ class Poison:
                 self._gather(found, tries, stage)
                 return
             self.dropped += len(found)
-        for one in found:
-            self._about.tell(_told(ChangeDropped, self._about.pipeline, one.change, one.error))
+        self._about.tell([_told(ChangeDropped, self._about.pipeline, one.change, one.error) for one in found])
 
     def park(self) -> None:
         """Before progress is recorded: park what was condemned. Raises what the store raises; the next time tries again."""
@@ -182,6 +181,10 @@ class Poison:
     def has_letters(self) -> bool:
         """Whether `sift` might take out anything at all."""
         return bool(self._holding)
+
+    def are_free(self, places: Iterable[Place], rows: Iterable[Sequence[Row]]) -> bool:
+        """Whether `sift` would take out nothing of changes at these places, about these rows."""
+        return not self._holding or self._holding.are_free(places, rows)
 
     def concerned(self, some: Sequence[Some]) -> list[Some]:
         """Those that `sift` might take out, or count; without waiting for whoever asks the store."""
@@ -210,7 +213,7 @@ class Poison:
     def _gather(self, found: Sequence[Condemned], tries: int, stage: Stage) -> None:
         assert self._about
         for one in found:
-            letter = replace(self._letter(one.change, stage, one.error, tries), is_overtaken=one.is_overtaken)
+            letter = self._letter(one.change, stage, one.error, tries, one.is_overtaken)
             self._unparked.append((letter, _told(ChangeParked, self._about.pipeline, one.change, one.error)))
             self._holding.add(letter.hold)
         if len(self._unparked) >= self._gathers:
@@ -221,8 +224,7 @@ class Poison:
             return
         self._parking.park([letter for letter, _ in self._unparked])
         parked, self._unparked, self._is_loose = self._unparked, [], True
-        for _, event in parked:
-            self._about.tell(event)
+        self._about.tell([event for _, event in parked])
 
     def _followed(self, changes: Sequence[Change], holds: Sequence[Hold]) -> set[int]:
         """Which of these are parked: they are letters, or wait behind one."""
@@ -253,11 +255,13 @@ class Poison:
         self.kept_back += waited
         self.passed += passed
         if waited:
-            self._about.tell(ChangesWaited(pipeline=self._about.pipeline, changes=waited))
+            self._about.tell([ChangesWaited(pipeline=self._about.pipeline, changes=waited)])
         if passed:
-            self._about.tell(ChangesPassed(pipeline=self._about.pipeline, changes=passed))
+            self._about.tell([ChangesPassed(pipeline=self._about.pipeline, changes=passed)])
 
-    def _letter(self, change: Change, stage: Stage, error: PenstockError | None = None, tries: int = 0) -> DeadLetter:
+    def _letter(
+        self, change: Change, stage: Stage, error: PenstockError | None = None, tries: int = 0, is_overtaken: bool = False
+    ) -> DeadLetter:
         """A letter for what this error is about; without one, it waits behind another."""
         assert self._about
         return DeadLetter(
@@ -271,6 +275,7 @@ class Poison:
             epoch=self._about.epoch,
             is_behind=error is None,
             holds=error is None or self._keys == "wait",
+            is_overtaken=is_overtaken,
         )
 
     def _holds(self, changes: Sequence[Change]) -> list[Hold]:

@@ -7,18 +7,36 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.change import CHANGES, Change, Op
 
 Row = tuple[str, str | None]
 """A table and the text of a key, the same text for equal keys; no key: all rows of the table."""
 
+# One field, and a value that is written in one way only: such a key is its own text.
+_OWN_TEXT = r'^\{"[^"\\]*":(0|-?[1-9][0-9]{0,17}|"[^"\\\x00-\x1f]*")\}$'
+
+_OF_ONE_ROW = frozenset((Op.INSERT, Op.DELETE, Op.REFRESH))
+
 _COLUMNS = [CHANGES.get_field_index(name) for name in ("op", "table", "key", "before", "old_row_id", "new_row_id")]
 
 
 def rows_of(changes: pa.RecordBatch) -> list[tuple[Row, ...]]:
     """The rows that each of these is about: one, two if an update changes the key, or all of a table."""
+    if found := _plain_rows(*(changes.column(i) for i in _COLUMNS[:3])):
+        return found
     return [_rows(*values) for values in zip(*(changes.column(i).to_pylist() for i in _COLUMNS), strict=True)]
+
+
+def _plain_rows(ops: pa.Array, tables: pa.Array, keys: pa.Array) -> list[tuple[Row, ...]]:
+    """The rows of changes that are about one each and whose keys are their own texts; none if one of them is not so."""
+    if (
+        not _OF_ONE_ROW.issuperset(ops.to_pylist())
+        or not pc.all(pc.match_substring_regex(keys, _OWN_TEXT), skip_nulls=False).as_py()
+    ):
+        return []
+    return [(row,) for row in zip(tables.to_pylist(), keys.to_pylist(), strict=True)]
 
 
 def rows_of_change(change: Change) -> tuple[Row, ...]:

@@ -90,7 +90,7 @@ class Office:
         return load(self.file)
 
     def poison(self, keys: Any = "wait") -> Poison:
-        return Poison("dead-letter", keys, self.claim, Circumstances("orders", LANE, "cafe", self.term.epoch, self.told.append))
+        return Poison("dead-letter", keys, self.claim, Circumstances("orders", LANE, "cafe", self.term.epoch, self.told.extend))
 
     def parked(self) -> list[int]:
         return [letter.change.position for letter in self.pipeline.state.letters("orders")]

@@ -57,7 +57,7 @@ class Stage:
     told: list[Event]
 
     def poison(self, then: Any = "dead-letter", keys: Any = "wait", gathers: int = 1) -> Poison:
-        return Poison(then, keys, self.claim, Circumstances("p", LANE, "cafe", 1, self.told.append), gathers)
+        return Poison(then, keys, self.claim, Circumstances("p", LANE, "cafe", 1, self.told.extend), gathers)
 
     def parked(self) -> list[int]:
         return [one.change.position for one in self.state.letters("p")]

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,6 +28,10 @@ class Told:
         with self._changed:
             self.events.append(event)
             self._changed.notify_all()
+
+    def all(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self(event)
 
     def wait(self, count: int, within: float = 10) -> None:
         with self._changed:

@@ -104,7 +104,7 @@ class Line:
         return found
 
     def deliver(self, epoch: int, producer: Any = kafka.Producer) -> BarrierDelivery:
-        about = Circumstances("p", Lane("outbox"), "mark", epoch, self.told.append)
+        about = Circumstances("p", Lane("outbox"), "mark", epoch, self.told.extend)
         poison, custody = Poison(self.then, "wait", self.parking, about), self.source.custody(Stamp(epoch, 0))  # type: ignore[arg-type]
         given = Assignment(
             "p", Lane("outbox"), epoch, 0, "mark", None, self.told.append, poison, custody=custody, has_messages=True

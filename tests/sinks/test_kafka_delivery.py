@@ -59,7 +59,12 @@ class Line:
         def tell(event):
             self.dropped += [event.position] if hasattr(event, "position") else []
 
-        poison = Poison(self.then, "wait", parking or Nowhere(), Circumstances(self.topic, Lane("main"), "cafe", 1, tell))
+        poison = Poison(
+            self.then,
+            "wait",
+            parking or Nowhere(),
+            Circumstances(self.topic, Lane("main"), "cafe", 1, lambda events: list(map(tell, events))),
+        )
         return closing(
             self.sink.open(Assignment(self.topic, Lane("main"), 1, 0, "cafe", None, tell, poison, has_messages=True, **about))
         )

@@ -45,7 +45,7 @@ class Desk:
     def open(self, then: Any = "dead-letter", keys: Any = "wait", tries: Any = 2, size: int = 20, **settings: Any) -> Any:
         retry = Retry(tries=tries, min=MILLISECOND, max=4 * MILLISECOND, then=then, keys=keys)
         sink = WebhookSink(url=self.receiver.url, retry=retry, batch=Batch(size=size, delay=MILLISECOND), **settings)
-        poison = Poison(then, keys, self.claim, Circumstances("orders", LANE, "cafe", 1, self.told))
+        poison = Poison(then, keys, self.claim, Circumstances("orders", LANE, "cafe", 1, self.told.all))
         assignment = Assignment("orders", LANE, 1, 0, "cafe", None, self.told, poison)
         return self.stage.enter_context(closing(sink.open(assignment)))
 

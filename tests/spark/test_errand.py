@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+from dataclasses import replace
+from itertools import islice
 
 from penstock.config import parse
 from penstock.coordinator import Term
-from penstock.spark.errand import Errand, planned
+from penstock.event import ChangeParked
+from penstock.spark.errand import Errand, Events, planned
 
 CLIENTS = ("psycopg", "confluent_kafka", "penstock.sources.outbox", "penstock.sinks.kafka")
 
@@ -29,3 +32,16 @@ def test_an_errand_comes_back_whole():
     sent = errand(goal={"outbox": "{}"})
     assert planned(sent.encode()) == ("batch", ["outbox"])
     assert Errand.decode(sent.encode()) == sent
+
+
+def test_many_events_come_in_order_though_the_driver_looks_only_later(tmp_path):
+    told = [_parked(position) for position in range(100)]
+    heard = Events(str(tmp_path))
+    replace(errand(), folder=str(tmp_path)).tell_all(told)
+    assert list(islice(heard, len(told))) == told
+
+
+def _parked(position):
+    return ChangeParked(
+        pipeline="orders", position=position, table="t", key='{"id":1}', code="delivery.exhausted", message="no\n" * 50
+    )

@@ -58,7 +58,7 @@ def _deliver(errand: Errand, task: int, batches: Iterable[pa.RecordBatch]) -> No
 def _assignment(errand: Errand, task: int, opening: Mark, claim: Claim, reached: Watermark) -> Assignment:
     pipeline, epoch = errand.pipeline, errand.term.epoch
     incarnation = pipeline.source.incarnation(reached.cursor)
-    about = Circumstances(pipeline.name, opening.lane, incarnation, epoch, errand.tell)
+    about = Circumstances(pipeline.name, opening.lane, incarnation, epoch, errand.tell_all)
     return Assignment(
         pipeline=pipeline.name,
         lane=opening.lane,

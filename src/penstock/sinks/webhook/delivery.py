@@ -58,7 +58,8 @@ class WebhookDelivery:
         has_letters = self._poison.has_letters
         rows = rows_of(changes) if self._is_parallel or has_letters else repeat(())
         ready = Ready(changes, places(changes), self._packer.format.texts(changes, self._previous), rows)
-        return self._without_parked(ready) if has_letters else ready
+        is_free = not has_letters or self._poison.are_free(ready.places, rows)
+        return ready if is_free else self._without_parked(ready)
 
     def _without_parked(self, ready: Ready) -> Ready:
         """Park what is known to wait for a dead letter; of a whole offer at once, since each time costs."""

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 import pyarrow as pa
 
-from penstock.change import Change, from_batch
+from penstock.change import Change, from_row
 from penstock.holding import Place
 from penstock.rows import Row
 
@@ -86,7 +86,7 @@ class Schedule:
     def change(self, number: int) -> Change:
         """The change of this number; it is the last durable one, or not durable yet."""
         start, offered = next(offer for offer in reversed(self._offers) if offer[0] <= number)
-        return next(from_batch(offered.slice(number - start, 1)))
+        return from_row(offered, number - start)
 
     def put(self, ready: Ready, now: float) -> None:
         """Take these changes."""
