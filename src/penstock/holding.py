@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple, Protocol, TypeVar
 
 from penstock.change import Lane
@@ -91,7 +91,7 @@ class Holding:
     def among(self, some: Sequence[Some]) -> list[Some]:
         """Those of these that are worth a closer look: quick, and hardly any."""
         places, known = self._places, self._known
-        if self.are_free([one.at for one in some], [one.rows for one in some]):
+        if self.are_free(map(attrgetter("at"), some), map(attrgetter("rows"), some)):
             return []
         if self._wholes:
             known = known | {row for one in some for row in one.rows if row[0] in self._wholes}

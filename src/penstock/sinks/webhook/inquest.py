@@ -145,8 +145,8 @@ class Inquest:
 
 def passing(changes: Sequence[Waiting], refused: Collection[Place]) -> tuple[set[Place], int]:
     """Which refused ones were overtaken, if the far side has all others of these; and by how many of them."""
-    rows = [row for change in changes for row in change.rows]
-    if len(set(rows)) == len(rows):  # each of another row, which is nearly always so
+    theirs = {row for change in changes if change.at in refused for row in change.rows}
+    if theirs.isdisjoint(row for change in changes if change.at not in refused for row in change.rows):  # nearly always so
         return set(), 0
     behind: dict[Row, set[Place]] = {}
     overtaken: set[Place] = set()
