@@ -222,4 +222,4 @@ def test_the_parser_is_not_needed_by_workers(tmp_path: Path) -> None:
     script = "import pickle, sys; pickle.loads(sys.stdin.buffer.read()); print(*sys.modules)"
     pickled = pickle.dumps(load(tmp_path / "p.yaml"))
     loaded = subprocess.run([sys.executable, "-c", script], input=pickled, capture_output=True, check=True).stdout.decode().split()
-    assert not {"pydantic", "yaml", "typer", "rich", "pyspark", "urllib3"} & set(loaded)
+    assert not {"pydantic", "yaml", "typer", "rich", "pyspark", "urllib3", "httptools"} & set(loaded)

@@ -54,9 +54,10 @@ def speaking(*answers):
         while left:
             connection = server.accept()[0]
             connections.append(connection)
-            with suppress(ConnectionError):  # the other side may hang up before it has read all
+            with suppress(OSError):  # the other side may hang up before it has read all
                 while left and connection.recv(1 << 16):
                     connection.sendall(left.pop(0))
+                connection.shutdown(socket.SHUT_WR)
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=serve, daemon=True)
@@ -81,6 +82,23 @@ PLAIN = b"HTTP/1.1 204 No Content\r\n\r\n"
         (b"HTTP/1.1 100 Continue\r\n\r\n" + PLAIN, 204, "status 204", True),
         (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", 200, "status 200: ok", False),
         (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, "status 200: ok", False),
+        (b"HTTP/1.1 103 Early\r\nRetry-After: 9\r\n\r\n" + PLAIN, 204, "status 204", True),
+        (b"HTTP/1.1 200\r\nContent-Length:2\r\n\r\nok", 200, "status 200: ok", True),
+        (b"HTTP/1.1 200 OK\nX: folded\n over\nContent-Length: 2\n\nok", 200, "status 200: ok", True),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+            200,
+            "status 200: ok",
+            True,
+        ),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n", 200, "status 200", False),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 500 Unasked\r\nRetry-After: 7\r\n\r\n",
+            200,
+            "status 200: ok",
+            False,
+        ),
+        (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nabc", 101, "status 101", False),
         (b"HTTP/1.1 500 Oh\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100000, 500, "status 500: " + "x" * 120, False),
     ],
 )
@@ -94,8 +112,19 @@ def test_a_connection_is_kept_where_the_whole_answer_was_read_and_given_up_where
         line.close()
 
 
-def test_an_answer_that_is_no_http_is_a_failed_request():
-    with speaking(b"hello\r\n\r\n") as (url, _), closing(Line(parse(url), 10, None)) as line:
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (b"hello\r\n\r\n", "the answer is no HTTP: Expected HTTP/"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n", "the answer is no HTTP: Invalid character in Content-Length"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 100_000, "the head of the answer is longer than 262144 bytes"),
+        (b"HTTP/1.1 2", "the connection was closed within the answer"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n", "the connection was closed within the answer"),
+    ],
+)
+def test_an_answer_that_is_no_http_or_has_no_end_is_a_failed_request(said, reason):
+    with speaking(said) as (url, _), closing(Line(parse(url), 10, None)) as line:
         answer = line.post(b"{}", {})
         assert answer.status is None
+        assert answer.reason.startswith(reason)
         assert not answer.is_stale

@@ -11,15 +11,17 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from httptools import HttpParserError
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
 from penstock.holding import Place
 from penstock.sinks.webhook.endpoint import Endpoint
+from penstock.sinks.webhook.reply import Reply
 from penstock.sinks.webhook.tls import explained
 
 _READ_BYTES = 1 << 16  # what an answer may hold before its connection is given up rather than read to the end
@@ -87,7 +89,7 @@ class Line:
         self._due_at, self._is_sent = time.monotonic() + self._timeout, False
         try:
             return self._ask(body, headers)
-        except (OSError, HTTPError, HTTPException) as error:
+        except (OSError, HTTPError, HTTPException, HttpParserError) as error:
             self._connection.close()
             is_late = time.monotonic() >= self._due_at
             is_stale = is_kept and not is_late and isinstance(error, ConnectionError)
@@ -102,37 +104,34 @@ class Line:
         sock, self._is_sent = self._connection.sock, True
         with suppress(BrokenPipeError):  # an endpoint may refuse before it has read everything, and its answer is waiting
             sock.sendall(self._head(len(body), headers) + body)
-        with closing(HTTPResponse(sock, method="POST")) as response:
-            response.begin()
-            shown = self._finish(response)
-            if response.status in _REDIRECTS:
-                shown = _redirection(response.headers.get("Location"))
-            asked, named = (response.headers.get(name) for name in ("Retry-After", "Penstock-Refused"))
-            return Answer(
-                response.status,
-                f"status {response.status}{shown}",
-                seconds_asked(asked),
-                named=places_named(named),
-            )
+        with closing(Reply(sock)) as reply:
+            reply.begin()
+            shown = self._finish(reply)
+            if reply.status in _REDIRECTS:
+                shown = _redirection(reply.headers.get("location"))
+            asked, named = reply.headers.get("retry-after"), reply.headers.get("penstock-refused")
+            return Answer(reply.status, f"status {reply.status}{shown}", seconds_asked(asked), named=places_named(named))
 
     def _head(self, length: int, headers: Mapping[str, str]) -> bytes:
         fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         return f"{self._opening}Content-Length: {length}\r\n{fields}\r\n".encode("ascii")
 
-    def _finish(self, response: HTTPResponse) -> str:
+    def _finish(self, reply: Reply) -> str:
         """Read the answer's body, so that the connection can be kept; the status counts also where that fails."""
         try:
-            body = response.read(_READ_BYTES)
-        except (OSError, HTTPException):
+            reply.finish(_READ_BYTES)
+        except OSError:
             self._connection.close()
             return ""
-        if response.will_close or not response.isclosed():
+        if not reply.is_whole:
             self._connection.close()
-        text = self._hide("".join(filter(str.isprintable, body.decode(errors="replace"))))[:_SHOWN_CHARACTERS]
+        text = self._hide("".join(filter(str.isprintable, reply.body.decode(errors="replace"))))[:_SHOWN_CHARACTERS]
         return f": {text}" if text else ""
 
     def _reason(self, error: Exception) -> str:
         cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__ or error
+        if isinstance(cause, HttpParserError):
+            return f"the answer is no HTTP: {cause}"
         if isinstance(cause, TimeoutError):
             return self._late()
         if isinstance(cause, ssl.SSLError) and (said := explained(cause)):

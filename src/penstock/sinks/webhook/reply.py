@@ -1,0 +1,101 @@
+"""An answer as it comes from a connection."""
+
+from __future__ import annotations
+
+import socket
+from http.client import HTTPException
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+HEAD_BYTES = 1 << 18
+"""What an answer may hold before its status and headers are complete."""
+
+_PIECE = 1 << 16
+
+
+class Reply:
+    """Status, headers by their names in lower case, and the beginning of the body.
+
+    `is_whole`: nothing of it is left on the connection, which may be used again.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.body, self.is_whole = b"", False
+        self._sock, self._parser, self._is_headed, self._is_over = sock, HttpResponseParser(self), False, False
+        self._parser.set_dangerous_leniencies(
+            lenient_headers=True,
+            lenient_chunked_length=True,
+            lenient_transfer_encoding=True,
+            lenient_data_after_close=True,
+            lenient_optional_cr_before_lf=True,
+        )
+
+    def begin(self) -> None:
+        """Read up to the body, over what only says that an answer is to come. Raises OSError, HttpParserError, HTTPException."""
+        taken = 0
+        while not self._is_headed:
+            if taken > HEAD_BYTES:
+                raise HTTPException(f"the head of the answer is longer than {HEAD_BYTES} bytes")
+            data = self._sock.recv(_PIECE)
+            if not data:
+                self._end(taken)
+                return
+            taken += len(data)
+            self._feed(data)
+
+    def finish(self, most: int) -> None:
+        """Read the body, or so much of it. Raises OSError."""
+        while not self._is_over and len(self.body) < most and (data := self._sock.recv(_PIECE)):
+            self._feed(data)
+
+    def _end(self, taken: int) -> None:
+        """The connection was closed within the head. If the status is known, it counts, whatever else was to come."""
+        self.status, self._is_over = self._parser.get_status_code(), True
+        if self.status < 200:
+            broken = HTTPException("the connection was closed within the answer")
+            raise broken if taken else ConnectionResetError("the connection was closed without an answer")
+
+    def close(self) -> None:
+        """Let go of the parser, which holds on to this as this does to it."""
+        del self._parser
+
+    def _feed(self, data: bytes) -> None:
+        """Raise what the parser raises, but for the body: what stands there is no matter, other than for the connection."""
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade):
+            if not self._is_headed:
+                raise
+            self._is_over, self.is_whole = True, False
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        """The beginning of an answer; if it is another one, nobody has asked for it."""
+        self.is_whole = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One line of the head."""
+        if not self._is_headed:
+            self.headers.setdefault(name.decode("latin-1").lower(), value.decode("latin-1").strip())
+
+    def on_headers_complete(self) -> None:
+        """The end of the head."""
+        if self._is_headed:
+            return
+        self.status = self._parser.get_status_code()
+        self._is_headed = self.status >= 200 or self.status == 101
+        if not self._is_headed:
+            self.headers.clear()
+
+    def on_body(self, data: bytes) -> None:
+        """A piece of the body."""
+        if not self._is_over:
+            self.body += data
+
+    def on_message_complete(self) -> None:
+        """The end of an answer."""
+        self.is_whole = self._is_headed and not self._is_over and self._parser.should_keep_alive()
+        self._is_over = self._is_headed
