@@ -99,7 +99,7 @@ PLAIN = b"HTTP/1.1 204 No Content\r\n\r\n"
             False,
         ),
         (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nabc", 101, "status 101", False),
-        (b"HTTP/1.1 500 Oh\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100000, 500, "status 500: " + "x" * 120, False),
+        (b"HTTP/1.1 500 Oh\r\nContent-Length: 300000\r\n\r\n" + b"x" * 300_000, 500, "status 500: " + "x" * 120, False),
     ],
 )
 def test_a_connection_is_kept_where_the_whole_answer_was_read_and_given_up_where_not(first, status, reason, is_kept):
