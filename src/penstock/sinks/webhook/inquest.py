@@ -40,6 +40,11 @@ class Part:
     doubted_at: int | None = None
     sibling: Part | None = None  # the second half, of a first one
 
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it was refused as a part of something, and not by itself."""
+        return self.refusals > 0 and not self.is_tried and self.doubted_at is None
+
     def is_cleared(self, taken: int) -> bool:
         """Whether the far side took something since it was doubted, so that the next refusal is its own fault."""
         return self.doubted_at is not None and taken > self.doubted_at
@@ -65,7 +70,7 @@ class Inquest:
 
     def __init__(self, batch: Sequence[Waiting], is_spent: Callable[[int], bool]) -> None:
         self.parts = [Part(batch)]
-        self._is_spent, self._turn = is_spent, 0
+        self._is_spent, self._turn, self._most = is_spent, 0, len(batch)
 
     @property
     def is_over(self) -> bool:
@@ -109,6 +114,7 @@ class Inquest:
                 self._halve(part)
             return None
         if fault is Fault.CERTAIN or part.is_cleared(part.sent_at):
+            self._join_behind(part)
             self.parts.remove(part)
             return part.changes[0]
         part.doubted_at = part.sent_at if part.doubted_at is None else part.doubted_at
@@ -137,6 +143,17 @@ class Inquest:
         """Take these as well, behind all others: those that wait for nothing here, and those that do."""
         free, bound = _parted((change for part in self.parts for change in part.changes), batch)
         self.parts += [Part(some) for some in (free, bound) if some]
+
+    def _join_behind(self, part: Part) -> None:
+        """What was refused together with this and not yet sent again goes together once more: this was most likely the reason."""
+        start = end = self.parts.index(part) + 1
+        size = 0
+        while end < len(self.parts) and self.parts[end].is_suspect and size + len(self.parts[end].changes) <= self._most:
+            size += len(self.parts[end].changes)
+            end += 1
+        if end - start > 1:
+            changes = [change for one in self.parts[start:end] for change in one.changes]
+            self.parts[start:end] = [replace(self.parts[start], changes=changes, sibling=None)]
 
     def _halve(self, part: Part) -> None:
         at = self.parts.index(part)
