@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from penstock.holding import Place
@@ -49,11 +49,15 @@ class Part:
         """Whether the far side took something since it was doubted, so that the next refusal is its own fault."""
         return self.doubted_at is not None and taken > self.doubted_at
 
+    def holding(self, changes: Sequence[Waiting]) -> Part:
+        """Another one of these, to which the same has happened, but which was not sent itself."""
+        return Part(changes, self.attempts, self.failures, self.refusals, False, self.sent_at, self.doubted_at)
+
     def halves(self) -> list[Part]:
         """Two of half the size, or one again; what failed has failed for both."""
         middle = (len(self.changes) + 1) // 2
         found = (self.changes[:middle], self.changes[middle:])
-        made = [replace(self, changes=some, is_tried=False, sibling=None) for some in found if some]
+        made = [self.holding(some) for some in found if some]
         made[0].sibling = made[-1] if len(made) > 1 else None
         return made
 
@@ -153,7 +157,7 @@ class Inquest:
             end += 1
         if end - start > 1:
             changes = [change for one in self.parts[start:end] for change in one.changes]
-            self.parts[start:end] = [replace(self.parts[start], changes=changes, sibling=None)]
+            self.parts[start:end] = [self.parts[start].holding(changes)]
 
     def _halve(self, part: Part) -> None:
         at = self.parts.index(part)

@@ -173,7 +173,9 @@ def _redirection(location: str | None) -> str:
 
 def places_named(refused: str | None) -> frozenset[Place]:
     """The changes that a Penstock-Refused header names, by their positions, with an ordinal if they have one; else unread."""
-    found = re.findall(r"(?<![^\s,])(\d+)(?:\.(\d+))?(?![^\s,])", refused or "", re.ASCII)
+    if not refused:
+        return frozenset()
+    found = re.findall(r"(?<![^\s,])(\d+)(?:\.(\d+))?(?![^\s,])", refused, re.ASCII)
     return frozenset((int(position), int(ordinal or 0)) for position, ordinal in found)
 
 
