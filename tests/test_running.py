@@ -20,14 +20,33 @@ from penstock.source import Settlement
 from penstock.sources.synthetic import LANE, SyntheticSource
 
 
+class ReadyQuery:
+    """Waits for a term that never comes."""
+
+    is_over = False
+
+    def prepare(self, is_enough: object) -> None:
+        return None
+
+    def stop(self) -> None:
+        self.is_over = True
+
+
 class NoEngine:
-    """Nothing comes so far as to need Spark."""
+    """Nothing comes so far as to need Spark; it counts the queries that were prepared."""
+
+    def __init__(self) -> None:
+        self.made: list[ReadyQuery] = []
 
     def lost(self) -> None:
         return None
 
     def warm(self, is_enough: object) -> None:
         return None
+
+    def query(self, pipeline: Pipeline) -> ReadyQuery:
+        self.made.append(ReadyQuery())
+        return self.made[-1]
 
 
 @settings
@@ -68,33 +87,9 @@ def test_what_a_deposed_leader_meets_halts_nothing_and_it_stands_by(tmp_path: Pa
     assert (state.standing("p").error or {})["code"] == "source.pruned"
 
 
-class ReadyQuery:
-    """Waits for a term that never comes."""
-
-    def __init__(self, made: list[ReadyQuery]) -> None:
-        made.append(self)
-        self.is_over = False
-
-    def prepare(self, is_enough: object) -> None:
-        return None
-
-    def stop(self) -> None:
-        self.is_over = True
-
-
-class Preparing(NoEngine):
-    """Counts the queries that were prepared."""
-
-    def __init__(self) -> None:
-        self.made: list[ReadyQuery] = []
-
-    def query(self, pipeline: Pipeline) -> ReadyQuery:
-        return ReadyQuery(self.made)
-
-
 def test_who_stands_by_again_before_its_query_was_needed_keeps_it_since_a_second_would_want_its_slot(tmp_path: Path) -> None:
     state = SqliteCoordinator(path=str(tmp_path / "state.db"))
-    run, engine = PipelineRun(Pipeline("p", SyntheticSource(rate=1.0), DiscardSink(), state), None, Flag(), print), Preparing()
+    run, engine = PipelineRun(Pipeline("p", SyntheticSource(rate=1.0), DiscardSink(), state), None, Flag(), print), NoEngine()
     run._make_ready(engine)  # type: ignore[arg-type]
     run._make_ready(engine)  # type: ignore[arg-type]
     assert [one.is_over for one in engine.made] == [False]
