@@ -118,7 +118,7 @@ class Program:
         order.with_name(".new").write_text(deed)
         order.with_name(".new").rename(order)
 
-    def until_reached(self, point: str, within: float = 30.0, count: int = 1) -> None:
+    def until_reached(self, point: str, within: float = 60.0, count: int = 1) -> None:
         """Wait until so many processes pause at this point, or one was killed there."""
         order, reached = self.failpoints / point, self.failpoints / f"{point}.reached"
 

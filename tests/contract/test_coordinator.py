@@ -409,8 +409,13 @@ def test_among_many_processes_at_most_one_leads_and_epochs_only_grow(make: Calla
     seconds, terms = (4.0, 2) if isinstance(coordinator, KafkaCoordinator) else (2.5, 10)  # a group takes its time
     parts = [base64.b64encode(pickle.dumps((coordinator, seconds, seed, str(tmp_path)))).decode() for seed in range(6)]
     processes = [subprocess.Popen([sys.executable, contender_file, part]) for part in parts]
-    for process in processes:
-        assert process.wait(60) in (0, -9)
+    try:
+        for process in processes:
+            assert process.wait(120) in (0, -9)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
     notes = (tmp_path / "notes").read_text().split()
     assert "twice" not in notes
     epochs = list(map(int, notes))
