@@ -6,6 +6,7 @@ Two leaders at once would both want the kernel's lock on the same file: the seco
 from __future__ import annotations
 
 import base64
+import faulthandler
 import fcntl
 import os
 import pickle
@@ -30,6 +31,7 @@ def _lead(candidate: Any, epoch: int, notes: int, arena: str, rounds: random.Ran
 
 
 def main() -> None:
+    faulthandler.dump_traceback_later(100, exit=True)  # whoever does not end says where it was
     coordinator, seconds, seed, folder = pickle.loads(base64.b64decode(sys.argv[1]))
     rounds, end = random.Random(seed), time.monotonic() + seconds
     notes = os.open(f"{folder}/notes", os.O_APPEND | os.O_CREAT | os.O_WRONLY)
