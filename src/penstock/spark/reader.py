@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from penstock.backfill import Backfill
-from penstock.change import NO_CHANGES, Lane, from_batch
+from penstock.change import NO_CHANGES, Lane, from_row
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import Directive, PenstockError, SourcePruned, StateLost
 from penstock.failpoint import reach
@@ -119,7 +119,7 @@ class Reading:
         """Now and then the cursor behind these, so that the watermark moves though a condition may drop them all."""
         if not changes.num_rows or time.monotonic() - self._marked_at < SILENCE_SECONDS:
             return None
-        [last] = from_batch(changes.slice(changes.num_rows - 1))
+        last = from_row(changes, changes.num_rows - 1)
         return self._source.behind(last, self.mark.cursor) if last.ordinal is None else None
 
     def rows_of(self, window: Window) -> Iterator[pa.RecordBatch]:
@@ -142,8 +142,8 @@ class Reading:
     def until_delivered(self) -> Iterator[pa.RecordBatch]:
         """Marks, until everything given so far is delivered."""
         given = self.mark.cursor
-        for last in from_batch(self._unmarked.slice(max(0, self._unmarked.num_rows - 1))):
-            given = self._source.behind(last, since=given)
+        if self._unmarked.num_rows:
+            given = self._source.behind(from_row(self._unmarked, self._unmarked.num_rows - 1), since=given)
         while not self._is_over() and self._watermark().position < self._source.position(given):
             yield from self.rows_of(Window(NO_CHANGES, given, idle=True))
             time.sleep(PACE_SECONDS)

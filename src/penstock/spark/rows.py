@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.change import CHANGES, Change, Lane, Op, from_batch
+from penstock.change import CHANGES, Change, Lane, Op, from_row
 from penstock.cursor import Cursor
 
 ROWS = CHANGES.append(pa.field("mark", pa.string()))
@@ -81,7 +81,7 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark | Raised]:
         if index > begin:
             yield batch.slice(begin, index - begin)
         if not is_mark[index].as_py():
-            yield Raised(next(from_batch(batch.slice(index, 1))), batch.column(_MARK)[index].as_py())
+            yield Raised(from_row(batch, index), batch.column(_MARK)[index].as_py())
         elif cursor := batch.column(_MARK)[index].as_py():
             yield Mark(batch.column(3)[index].as_py(), batch.column(0)[index].as_py(), Cursor(cursor.partition(_PADDING)[0]))
         begin = index + 1
