@@ -84,7 +84,7 @@ class MariaServer:
 
     def _create(self) -> None:
         script = str(self._programs / "scripts" / "mariadb-install-db")
-        where = ["--no-defaults", f"--basedir={self._programs}", f"--datadir={self.folder / 'data'}"]
+        where = ["--no-defaults", f"--basedir={self._programs}", *self._folders()]
         command = ["/bin/sh", script, *where, "--auth-root-authentication-method=normal", *_as_root()]
         made = subprocess.run(command, capture_output=True, text=True, check=False)
         if made.returncode:
@@ -92,7 +92,7 @@ class MariaServer:
 
     def _settings(self) -> list[str]:
         return [
-            f"--datadir={self.folder / 'data'}",
+            *self._folders(),
             f"--port={self.port}",
             f"--socket={self.folder / 'socket'}",
             f"--pid-file={self.folder / 'pid'}",
@@ -102,6 +102,11 @@ class MariaServer:
             "--innodb-buffer-pool-size=32M",
             *_as_root(),
         ]
+
+    def _folders(self) -> list[str]:
+        # A server that starts removes the temporary tables of every other one in the same folder.
+        (self.folder / "tmp").mkdir(exist_ok=True)
+        return [f"--datadir={self.folder / 'data'}", f"--tmpdir={self.folder / 'tmp'}"]
 
     def _is_ready(self) -> bool:
         import pymysql
