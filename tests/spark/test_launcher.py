@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import ConfigInvalid, EngineSlots, JavaMissing
+from penstock.errors import ConfigInvalid, EngineFailed, EngineSlots, JavaMissing
 from penstock.pipeline import Pipeline, SparkSettings
 from penstock.sinks.discard import DiscardSink
-from penstock.spark import archive
+from penstock.spark import archive, jvm
 from penstock.spark.engine import common_settings
 from penstock.spark.java import Java, find_jars, find_java, module_flags
 from penstock.spark.session import master_for
@@ -77,6 +77,22 @@ def test_the_archive_fits_one_java_and_one_set_of_jars(tmp_path, monkeypatch):
     assert archive.path_of(java, jars) != archive.path_of(Java(tmp_path, 17, "17.0.16"), jars)
     assert archive.path_of(java, jars) != archive.path_of(java, jars[1:])
     assert jars[0].name.startswith("slf4j-api-")
+
+
+@pytest.mark.parametrize(
+    ("end", "is_kept"), [("kill -ABRT $$", False), ("kill -BUS $$", False), ("kill -KILL $$", True), ("exit 1", True)]
+)
+def test_only_a_java_that_breaks_down_costs_the_archive(tmp_path, monkeypatch, end, is_kept):
+    home = java_home(tmp_path / "jdk", "17.0.15")
+    (home / "bin" / "java").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/starts\n{end}\n')
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
+    path = archive.path_of(find_java(), find_jars())
+    path.touch()
+    with pytest.raises(EngineFailed, match="did not start"):
+        jvm.start({})
+    assert [str(path) in start for start in (tmp_path / "starts").read_text().splitlines()] == [True, False]
+    assert path.exists() == is_kept
 
 
 def test_the_library_that_would_register_itself_with_every_session_is_left_out_and_nothing_else():

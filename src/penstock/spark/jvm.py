@@ -9,12 +9,14 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,9 @@ logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = {level}
 """
 
+# How a JVM ends with a damaged archive. One that was killed, is slow or cannot be says nothing about its archive.
+_CRASHES = {-signal.SIGABRT, -signal.SIGBUS, -signal.SIGSEGV}
+
 _SECRET = re.compile("(?i)secret|password|token|access[.]?key")
 _NOT_INHERITED = {"SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"}
 
@@ -64,14 +69,12 @@ def start(settings: Mapping[str, str], archived: Sequence[str] | None = None) ->
     java, jars = find_java(), find_jars()
     path = archive.path_of(java, jars)
     if archived is None and path.exists():
-        try:
-            return _start(settings, java, jars, archive.flags(java, path))
-        except EngineFailed:  # a damaged archive can crash the JVM: never let it stop a start twice
-            path.unlink(missing_ok=True)
+        with suppress(EngineFailed):  # the archive may be the reason
+            return _start(settings, java, jars, archive.flags(java, path), path)
     return _start(settings, java, jars, archived or [])
 
 
-def _start(settings: Mapping[str, str], java: Java, jars: Sequence[Path], archived: Sequence[str]) -> Any:
+def _start(settings: Mapping[str, str], java: Java, jars: Sequence[Path], archived: Sequence[str], path: Path | None = None) -> Any:
     log = archive.cache() / "spark.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     private = Path(tempfile.mkdtemp(prefix="penstock-"))
@@ -94,7 +97,12 @@ def _start(settings: Mapping[str, str], java: Java, jars: Sequence[Path], archiv
             )
             import pyspark.sql  # noqa: F401  a quarter of a second, while the JVM boots
 
-            port, secret = _await(process, private / "gateway", noise)
+            try:
+                port, secret = _await(process, private / "gateway", noise)
+            except EngineFailed:
+                if path and process.returncode in _CRASHES:
+                    path.unlink(missing_ok=True)
+                raise
     finally:
         shutil.rmtree(private, ignore_errors=True)
     return _connect(port, secret, process)
@@ -138,7 +146,7 @@ def _await(process: subprocess.Popen[bytes], gateway: Path, noise: Any) -> tuple
     while not gateway.exists():
         if process.poll() is not None or time.monotonic() > deadline:
             process.kill()
-            process.wait()
+            process.communicate()
             noise.seek(began)
             said = noise.read(2000).decode(errors="replace")
             raise EngineFailed(f"Java did not start (exit code {process.returncode}): {said}", f"see {noise.name}")
