@@ -7,7 +7,6 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.change import CHANGES, Change, Op
 
@@ -31,6 +30,8 @@ def rows_of(changes: pa.RecordBatch) -> list[tuple[Row, ...]]:
 
 def _plain_rows(ops: pa.Array, tables: pa.Array, keys: pa.Array) -> list[tuple[Row, ...]]:
     """The rows of changes that are about one each and whose keys are their own texts; none if one of them is not so."""
+    import pyarrow.compute as pc
+
     if (
         not _OF_ONE_ROW.issuperset(ops.to_pylist())
         or not pc.all(pc.match_substring_regex(keys, _OWN_TEXT), skip_nulls=False).as_py()

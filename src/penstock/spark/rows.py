@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.change import CHANGES, Change, Lane, Op, from_row
 from penstock.cursor import Cursor
@@ -76,6 +75,8 @@ def _marks(mark: Mark, pad: int) -> pa.RecordBatch:
 
 def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark | Raised]:
     """The runs of changes, what was raised on, and the marks of a batch, in order; thin marks are passed over."""
+    import pyarrow.compute as pc
+
     begin, is_mark = 0, pc.equal(batch.column(1), _RESOLVED[0])
     for index in pc.indices_nonzero(pc.or_(is_mark, pc.is_valid(batch.column(_MARK)))).to_pylist():
         if index > begin:
