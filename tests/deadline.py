@@ -8,8 +8,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+PATIENCE = 60.0
+"""Seconds for what should take one: machines stall, and nobody waits longer than it takes."""
 
-def until(condition: Callable[[], T], within: float = 10.0, what: Callable[[], str] = str) -> T:
+
+def until(condition: Callable[[], T], within: float = PATIENCE, what: Callable[[], str] = str) -> T:
     """The first answer that is true. Raises TimeoutError, which tells what was waited for."""
     deadline = time.monotonic() + within
     while not (found := condition()):

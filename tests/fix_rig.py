@@ -14,7 +14,7 @@ from typing import Any, Self
 import pytest
 import yaml
 
-from deadline import until
+from deadline import PATIENCE, until
 from penstock.coordinator import Coordinator, Standing
 from penstock.coordinators.postgres import PostgresCoordinator
 from penstock.coordinators.sqlite import SqliteCoordinator
@@ -108,7 +108,7 @@ class Rig:
         send(signal.SIGCONT, tree)
         return False
 
-    def until_settled(self, within: float = 30.0) -> None:
+    def until_settled(self, within: float = PATIENCE) -> None:
         """Wait until the watermark stands behind everything that was committed."""
         until(
             lambda: self.position >= self.shop.head,
@@ -116,7 +116,7 @@ class Rig:
             lambda: f"still at {self.position}, not at {self.shop.head}\n{self.tails()}",
         )
 
-    def until_delivered(self, position: int, within: float = 60.0) -> None:
+    def until_delivered(self, position: int, within: float = PATIENCE) -> None:
         """Wait until this change has come to the receiver."""
         until(lambda: position in self.positions(), within, lambda: f"change {position} has not come\n{self.tails()}")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from deadline import until
+from deadline import PATIENCE, until
 
 _MARK = "PENSTOCK_TEST_MARK"
 
@@ -52,7 +52,7 @@ class Program:
         """All its output."""
         return self._log.read_text(errors="replace")
 
-    def until_event(self, kind: str, within: float = 60.0, count: int = 1, **facts: Any) -> dict[str, Any]:
+    def until_event(self, kind: str, within: float = PATIENCE, count: int = 1, **facts: Any) -> dict[str, Any]:
         """Wait for the so-manieth event of this kind with these facts; fails at once when the process has ended."""
 
         def found() -> list[dict[str, Any]]:
@@ -71,13 +71,13 @@ class Program:
     def is_running(self) -> bool:
         return self.process.poll() is None
 
-    def exit_code(self, within: float = 30.0) -> int:
+    def exit_code(self, within: float = PATIENCE) -> int:
         """Wait for its end; then nothing of its tree may be left."""
         code = self.process.wait(within)
         self.assert_gone()
         return code
 
-    def terminate(self, within: float = 30.0) -> int:
+    def terminate(self, within: float = PATIENCE) -> int:
         """Stop it as a supervisor does."""
         self.process.send_signal(signal.SIGTERM)
         return self.exit_code(within)
@@ -107,7 +107,7 @@ class Program:
         self.process.wait(30)
         self.assert_gone()
 
-    def assert_gone(self, within: float = 30.0) -> None:
+    def assert_gone(self, within: float = PATIENCE) -> None:
         """Nothing with the mark is alive any more."""
         until(lambda: not self.tree(), within, lambda: f"these survived: {self.tree()}")
 
@@ -118,7 +118,7 @@ class Program:
         order.with_name(".new").write_text(deed)
         order.with_name(".new").rename(order)
 
-    def until_reached(self, point: str, within: float = 60.0, count: int = 1) -> None:
+    def until_reached(self, point: str, within: float = PATIENCE, count: int = 1) -> None:
         """Wait until so many processes pause at this point, or one was killed there."""
         order, reached = self.failpoints / point, self.failpoints / f"{point}.reached"
 

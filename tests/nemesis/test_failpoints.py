@@ -50,7 +50,7 @@ class Crew:
     def look(self, times: int) -> None:
         """Wait until the watermark was looked at so often again."""
         upto = len(self._sampler.marks) + times
-        until(lambda: len(self._sampler.marks) >= upto, 30)
+        until(lambda: len(self._sampler.marks) >= upto)
 
     def breaches(self) -> list[str]:
         """What the oracles say of all that has happened so far."""

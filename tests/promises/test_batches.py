@@ -95,7 +95,7 @@ def test_a_batch_beside_a_live_process_ends_when_that_one_has_delivered_what_was
 
 
 def test_a_batch_beside_a_live_process_that_dies_delivers_by_itself(beside):
-    live = until(beside.leader, 30)
+    live = until(beside.leader)
     beside.receiver.turn(fail_rate=1.0)
     head = beside.shop.sell(10)
     batch = beside.start()

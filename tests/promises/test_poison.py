@@ -102,5 +102,5 @@ def test_every_change_is_delivered_or_parked_once_and_a_redrive_makes_the_copy_w
         assert letters(rig, capsys) == []
         seen = rig.deliveries()
         assert oracle.completeness(seen, rig.shop.log) + oracle.order(seen) + oracle.rebuilt(seen, rig.shop.tables()) == []
-        until(lambda: rig.standing().redriven == len(parked), 30)
+        until(lambda: rig.standing().redriven == len(parked))
         assert program.terminate() == 0

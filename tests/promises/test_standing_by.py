@@ -28,7 +28,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 def lone_leader(rig: Rig) -> Program:
     """Whoever leads, once nothing waits any more."""
     rig.until_settled(within=60)
-    return until(rig.leader, 30)
+    return until(rig.leader)
 
 
 def first_of_a_later_epoch(rig: Rig, epoch: int) -> oracle.Delivery | None:

@@ -75,7 +75,7 @@ def _sell(rig: Rig, leaving: Event) -> None:
 
 def _kill_the_leader(rig: Rig) -> float:
     until(lambda: len(rig.positions()) > 20, 60)
-    leader, epoch, killed_at = until(rig.leader, 30), rig.standing().epoch, time.time()
+    leader, epoch, killed_at = until(rig.leader), rig.standing().epoch, time.time()
     send(signal.SIGKILL, leader.tree()[:1])
     first = until(lambda: next((one for one in rig.deliveries() if one.epoch > epoch), None), 60)
     leader.process.wait(10)

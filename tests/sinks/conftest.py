@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from deadline import PATIENCE
 from penstock.change import Lane
 from penstock.errors import PenstockError
 from penstock.event import Event
@@ -33,7 +34,7 @@ class Told:
         for event in events:
             self(event)
 
-    def wait(self, count: int, within: float = 10) -> None:
+    def wait(self, count: int, within: float = PATIENCE) -> None:
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.events) >= count, within), f"only {len(self.events)} events"
 

@@ -12,6 +12,7 @@ import urllib3
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deadline import PATIENCE
 from penstock.testing.receiver import Dials, Receiver, ReceiverProcess, Verdict, judge, recorded
 
 HTTP = urllib3.PoolManager(retries=False, timeout=10)
@@ -84,7 +85,7 @@ def test_requests_may_come_together(receiver):
     one = b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\n"
     with socket.create_connection(("127.0.0.1", receiver.port)) as connection:
         connection.sendall(one + b"a" + one + b"b")
-        receiver.wait_for(lambda: len(receiver.requests) == 2, within=10)
+        receiver.wait_for(lambda: len(receiver.requests) == 2, within=PATIENCE)
     assert [request.body for request in receiver.requests] == [b"a", b"b"]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from deadline import until
+from deadline import PATIENCE, until
 from penstock import failpoint
 from penstock.change import Change, Lane, Op, to_batch
 from penstock.errors import DeliveryExhausted
@@ -56,14 +56,14 @@ def free_port():
 def test_three_changes_and_a_batch_size_of_three_make_one_request(receiver, deliver):
     delivery = deliver(receiver.url, batch=Batch(size=3, delay=30 * SECOND))
     assert delivery.offer(rows(10, 20, 30), wait=1)
-    receiver.wait_for(lambda: len(receiver.requests) >= 1, within=10)
+    receiver.wait_for(lambda: len(receiver.requests) >= 1, within=PATIENCE)
     assert positions(receiver) == [[10, 20, 30]]
 
 
 def test_a_full_batch_goes_at_once_and_the_rest_after_the_delay_with_the_service_named_in_both(receiver, deliver):
     delivery = deliver(receiver.url, format="rqlite", service_id="shop", batch=Batch(size=2, delay=50 * MILLISECOND))
     delivery.offer(rows(1, 2, 3), wait=1)
-    receiver.wait_for(lambda: len(receiver.requests) >= 2, within=10)
+    receiver.wait_for(lambda: len(receiver.requests) >= 2, within=PATIENCE)
     assert positions(receiver) == [[1, 2], [3]]
     assert all(b'"service_id":"shop"' in request.body for request in receiver.requests)
 
@@ -72,7 +72,7 @@ def test_what_came_during_a_request_goes_together_in_the_next(receiver, deliver)
     receiver.turn(slow=0.5)
     delivery = deliver(receiver.url, batch=Batch(size=100, delay=MILLISECOND))
     delivery.offer(rows(1), wait=1)
-    receiver.wait_for(lambda: receiver.connections == 1, within=10)
+    receiver.wait_for(lambda: receiver.connections == 1, within=PATIENCE)
     for position in range(2, 12):
         delivery.offer(rows(position), wait=1)
     receiver.turn(slow=0)
@@ -173,7 +173,7 @@ def test_delivered_moves_forward_over_what_was_answered_only(receiver, deliver):
     )
     receiver.turn(lose_rate=1)
     delivery.offer(rows(3), wait=1)
-    receiver.wait_for(lambda: len(receiver.requests) >= 2, within=10)
+    receiver.wait_for(lambda: len(receiver.requests) >= 2, within=PATIENCE)
     assert delivery.delivered().position == 2
 
 
@@ -430,7 +430,7 @@ def test_closing_lets_the_request_under_way_finish_and_drops_the_rest(receiver, 
     receiver.turn(slow=0.3)
     delivery = deliver(receiver.url, batch=Batch(size=1))
     delivery.offer(rows(1, 2, 3), wait=1)
-    receiver.wait_for(lambda: receiver.connections == 1, within=10)
+    receiver.wait_for(lambda: receiver.connections == 1, within=PATIENCE)
     delivery.close()
     assert positions(receiver) == [[1]]
     assert delivery.delivered().position == 1
@@ -440,7 +440,7 @@ def test_closing_waits_for_a_silent_receiver_no_longer_than_the_timeout(receiver
     receiver.turn(hang_rate=1)
     delivery = deliver(receiver.url, timeout=300 * MILLISECOND)
     delivery.offer(rows(1), wait=1)
-    receiver.wait_for(lambda: len(receiver.requests) >= 1, within=10)
+    receiver.wait_for(lambda: len(receiver.requests) >= 1, within=PATIENCE)
     began = time.monotonic()
     delivery.close()
     assert time.monotonic() - began < 5

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from living_table import History
 
+from deadline import PATIENCE
 from penstock.change import Change, Op, to_batch
 from penstock.errors import DeliveryExhausted
 from penstock.retry import Retry
@@ -96,7 +97,7 @@ def test_as_many_requests_as_said_are_under_way_and_no_row_twice(receiver, deliv
     receiver.turn(hang_rate=1)
     delivery = deliver(receiver.url, parallel=4, batch=SINGLY, timeout=timedelta(seconds=60))
     delivery.offer(rows("a", "a", "b", "c", "c", "d", "e"), wait=1)
-    receiver.wait_for(lambda: len(receiver.requests) == 4, within=10)
+    receiver.wait_for(lambda: len(receiver.requests) == 4, within=PATIENCE)
     assert sorted(request.positions() for request in receiver.requests) == [[1], [3], [4], [6]]
     assert receiver.connections == 4
     receiver.turn(hang_rate=0)
@@ -108,7 +109,7 @@ def test_as_many_requests_as_said_are_under_way_and_no_row_twice(receiver, deliv
 def test_changes_of_one_row_that_wait_together_go_together(receiver, deliver):
     delivery = deliver(receiver.url, parallel=4, batch=Batch(size=4, delay=timedelta(seconds=60)))
     delivery.offer(rows("a", "b", "a", "a"), wait=1)
-    receiver.wait_for(lambda: receiver.requests, within=10)
+    receiver.wait_for(lambda: receiver.requests, within=PATIENCE)
     assert [request.positions() for request in receiver.requests] == [[1, 2, 3, 4]]
     assert receiver.requests[0].headers["idempotency-key"] == "orders-cafe-1-4"
 
@@ -143,11 +144,11 @@ def test_delivered_never_passes_a_gap_and_what_runs_ahead_is_bounded(receiver, d
     receiver.turn(hang_rate=1)
     delivery = deliver(receiver.url, parallel=8, batch=SINGLY, timeout=timedelta(seconds=60))
     delivery.offer(rows(0), wait=1)
-    receiver.wait_for(lambda: len(receiver.requests) == 1, within=10)
+    receiver.wait_for(lambda: len(receiver.requests) == 1, within=PATIENCE)
     receiver.turn(hang_rate=0)
     delivery.offer(rows(*range(1, 1501), start=2), wait=1)
     assert not delivery.offer(rows(1501, start=1502), wait=0.01)
-    receiver.wait_for(lambda: len(taken(receiver)) == ROOM - 1, within=30)
+    receiver.wait_for(lambda: len(taken(receiver)) == ROOM - 1, within=PATIENCE)
     assert not delivery.drain(0.2)
     assert len(taken(receiver)) == ROOM - 1
     assert delivery.delivered() is None
@@ -161,9 +162,9 @@ def test_keys_tell_apart_batches_with_the_same_ends(receiver, deliver):
     receiver.turn(hang_rate=1)
     delivery = deliver(receiver.url, parallel=2, batch=Batch(size=3, delay=0 * MILLISECOND), timeout=timedelta(seconds=60))
     delivery.offer(rows("a"), wait=1)
-    receiver.wait_for(lambda: len(receiver.requests) == 1, within=10)
+    receiver.wait_for(lambda: len(receiver.requests) == 1, within=PATIENCE)
     delivery.offer(rows("b", "a", "c", start=2), wait=1)
-    receiver.wait_for(lambda: len(receiver.requests) == 2, within=10)
+    receiver.wait_for(lambda: len(receiver.requests) == 2, within=PATIENCE)
     keys = [request.headers["idempotency-key"] for request in receiver.requests]
     assert receiver.requests[1].positions() == [2, 4]
     assert keys[0] == "orders-cafe-1-1"
@@ -194,7 +195,7 @@ def test_closing_gives_all_requests_under_way_their_time_at_once(receiver, deliv
     receiver.turn(slow=0.3)
     delivery = deliver(receiver.url, parallel=8, batch=SINGLY)
     delivery.offer(rows(*range(1, 21)), wait=1)
-    receiver.wait_for(lambda: receiver.connections == 8, within=10)
+    receiver.wait_for(lambda: receiver.connections == 8, within=PATIENCE)
     delivery.close()
     assert taken(receiver) >= set(range(1, 9)) - {0}
     assert delivery.delivered().position == 8
@@ -204,7 +205,7 @@ def test_closing_waits_for_silent_requests_one_timeout_altogether(receiver, deli
     receiver.turn(hang_rate=1)
     delivery = deliver(receiver.url, parallel=8, batch=SINGLY, timeout=timedelta(seconds=1))
     delivery.offer(rows(*range(1, 21)), wait=1)
-    receiver.wait_for(lambda: len(receiver.requests) >= 8, within=10)
+    receiver.wait_for(lambda: len(receiver.requests) >= 8, within=PATIENCE)
     began = time.monotonic()
     delivery.close()
     assert time.monotonic() - began < 4
@@ -253,7 +254,7 @@ def test_what_a_format_leaves_out_is_passed_over_and_makes_no_request(receiver, 
     assert not receiver.requests
     receiver.turn(hang_rate=1)
     delivery.offer(to_batch([change(3, "a"), altered[2]]), wait=1)
-    receiver.wait_for(lambda: receiver.requests, within=10)
+    receiver.wait_for(lambda: receiver.requests, within=PATIENCE)
     assert delivery.delivered() == altered[1]
     receiver.turn(hang_rate=0)
     receiver.hang_up()

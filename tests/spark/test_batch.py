@@ -121,7 +121,7 @@ def test_a_batch_whose_term_was_taken_changes_nothing(batch):
     assert query.wait(lambda: batch.position > 0, 60)
     batch.candidate.close()
     batch.candidate = batch.state.candidate("batch", "successor")
-    term = until(batch.candidate.campaign, within=30)
+    term = until(batch.candidate.campaign)
     batch.state.place(term, LANE, Watermark(SyntheticSource().begin(LANE, "beginning"), 0))
     failure = until(query.failure, within=60)
     assert failure.code == "term.lost"

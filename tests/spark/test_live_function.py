@@ -6,6 +6,7 @@ import pytest
 from filesink import positions, written
 from test_live import TOTAL, Live
 
+from deadline import PATIENCE
 from penstock.errors import TransformInvalid
 from penstock.sources.synthetic import SyntheticSource
 
@@ -24,7 +25,7 @@ def test_condition_fields_and_function_follow_each_other(live):
         function="rules:spread",
     )
     live.until_position()
-    assert live.query.wait(lambda: len(written(live.out)) >= TOTAL // 2, 30)
+    assert live.query.wait(lambda: len(written(live.out)) >= TOTAL // 2, PATIENCE)
     got = [(int(line[0]), line[5], line[6], line[4]) for line in written(live.out)]
     kept = [at for at in range(1, TOTAL + 1) if at % 200 < 100]
     after = {at: json.dumps({"total": at % 200 + 0.5, "id": at % 1000}, separators=(",", ":")) for at in kept}
@@ -50,7 +51,7 @@ def test_what_came_before_a_failing_change_is_delivered_and_then_the_pipeline_ha
     assert f"transform.function {function} {said}" in error["message"]
     assert error["message"].endswith('on change 1500 of synthetic, key {"id":500}')
     assert positions(live.out) == [at for at in range(1, 1500) for _ in range(times)]
-    assert live.query.wait(lambda: live.watermark().position == 1499, 10)
+    assert live.query.wait(lambda: live.watermark().position == 1499, PATIENCE)
     assert live.watermark().delivered == 1499
 
 
@@ -79,7 +80,7 @@ def test_the_change_that_an_expression_raised_on_is_named_when_all_before_it_is_
     assert error["message"].startswith(f'transform.{key} raised on change 1500 of synthetic, key {{"id":500}}: {said}')
     assert form in error["remedy"]
     assert "--from 1500" in error["remedy"]
-    assert live.query.wait(lambda: live.watermark().position == 1499, 10)
+    assert live.query.wait(lambda: live.watermark().position == 1499, PATIENCE)
     assert list(dict.fromkeys(positions(live.out))) == [at for at in range(1, 1500) if "select" not in transform or at % 2 == 0]
 
 

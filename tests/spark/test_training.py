@@ -29,7 +29,7 @@ def test_a_trainer_does_not_outlive_the_run_it_was_started_beside(tmp_path):
         trainer = int(run.stdout.readline())
         assert is_alive(trainer)
         run.send_signal(signal.SIGKILL)
-    until(lambda: not is_alive(trainer), 20)
+    until(lambda: not is_alive(trainer))
 
 
 def test_no_trainer_is_started_where_the_archive_is_there(tmp_path, monkeypatch):

@@ -203,7 +203,7 @@ def test_a_second_pipeline_on_the_table_is_noticed_while_it_reads(desk: Desk) ->
     desk.commit("a")
     desk.reader(2).changes(1)
     with pytest.raises(TermLost, match="no other pipeline"):
-        until(one.look, 30)
+        until(one.look)
 
 
 def test_what_an_old_leader_marks_late_is_the_new_ones_all_the_same_and_settling_does_not_purge_it(desk: Desk) -> None:

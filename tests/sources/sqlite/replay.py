@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from deadline import PATIENCE
 from penstock.change import Change, from_batch
 from penstock.source import Span, Window
 from penstock.sources.sqlite.source import LANE, SqliteSource
@@ -123,7 +124,7 @@ def source_of(path: Path, tables: str | None = None, *, heal: bool = True) -> Sq
     return SqliteSource(database=str(path), tables=tables, heal=heal)
 
 
-def followed(windows: Iterator[Window], upto: int, within: float = 20.0) -> list[Window]:
+def followed(windows: Iterator[Window], upto: int, within: float = PATIENCE) -> list[Window]:
     """Windows until a position is reached."""
     found, end = [], time.monotonic() + within
     for window in windows:
