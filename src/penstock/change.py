@@ -131,7 +131,8 @@ def from_batch(batch: pa.RecordBatch) -> Iterator[Change]:
     """The changes of an Arrow batch, in order; columns behind those of CHANGES are passed over."""
     made = [_NEW(Change) for _ in range(batch.num_rows)]
     for index, put in enumerate(_PUT):
-        deque(map(put, made, _plain(batch.column(index)).to_pylist()), maxlen=0)
+        column = batch.column(index)
+        deque(map(put, made, (column.cast(pa.int64()) if index == _AT else column).to_pylist()), maxlen=0)
     return iter(made)
 
 
@@ -142,7 +143,3 @@ def from_row(batch: pa.RecordBatch, index: int) -> Change:
         value = batch.column(number)[index]
         put(made, value.value if number == _AT else value.as_py())
     return made
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column

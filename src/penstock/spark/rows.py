@@ -62,7 +62,7 @@ def rows(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> pa.
     A padded mark fills Spark's batch, and the thin one behind it makes Spark close it, which it does when it asks for one row more.
     One batch for all of it: each one costs Spark a good part of a millisecond.
     """
-    unmarked = pa.RecordBatch.from_arrays([*changes.columns, pa.nulls(changes.num_rows, pa.string())], schema=ROWS)
+    unmarked = changes.append_column(ROWS.field(_MARK), pa.nulls(changes.num_rows, pa.string()))
     return pa.concat_batches([unmarked, _marks(mark, pad)]) if mark else unmarked
 
 
