@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import orjson
 import pyarrow as pa
 
-from penstock.change import Change, Op, from_batch, last_place
+from penstock.change import Change, Op, from_batch
 from penstock.formats import Format
 from penstock.formats.cloudevents import CloudEventsFormat
 from penstock.formats.debezium import DebeziumFormat
@@ -65,7 +65,7 @@ class Recorder:
             rows = self._of_rows(changes, several)
             made = [record or row for record, row in zip(made, rows, strict=True)]
         if several:
-            self._previous = last_place(changes)[0]
+            self._previous = several[-1].position
         return list(zip(several, made, strict=True))
 
     def _of_message(self, change: Change) -> Record | Unfit | None:
