@@ -1,11 +1,16 @@
 """Changes and marks as rows, without Spark."""
 
+from io import BufferedWriter, BytesIO
+
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.conversion import ArrowBatchTransformer
 
 from penstock.change import CHANGES, NO_CHANGES, Change, Lane, Op, from_batch, to_batch
 from penstock.cursor import Cursor
-from penstock.spark.rows import DDL, NOTHING, ROWS, Mark, pieces, rows
+from penstock.spark.rows import DDL, FLUSH_BYTES, NOTHING, ROWS, Mark, pieces, rows
+from penstock.spark.session import _SETTINGS
 
 texts = st.none() | st.text(max_size=20)
 changes = st.builds(
@@ -40,6 +45,18 @@ def test_a_padded_mark_is_as_fat_as_it_was_asked_to_be():
     batch = rows(NO_CHANGES, Mark(Lane("log"), 1, Cursor("{}")), 16384)
     assert batch.nbytes >= 16384
     assert batch.num_rows == 2
+
+
+@given(st.lists(changes, max_size=5), st.integers(2, 3 * FLUSH_BYTES))
+def test_nothing_of_a_padded_batch_stays_in_the_buffer_of_a_worker(given_changes, length):
+    mark = Mark(Lane("log"), 1, Cursor("{" + " " * (length - 2) + "}"))
+    batch = ArrowBatchTransformer.wrap_struct(rows(to_batch(given_changes), mark, FLUSH_BYTES))
+    arrived = BytesIO()
+    worker = BufferedWriter(arrived, int(_SETTINGS["spark.buffer.size"]))
+    pa.RecordBatchStreamWriter(worker, batch.schema).write_batch(batch)
+    before = len(arrived.getvalue())
+    worker.flush()
+    assert len(arrived.getvalue()) == before
 
 
 def test_rows_without_a_mark_have_none():

@@ -131,8 +131,6 @@ class Reading:
         self.mark, self._unmarked = Mark(self._lane, self._source.position(window.upto), window.upto), NO_CHANGES
         self._marked_at = time.monotonic()
         yield rows(window.changes, self.mark, self._flush if window.idle else 0)
-        if window.idle:
-            yield NOTHING
 
     def is_overtaken(self) -> bool:
         """Whether more was recorded than this attempt has given: of its predecessor, or what the sink had kept."""

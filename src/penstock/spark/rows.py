@@ -24,7 +24,7 @@ CHANGE_DDL = (
 DDL = f"{CHANGE_DDL}, mark string"
 
 NOTHING = pa.RecordBatch.from_pylist([], ROWS)
-"""A batch moves on only when its reader gives another one: this is that other one."""
+"""A stream without a single batch is an error to Spark: this is that batch."""
 
 FLUSH_BYTES = 32768
 """Spark closes an Arrow batch at so many bytes: a mark as fat as this pushes everything before it through."""
@@ -60,7 +60,8 @@ def rows(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> pa.
     """Changes as rows of the stream, with a mark behind them where there is one.
 
     A padded mark fills Spark's batch, and the thin one behind it makes Spark close it, which it does when it asks for one row more.
-    One batch for all of it: each one costs Spark a good part of a millisecond.
+    One batch for all of it: each one costs Spark a good part of a millisecond. Its last bytes are those of the padded mark,
+    more than any buffer on the way holds, so that nothing of it stays behind.
     """
     unmarked = changes.append_column(ROWS.field(_MARK), pa.nulls(changes.num_rows, pa.string()))
     return pa.concat_batches([unmarked, _marks(mark, pad)]) if mark else unmarked
@@ -69,8 +70,14 @@ def rows(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> pa.
 def _marks(mark: Mark, pad: int) -> pa.RecordBatch:
     # every array with its type: to have it inferred takes longer than all the rest
     positions, lanes = pa.array([mark.position] * 2, pa.int64()), pa.array([mark.lane] * 2, pa.string())
-    cursors = pa.array([f"{mark.cursor}{_PADDING}".ljust(pad) if pad else mark.cursor, None], pa.string())
+    cursors = pa.array([_padded(mark.cursor, pad) if pad else mark.cursor, None], pa.string())
     return pa.RecordBatch.from_arrays([positions, _RESOLVED, _NO_TEXT, lanes, *_REST, cursors], schema=ROWS)
+
+
+def _padded(cursor: Cursor, pad: int) -> str:
+    """In eights: Arrow would write what is missing to the next eight by itself, and those few bytes would wait for others."""
+    text = f"{cursor}{_PADDING}"
+    return text.ljust(max(pad, len(text) + -len(text) % 8))
 
 
 def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark | Raised]:
