@@ -22,8 +22,7 @@ _COLUMNS = (
     "id, uuid_send(leader_id), kafka_topic, kafka_key, kafka_value, kafka_header_keys, kafka_header_values,"
     " (extract(epoch from greatest('1970-01-01', least(create_time, '9999-12-31'))) * 1000000)::bigint"
 )
-# Version 8, and not one of other programs that begins alike.
-_WITHIN = "leader_id between %(low)s::uuid and %(high)s::uuid and substr(leader_id::text, 15, 1) = '8'"
+_WITHIN = "leader_id between %(low)s::uuid and %(high)s::uuid"
 _NAMED = "id = any(%(ids)s::bigint[])"
 _DURABLE = "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'"
 
