@@ -109,9 +109,14 @@ def test_a_reader_marks_what_it_gives_and_gives_it_once(desk: Desk) -> None:
     assert third.position > found[1].position
 
 
-def test_rows_of_other_programs_are_salvaged(desk: Desk) -> None:
+@pytest.mark.parametrize(
+    "foreign",
+    [str(uuid4()), "50ffffff-ffff-4fff-bfff-ffffffffffff", "50000000-0000-4000-8000-000000000001"],
+    ids=["any", "late", "early"],
+)
+def test_rows_of_other_programs_are_salvaged(desk: Desk, foreign: str) -> None:
     desk.commit("a", "b")
-    desk.execute(f"update {{}} set leader_id = '{uuid4()}' where id = 1")
+    desk.execute(f"update {{}} set leader_id = '{foreign}' where id = 1")
     assert desk.reader(1).ids(2) == [1, 2]
 
 
