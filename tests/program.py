@@ -65,8 +65,9 @@ class Program:
         return until(found, within, lambda: f"{count} x {kind} {facts}\n{self.tail()}")[0]
 
     def tail(self, lines: int = 30) -> str:
-        """The end of its output."""
-        return "\n".join(self.said().splitlines()[-lines:])
+        """The end of its output, and with what any of its pipelines has halted before that."""
+        said = self.said().splitlines()
+        return "\n".join([*(line for line in said[:-lines] if '"event":"Halted"' in line), *said[-lines:]])
 
     def is_running(self) -> bool:
         return self.process.poll() is None
