@@ -54,12 +54,12 @@ class Nemesis:
                 self._until_progress()
 
     def heal(self) -> None:
-        """End every fault, and see that two processes are there."""
+        """End every fault, and see that two processes are at work."""
         self._turn_back()
         for program in self._team:
             send(signal.SIGCONT, program.tree())
             program.disarm()
-        self._replace_dead()
+        until(self._keeping_two(lambda: all(program.events() for program in self._team)), 120, self._rig.tails)
 
     def end(self) -> list[int]:
         """Stop both as a supervisor does; their exit codes."""
