@@ -8,12 +8,14 @@ from pathlib import Path
 from threading import Event as Flag
 from typing import Any
 
+import pytest
+
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Watermark
-from penstock.errors import PenstockError, SourcePruned
-from penstock.event import StandingBy
+from penstock.errors import SourcePruned, StateUnavailable
+from penstock.event import Event, Led, StandingBy
 from penstock.pipeline import Pipeline
-from penstock.running import PipelineRun
+from penstock.running import PipelineRun, run
 from penstock.settings import settings
 from penstock.sinks.discard import DiscardSink
 from penstock.source import Settlement
@@ -65,9 +67,27 @@ def test_a_state_that_cannot_be_read_at_the_start_is_told_and_nothing_else(tmp_p
     (tmp_path / "state.db").mkdir()
     state, told = SqliteCoordinator(path=str(tmp_path / "state.db")), list[Any]()
     run = PipelineRun(Pipeline("p", SyntheticSource(rate=1.0), DiscardSink(), state), None, Flag(), told.append)
-    run.run(NoEngine())  # type: ignore[arg-type]
+    with pytest.raises(StateUnavailable), run.entered():
+        raise AssertionError("it has entered")
     assert [type(event).__name__ for event in told] == ["Halted"]
-    assert isinstance(run.error, PenstockError)
+    assert isinstance(run.error, StateUnavailable)
+
+
+def test_none_of_several_starts_when_the_state_of_one_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "away.db").mkdir()
+    stop, told = Flag(), list[tuple[str, str]]()
+
+    def hear(event: Event) -> None:
+        told.append((type(event).__name__, event.pipeline))
+        if isinstance(event, Led):
+            stop.set()
+
+    made = [
+        Pipeline(n, SyntheticSource(rate=1.0), DiscardSink(), SqliteCoordinator(path=str(tmp_path / n))) for n in ("a", "away.db")
+    ]
+    with pytest.raises(StateUnavailable):
+        run(*made, stop=stop, tell=hear)
+    assert told == [("Halted", "away.db")]
 
 
 def test_what_a_deposed_leader_meets_halts_nothing_and_it_stands_by(tmp_path: Path) -> None:
@@ -80,7 +100,8 @@ def test_what_a_deposed_leader_meets_halts_nothing_and_it_stands_by(tmp_path: Pa
         candidate.resign()
     told: list[Any] = []
     run = PipelineRun(Pipeline("p", source, DiscardSink(), state), None, Flag(), told.append)
-    run.run(NoEngine())  # type: ignore[arg-type]
+    with run.entered():
+        run.run(NoEngine())  # type: ignore[arg-type]
     seen = [(type(event).__name__, getattr(event, "epoch", None)) for event in told if not isinstance(event, StandingBy)]
     assert seen == [("Led", 2), ("TermGone", 2), ("Led", 8), ("Halted", None)]
     assert isinstance(run.error, SourcePruned)

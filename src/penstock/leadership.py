@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from threading import Event, Thread
 
 from penstock.coordinator import Candidate, Coordinator, Term
@@ -19,10 +20,15 @@ class Leadership(Thread):
         super().__init__(name=f"leadership of {pipeline}", daemon=True)
         self._coordinator, self._pipeline, self._holder = coordinator, pipeline, holder
         self._held, self._leaving, self._let_go = Event(), Event(), Event()
+        self._candidate: Candidate | None = None
         self._term: Term | None = None
         self.loss: TermLost | None = None
         """How the last term was lost."""
         self._error: Exception | None = None
+
+    def enter(self) -> None:
+        """Become a candidate, before the start; raises what makes the store unusable."""
+        self._candidate = self._coordinator.candidate(self._pipeline, self._holder)
 
     def await_term(self, within: float) -> Term | None:
         """The term, as soon as it is held; raises what made campaigning impossible."""
@@ -50,15 +56,15 @@ class Leadership(Thread):
         self._let_go.set()
         if self.ident is not None:  # it may never have come to standing
             self.join()
+        elif self._candidate:
+            self._candidate.close()
 
     def run(self) -> None:
         """Stand until told to leave."""
         try:
-            candidate = self._coordinator.candidate(self._pipeline, self._holder)
-            try:
+            assert self._candidate, "it has not entered"
+            with closing(self._candidate) as candidate:
                 self._stand(candidate)
-            finally:
-                candidate.close()
         except Exception as error:  # noqa: BLE001 - a thread's last words: its owner raises them
             self._term, self._error = None, error  # nobody renews it any more
             self._held.set()

@@ -6,8 +6,8 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from threading import Event as Flag
 from threading import Thread
 
@@ -78,7 +78,17 @@ def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None
 
     if not (runs := [each for each in runs if not each.has_nothing_to_do()]):
         return
-    engine = Engine([each.pipeline for each in runs], hear)
+    with ExitStack() as entered:
+        for each in runs:
+            entered.enter_context(each.entered())
+        _carry_all(runs, Engine([each.pipeline for each in runs], hear))
+    for each in runs:
+        if each.error:
+            raise each.error
+
+
+def _carry_all(runs: Sequence[PipelineRun], engine: Engine) -> None:
+    """All of them, each in a thread, to their ends."""
     try:
         threads = [Thread(target=each.run, args=(engine,), name=f"pipeline {each.pipeline.name}", daemon=True) for each in runs]
         for thread in threads:
@@ -88,9 +98,6 @@ def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None
                 thread.join(0.1)
     finally:
         engine.close()
-    for each in runs:
-        if each.error:
-            raise each.error
 
 
 def _nobody(event: Event) -> None:
@@ -116,6 +123,7 @@ class PipelineRun:
         self._start, self._stop, self._tell = start, stop, tell
         self._claims: set[str] = set()
         self._warned_of: set[str] = set()
+        self._last_error: Mapping[str, str] | None = None
         self._is_placed = False
         self._ready: Query | None = None
         self._batch = Batch(pipeline) if pipeline.mode == "batch" else None
@@ -136,17 +144,30 @@ class PipelineRun:
                 return True
         return False
 
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Known to the store. One that cannot be used at the start ends the process: it may as well be misspelt."""
+        try:
+            self._last_error = self.pipeline.state.standing(self.pipeline.name).error
+            self._leadership.enter()
+        except PenstockError as error:
+            self._halted(error)
+            raise
+        try:
+            yield
+        finally:
+            self._leadership.leave()
+
     def run(self, engine: Engine) -> None:
         """Stand, lead, and stand again, until asked to stop, done, or halted."""
         try:
-            last_error = self.pipeline.state.standing(self.pipeline.name).error
             self._leadership.start()
             while term := self._await_term(engine):
                 self._tell(Led(pipeline=self.pipeline.name, epoch=term.epoch, holder=term.holder))
-                self._lead(engine, term, last_error)
+                self._lead(engine, term)
                 if self._is_done():
                     break
-                last_error = None
+                self._last_error = None
             if self._is_done():
                 self._tell(Completed(pipeline=self.pipeline.name, position=self._position()))
         except PenstockError as error:
@@ -206,12 +227,12 @@ class PipelineRun:
         ready, self._ready = self._ready, None
         return ready or engine.query(self.pipeline, goal)
 
-    def _lead(self, engine: Engine, term: Term, last_error: Mapping[str, str] | None) -> None:
+    def _lead(self, engine: Engine, term: Term) -> None:
         """Carry the pipeline for the length of a term, starting anew after errors that may pass."""
         self._is_placed, failures = False, 0
         try:
             while not self._stop.is_set() and not self._leadership.is_lost() and not (self._is_placed and self._is_done()):
-                failures = self._carry(engine, term, last_error, failures)
+                failures = self._carry(engine, term, failures)
         except PenstockError as error:
             if error.directive is not Directive.HALT or not self._is_deposed(term, error):
                 raise
@@ -233,11 +254,11 @@ class PipelineRun:
             return False  # it is told all the same
         return False
 
-    def _carry(self, engine: Engine, term: Term, last_error: Mapping[str, str] | None, failures: int) -> int:
+    def _carry(self, engine: Engine, term: Term, failures: int) -> int:
         """Run one query to its end; answers how often in a row one has failed."""
         began = time.monotonic()
         try:
-            self._run_query(engine, term, last_error)
+            self._run_query(engine, term)
         except PenstockError as error:
             if error.directive is Directive.HALT or isinstance(error, EngineLost):
                 raise
@@ -247,9 +268,9 @@ class PipelineRun:
             self._stop.wait(wait)
         return failures
 
-    def _run_query(self, engine: Engine, term: Term, last_error: Mapping[str, str] | None) -> None:
+    def _run_query(self, engine: Engine, term: Term) -> None:
         if not self._is_placed:
-            place(self.pipeline, term, self._start, last_error)
+            place(self.pipeline, term, self._start, self._last_error)
             self._is_placed = True
         rows = outstanding(self.pipeline, term)
         query = self._query(engine, rows or self._goal())

@@ -184,6 +184,7 @@ def test_a_standby_that_goes_is_not_waited_for_when_the_leader_goes_too(broker: 
     state = KafkaCoordinator(f"kafka://{broker.servers}/state-{uuid.uuid4().hex[:8]}?session-timeout={session}s")
     group, standing = state.where.group("p"), [Leadership(state, "p", f"member {number}") for number in range(3)]
     for one in standing:
+        one.enter()
         one.start()
     leader = until(lambda: next(iter(leading(standing)), None), MOMENT)
     until(lambda: len(admin.describe_consumer_groups([group])[group].result().members) == 3, MOMENT)

@@ -22,6 +22,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def leadership(path: Path) -> Iterator[Leadership]:
     made = Leadership(SqliteCoordinator(str(path), ttl=0.5), "orders", "here")
+    made.enter()
     made.start()
     yield made
     made.leave()

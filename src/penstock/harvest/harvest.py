@@ -115,8 +115,10 @@ class Harvest:
             run = PipelineRun(self.pipeline, None, self._stop, self._hear)
             hear = self._hearing(run)
             engine = works.join(name, self.pipeline, hear)
+            carrying = Thread(target=run.run, args=(engine,), name=f"pipeline {self.pipeline.name}", daemon=True)
             try:
-                self._watch(run, Thread(target=run.run, args=(engine,), name=f"pipeline {self.pipeline.name}", daemon=True))
+                with run.entered():
+                    self._watch(run, carrying)
             finally:
                 works.leave(name)
         except PenstockError as error:
