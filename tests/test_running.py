@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Watermark
-from penstock.errors import SourcePruned, StateUnavailable
+from penstock.errors import EngineFailed, EngineLost, EngineSlots, PenstockError, SourcePruned, StateUnavailable
 from penstock.event import Event, Led, StandingBy
 from penstock.pipeline import Pipeline
 from penstock.running import PipelineRun, run
@@ -106,6 +106,20 @@ def test_what_a_deposed_leader_meets_halts_nothing_and_it_stands_by(tmp_path: Pa
     assert seen == [("Led", 2), ("TermGone", 2), ("Led", 8), ("Halted", None)]
     assert isinstance(run.error, SourcePruned)
     assert (state.standing("p").error or {})["code"] == "source.pruned"
+
+
+@pytest.mark.parametrize(("error", "is_told"), [(EngineFailed, False), (EngineLost, True), (EngineSlots, True)])
+def test_a_warm_up_that_fails_in_a_way_that_may_pass_halts_nobody(
+    tmp_path: Path, error: type[PenstockError], is_told: bool
+) -> None:
+    class ColdEngine(NoEngine):
+        def warm(self, is_enough: object) -> None:
+            raise error("the query of warm-up did not stop")
+
+    state = SqliteCoordinator(path=str(tmp_path / "state.db"))
+    run = PipelineRun(Pipeline("p", SyntheticSource(rate=1.0), DiscardSink(), state), None, Flag(), print)
+    with pytest.raises(error) if is_told else nullcontext():
+        run._make_ready(ColdEngine())  # type: ignore[arg-type]
 
 
 def test_who_stands_by_again_before_its_query_was_needed_keeps_it_since_a_second_would_want_its_slot(tmp_path: Path) -> None:

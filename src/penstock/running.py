@@ -201,14 +201,15 @@ class PipelineRun:
 
     def _make_ready(self, engine: Engine) -> None:
         """Have a query wait for the term: to start one takes Spark a second."""
-        engine.warm(self._is_called)
-        if self._batch is None and self._ready is None and not self._is_called():
-            self._ready = engine.query(self.pipeline)
-            try:
+        try:
+            engine.warm(self._is_called)
+            if self._batch is None and self._ready is None and not self._is_called():
+                self._ready = engine.query(self.pipeline)
                 self._ready.prepare(self._is_called)
-            except PenstockError as error:
-                if error.directive is Directive.HALT or isinstance(error, EngineLost):
-                    raise
+        except PenstockError as error:
+            if error.directive is Directive.HALT or isinstance(error, EngineLost):
+                raise
+            with suppress(EngineFailed):
                 self._dismiss()  # it may pass: whoever leads tries again
 
     def _is_called(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from penstock.coordinators.sqlite import SqliteCoordinator
@@ -25,15 +26,14 @@ def warm(spark: Any, is_enough: Callable[[], bool] = lambda: False) -> None:
         source = SyntheticSource(total=_CHANGES, rate=1e6)
         state = SqliteCoordinator(path=f"{folder}/state.db")
         pipeline = Pipeline("warm-up", source, DiscardSink(), state, Transform(where=_WHERE))
-        candidate = state.candidate(pipeline.name, "warm-up")
-        term = candidate.campaign()
-        assert term is not None
-        state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
-        query = Query(spark, pipeline, folder)
-        query.start(term)
-        query.wait(lambda: _position(state) >= _CHANGES or is_enough(), within=_PATIENCE)
-        query.stop()
-        candidate.close()
+        with closing(state.candidate(pipeline.name, "warm-up")) as candidate:
+            term = candidate.campaign()
+            assert term is not None
+            state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
+            query = Query(spark, pipeline, folder)
+            query.start(term)
+            query.wait(lambda: _position(state) >= _CHANGES or is_enough(), within=_PATIENCE)
+            query.stop()
 
 
 def _position(state: SqliteCoordinator) -> int:
