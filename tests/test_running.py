@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing, nullcontext
 from pathlib import Path
 from threading import Event as Flag
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -71,6 +72,17 @@ def test_a_state_that_cannot_be_read_at_the_start_is_told_and_nothing_else(tmp_p
         raise AssertionError("it has entered")
     assert [type(event).__name__ for event in told] == ["Halted"]
     assert isinstance(run.error, StateUnavailable)
+
+
+def test_a_state_that_is_away_for_a_moment_at_the_start_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "state.db").mkdir()
+    state = SqliteCoordinator(path=str(tmp_path / "state.db"))
+    run = PipelineRun(Pipeline("p", SyntheticSource(rate=1.0), DiscardSink(), state), None, Flag(), print)
+    repair = Timer(1, (tmp_path / "state.db").rmdir)
+    repair.start()
+    with run.entered():
+        assert run.error is None
+    repair.join()
 
 
 def test_none_of_several_starts_when_the_state_of_one_cannot_be_used(tmp_path: Path) -> None:

@@ -58,6 +58,9 @@ STOP_SECONDS = 15.0
 LOST_SECONDS = 1.0
 """The same when the term is lost: nothing can be recorded any more, and a standby is missed."""
 
+ENTER_SECONDS = 5.0
+"""How long the store may be away when a process starts; one that is misspelt is away for longer."""
+
 _RESTARTS = Retry(tries="forever")
 
 
@@ -148,8 +151,7 @@ class PipelineRun:
     def entered(self) -> Iterator[None]:
         """Known to the store. One that cannot be used at the start ends the process: it may as well be misspelt."""
         try:
-            self._last_error = self.pipeline.state.standing(self.pipeline.name).error
-            self._leadership.enter()
+            self._enter()
         except PenstockError as error:
             self._halted(error)
             raise
@@ -157,6 +159,16 @@ class PipelineRun:
             yield
         finally:
             self._leadership.leave()
+
+    def _enter(self) -> None:
+        deadline = time.monotonic() + ENTER_SECONDS
+        while True:
+            try:
+                self._last_error = self.pipeline.state.standing(self.pipeline.name).error
+                return self._leadership.enter()
+            except StateUnavailable:
+                if time.monotonic() > deadline or self._stop.wait(LOOK_SECONDS):
+                    raise
 
     def run(self, engine: Engine) -> None:
         """Stand, lead, and stand again, until asked to stop, done, or halted."""
