@@ -85,6 +85,25 @@ def test_a_state_that_is_away_for_a_moment_at_the_start_is_waited_for(tmp_path: 
     repair.join()
 
 
+def test_who_is_asked_to_stop_while_the_state_is_away_has_not_failed(tmp_path: Path) -> None:
+    (tmp_path / "state.db").mkdir()
+    state, stop, told = SqliteCoordinator(path=str(tmp_path / "state.db")), Flag(), list[Any]()
+    run = PipelineRun(Pipeline("p", SyntheticSource(rate=1.0), DiscardSink(), state), None, stop, told.append)
+    Timer(1, stop.set).start()
+    with run.entered():
+        run.run(NoEngine())  # type: ignore[arg-type]
+    assert (told, run.error) == ([], None)
+
+
+def test_who_is_asked_to_stop_before_it_stands_leaves_nothing_behind(tmp_path: Path) -> None:
+    state, stop = SqliteCoordinator(path=str(tmp_path / "state.db")), Flag()
+    run = PipelineRun(Pipeline("p", SyntheticSource(rate=1.0), DiscardSink(), state), None, stop, print)
+    with run.entered():
+        stop.set()
+        run.run(NoEngine())  # type: ignore[arg-type]
+    assert run.error is None
+
+
 def test_none_of_several_starts_when_the_state_of_one_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "away.db").mkdir()
     stop, told = Flag(), list[tuple[str, str]]()

@@ -57,7 +57,8 @@ class Leadership(Thread):
         if self.ident is not None:  # it may never have come to standing
             self.join()
         elif self._candidate:
-            self._candidate.close()
+            candidate, self._candidate = self._candidate, None
+            candidate.close()
 
     def run(self) -> None:
         """Stand until told to leave."""

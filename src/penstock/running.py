@@ -72,7 +72,8 @@ def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None
     """
     for pipeline in pipelines:
         function_of(pipeline)  # what cannot be imported is told before anything starts
-    runs = [PipelineRun(pipeline, start, stop or Flag(), tell or _nobody) for pipeline in pipelines]
+    stop = stop or Flag()
+    runs = [PipelineRun(pipeline, start, stop, tell or _nobody) for pipeline in pipelines]
 
     def hear(event: Event) -> None:
         (tell or _nobody)(event)
@@ -84,7 +85,8 @@ def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None
     with ExitStack() as entered:
         for each in runs:
             entered.enter_context(each.entered())
-        _carry_all(runs, Engine([each.pipeline for each in runs], hear))
+        if not stop.is_set():
+            _carry_all(runs, Engine([each.pipeline for each in runs], hear))
     for each in runs:
         if each.error:
             raise each.error
@@ -162,18 +164,22 @@ class PipelineRun:
 
     def _enter(self) -> None:
         deadline = time.monotonic() + ENTER_SECONDS
-        while True:
+        while not self._stop.is_set():
             try:
                 self._last_error = self.pipeline.state.standing(self.pipeline.name).error
-                return self._leadership.enter()
+                self._leadership.enter()
             except StateUnavailable:
-                if time.monotonic() > deadline or self._stop.wait(LOOK_SECONDS):
+                if time.monotonic() > deadline:
                     raise
+                self._stop.wait(LOOK_SECONDS)
+            else:
+                return
 
     def run(self, engine: Engine) -> None:
         """Stand, lead, and stand again, until asked to stop, done, or halted."""
         try:
-            self._leadership.start()
+            if not self._stop.is_set():  # else it may not have entered
+                self._leadership.start()
             while term := self._await_term(engine):
                 self._tell(Led(pipeline=self.pipeline.name, epoch=term.epoch, holder=term.holder))
                 self._lead(engine, term)
