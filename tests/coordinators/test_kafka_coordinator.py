@@ -33,7 +33,6 @@ from penstock.testing.broker import Broker
 from penstock.testing.proxy import Proxy
 
 LANE = Lane("main")
-MOMENT = 20.0
 
 
 def mark(position: int) -> Watermark:
@@ -136,9 +135,9 @@ def test_a_state_topic_that_is_removed_under_a_leader_is_noticed(state: KafkaCoo
     term = leader.campaign()
     state.place(term, LANE, mark(3))
     admin.delete_topics([state.where.topic])[state.where.topic].result()
-    assert until(lambda: state.where.topic not in admin.list_topics(timeout=10).topics, MOMENT)
+    assert until(lambda: state.where.topic not in admin.list_topics(timeout=10).topics)
     with pytest.raises(StateInvalid, match="it is gone"):
-        until(lambda: _tried(lambda: state.place(term, LANE, mark(4))), MOMENT)
+        until(lambda: _tried(lambda: state.place(term, LANE, mark(4))))
 
 
 def test_only_heartbeats_of_ones_own_count(state: KafkaCoordinator, leader: Any, broker: Broker) -> None:
@@ -166,15 +165,15 @@ def test_a_leader_that_is_cut_off_stands_down_before_another_leads_and_changes_n
                 cut_at = time.monotonic()
                 proxy.cut()
                 with pytest.raises(TermFenced):
-                    until(lambda: _tried(leader.renew) and None, MOMENT)
+                    until(lambda: _tried(leader.renew) and None)
                 assert rival.campaign() is None or time.monotonic() - cut_at > session - 1
-                new = until(rival.campaign, session + MOMENT)
+                new = until(rival.campaign)
                 near.place(new, LANE, mark(6))
                 with pytest.raises(StateUnavailable):
                     held.advance(mark(7), Tally(1))
                 proxy.heal()
                 with pytest.raises(TermLost):
-                    until(lambda: _tried(lambda: held.advance(mark(9), Tally(1))), MOMENT)
+                    until(lambda: _tried(lambda: held.advance(mark(9), Tally(1))))
             assert near.watermark("p", LANE) == mark(6)
             assert leader.campaign() is None
 
@@ -186,8 +185,8 @@ def test_a_standby_that_goes_is_not_waited_for_when_the_leader_goes_too(broker: 
     for one in standing:
         one.enter()
         one.start()
-    leader = until(lambda: next(iter(leading(standing)), None), MOMENT)
-    until(lambda: len(admin.describe_consumer_groups([group])[group].result().members) == 3, MOMENT)
+    leader = until(lambda: next(iter(leading(standing)), None))
+    until(lambda: len(admin.describe_consumer_groups([group])[group].result().members) == 3)
     standby, heir = [one for one in standing if one is not leader]
     standby.leave()
     leader.leave()
@@ -231,9 +230,9 @@ def test_a_leader_and_a_claim_outlast_a_restart_of_the_brokers_and_nothing_is_co
             with pytest.raises(StateUnavailable):
                 claim.advance(mark(2), Tally(1))
             broker.start()
-            until(lambda: _tried(lambda: claim.advance(mark(3), Tally(2))), 3 * MOMENT)
-            until(lambda: _tried(leader.renew), 3 * MOMENT)
-        until(lambda: _tried(lambda: state.standing("p")), 3 * MOMENT)  # the group is the last to be there again
+            until(lambda: _tried(lambda: claim.advance(mark(3), Tally(2))))
+            until(lambda: _tried(leader.renew))
+        until(lambda: _tried(lambda: state.standing("p")))  # the group is the last to be there again
         standing = state.standing("p")
         assert (standing.delivered, standing.epoch, standing.watermarks[LANE]) == (3, term.epoch, mark(3))
 
@@ -249,7 +248,7 @@ def test_a_record_that_was_sent_twice_because_its_answer_was_lost_counts_once_an
 
     monkeypatch.setattr(Log, "_send", twice)
     with closing(state.candidate("p", "leader")) as leader:
-        term = until(leader.campaign, MOMENT)
+        term = until(leader.campaign)
         state.place(term, LANE, mark(0))
         with state.claim(term, LANE, 1) as claim:
             claim.advance(mark(3), Tally(delivered=3))
@@ -259,6 +258,11 @@ def test_a_record_that_was_sent_twice_because_its_answer_was_lost_counts_once_an
 def test_a_leader_renews_several_times_within_its_deadline() -> None:
     assert renewal(KafkaCoordinator("kafka://a:1/state")) == 1.0
     assert renewal(KafkaCoordinator("kafka://a:1/state?session-timeout=6s")) == pytest.approx(0.4)
+
+
+def test_who_may_be_silent_for_longer_waits_for_longer() -> None:
+    assert KafkaCoordinator("kafka://a:1/state").where.patience == 2.0
+    assert KafkaCoordinator("kafka://a:1/state?session-timeout=60s").where.patience == pytest.approx(8.0)
 
 
 class Cut(Proxy):

@@ -26,6 +26,7 @@ from penstock.coordinators.postgres.candidate import PostgresCandidate
 from penstock.coordinators.postgres.coordinator import PLACE
 from penstock.coordinators.postgres.numbers import number_of
 from penstock.coordinators.postgres.schema import NAME
+from penstock.coordinators.postgres.store import Store
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid, PenstockError, StateInvalid, StateUnavailable, TermLost
 from penstock.poison import DeadLetter
@@ -200,6 +201,15 @@ def test_no_password_shows_anywhere(postgres_server: PostgresServer) -> None:
         with pytest.raises(ConfigInvalid) as refused:
             PostgresCoordinator(broken)
         assert secret not in str(refused.value)
+
+
+def test_an_answer_is_waited_for_as_long_as_the_address_says(empty_state: str) -> None:
+    with closing(Store(empty_state)) as usual, pytest.raises(StateUnavailable):
+        usual.rows("select pg_sleep(2.5)")
+    with closing(Store(f"{empty_state}?connect_timeout=60")) as patient:
+        assert patient.rows("select pg_sleep(2.5), 1") == [("", 1)]
+    with pytest.raises(ConfigInvalid, match="connect_timeout"):
+        PostgresCoordinator(f"{empty_state}?connect_timeout=soon")
 
 
 def test_without_its_client_the_extra_is_named(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ DEADLINE = 5.0
 """Seconds within which a leader must see a heartbeat of its own."""
 SESSIONS = 3
 """How many such deadlines a session lasts, where nothing else is said."""
+PATIENCE = 2.0
+"""Seconds to wait for an answer, at the least."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,11 @@ class Place:
     def shown(self) -> str:
         """As people may see it."""
         return f"kafka://{self.servers}/{self.topic}"
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for an answer: there is time for two within a deadline."""
+        return max(PATIENCE, self.deadline * 0.4)
 
     def group(self, pipeline: str) -> str:
         """The group whose members stand for this pipeline."""

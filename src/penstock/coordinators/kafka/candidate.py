@@ -9,15 +9,14 @@ from contextlib import suppress
 
 from penstock.coordinator import Term
 from penstock.coordinators.kafka.address import Place
-from penstock.coordinators.kafka.client import PATIENCE
 from penstock.coordinators.kafka.log import shared
 from penstock.coordinators.kafka.membership import Membership
 from penstock.coordinators.kafka.neli import Turn
 from penstock.coordinators.office import Office
 from penstock.errors import StateInvalid, StateUnavailable, TermFenced
 
-SETTLING = 6.0
-"""Seconds that a group may take to decide about a term that nobody has."""
+SETTLING = 3
+"""How many times as long as any other answer a group's decision may take about a term that nobody has."""
 
 
 class KafkaCandidate:
@@ -34,7 +33,7 @@ class KafkaCandidate:
         """Take the term if partition zero is ours; whoever owned it before is gone, or has been silent for too long."""
         member = self._joined()
         self._office.leave()
-        deadline = time.monotonic() + SETTLING
+        deadline = time.monotonic() + SETTLING * self._place.patience
         while True:
             member.pulse(0.05)
             epoch, seat = self._log.look(lambda book: (book.of(self._pipeline).epoch, book.of(self._pipeline).seat))
@@ -49,7 +48,7 @@ class KafkaCandidate:
         """Send a heartbeat and see it come back. Raises TermLost, TermFenced, StateUnavailable."""
         term = self._office.held()
         member = self._joined()
-        is_seen = member.check() and member.pulse(min(PATIENCE, self._place.deadline))
+        is_seen = member.check() and member.pulse(min(self._place.patience, self._place.deadline))
         if Turn.REVOKED in member.turns():
             raise self._office.lost("the group gave partition zero to another member")
         if not member.check():

@@ -9,11 +9,8 @@ from contextlib import contextmanager
 from threading import Thread
 from typing import Any
 
-from penstock.coordinators.kafka.address import Place
+from penstock.coordinators.kafka.address import PATIENCE, Place
 from penstock.errors import ConfigInvalid, PenstockError, StateInvalid, StateUnavailable
-
-PATIENCE = 2.0
-"""Seconds to wait for an answer."""
 
 _REFUSED = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL"}
 _FORBIDDEN = {"TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"}

@@ -113,7 +113,7 @@ class KafkaCoordinator:
         group = f"{self.where.group(pipeline)}.redrive"
         member = Membership(self.where, group, "penstock-redrive", "redrive", ttl=_DAY)
         try:
-            deadline = time.monotonic() + self.where.session + client.PATIENCE
+            deadline = time.monotonic() + self.where.session + self.where.patience
             while not member.was_assigned and time.monotonic() < deadline:
                 member.pulse(0.05)
             if not member.was_assigned:

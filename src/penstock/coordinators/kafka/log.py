@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from penstock.coordinators.kafka import topics
 from penstock.coordinators.kafka.address import Place
 from penstock.coordinators.kafka.book import VERSION, Book
-from penstock.coordinators.kafka.client import PATIENCE, Ear, confluent, settings
+from penstock.coordinators.kafka.client import Ear, confluent, settings
 from penstock.errors import PenstockError, StateInvalid, StateUnavailable
 
 PART = 400_000
@@ -71,7 +71,7 @@ class Log:
                 self._open()
             self._number += 1
             offset = self._append({"do": do, "by": self._writer, "n": self._number, **asked})
-            self._fold_up_to(offset + 1, time.monotonic() + PATIENCE)
+            self._fold_up_to(offset + 1, time.monotonic() + self._place.patience)
             return self._answers.get(self._number)
 
     def prepare(self) -> None:
@@ -91,7 +91,7 @@ class Log:
     def members(self, group: str) -> Sequence[str]:
         """The client ids of the members of a group."""
         with self._turn:
-            return topics.members(self._administering(), self._ear, group)
+            return topics.members(self._administering(), self._place, self._ear, group)
 
     def tidy(self) -> None:
         """Append a checkpoint if one is due, and delete what lies before it."""
@@ -128,7 +128,7 @@ class Log:
         producer, self._producer, self._delivered = self._producing(), None, None
         with self._ear.translated("writing"):
             producer.produce(self._place.topic, partition=0, key=self._store, value=text.encode(), on_delivery=self._note)
-            deadline = time.monotonic() + 2 * PATIENCE
+            deadline = time.monotonic() + 2 * self._place.patience
             while self._delivered is None and time.monotonic() < deadline:
                 producer.poll(0.05)
         if self._delivered is None:
@@ -145,7 +145,12 @@ class Log:
     def _producing(self) -> Any:
         if self._producer is None:
             # Not idempotent, for which the library would wait half a second: requests have numbers of their own.
-            own = {"acks": "all", "linger.ms": 0, "message.timeout.ms": int(PATIENCE * 1000), "compression.type": "gzip"}
+            own = {
+                "acks": "all",
+                "linger.ms": 0,
+                "message.timeout.ms": int(self._place.patience * 1000),
+                "compression.type": "gzip",
+            }
             self._producer = self._kafka.Producer(settings(self._place, self._ear, **own))
         return self._producer
 
@@ -153,7 +158,7 @@ class Log:
 
     def _catch_up(self) -> None:
         """Fold everything that was there when this began."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self._place.patience
         low, high = self._ends()
         if high < self._next:
             raise self._doubted("it is shorter than it was: it was made anew, or has lost its newest records")
@@ -162,14 +167,14 @@ class Log:
             return
         if self._next < low or not self._store:
             self._begin(low, high)
-        self._fold_up_to(high, max(deadline, time.monotonic() + PATIENCE))
+        self._fold_up_to(high, max(deadline, time.monotonic() + self._place.patience))
 
     def _ends(self) -> tuple[int, int]:
         """First offset and next; brokers that just start, or hand the partition over, are asked again."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self._place.patience
         while True:
             try:
-                low, high = self._asking().get_watermark_offsets(self._partition, PATIENCE, cached=False)
+                low, high = self._asking().get_watermark_offsets(self._partition, self._place.patience, cached=False)
             except self._kafka.KafkaException as error:
                 if error.args[0].name() in _NO_TOPIC and not self._store:
                     return 0, 0
@@ -196,7 +201,7 @@ class Log:
         self._book, self._next, self._from, self._is_aligned = Book(), low, low, False
         if low == 0:
             return
-        records = list(self._records(high, time.monotonic() + 10 * PATIENCE))
+        records = list(self._records(high, time.monotonic() + 10 * self._place.patience))
         found = _checkpoint_in(records, low)
         if not found:
             raise self._invalid("its first records were removed, and not by Penstock")
@@ -324,7 +329,7 @@ _inherited: list[Log] = []  # never closed: their threads are the parent's
 def shared(place: Place) -> Log:
     """The one log of this process for this place."""
     with _lock:
-        name = repr((place.servers, place.topic, place.leader_topic, sorted(place.settings.items())))
+        name = repr((place.servers, place.topic, place.leader_topic, place.patience, sorted(place.settings.items())))
         return _open.setdefault(name, Log(place))
 
 

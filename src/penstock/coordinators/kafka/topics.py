@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.coordinators.kafka.address import Place
-from penstock.coordinators.kafka.client import PATIENCE, Ear, confluent, settings
+from penstock.coordinators.kafka.client import Ear, confluent, settings
 from penstock.errors import StateInvalid
 
 KEEPING = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -28,7 +28,7 @@ def make(admin: Any, place: Place, ear: Ear) -> None:
     """Make both topics if they are not there; see that the one that holds the state does not forget."""
     from confluent_kafka.admin import NewTopic
 
-    known = _listed(admin, ear)
+    known = _listed(admin, place, ear)
     wanted = {place.topic: KEEPING, place.leader_topic: PASSING}
     missing = [NewTopic(name, 1, -1, config=config) for name, config in wanted.items() if name not in known]
     kafka = confluent()
@@ -44,15 +44,15 @@ def make(admin: Any, place: Place, ear: Ear) -> None:
 
 def examine(admin: Any, place: Place, ear: Ear) -> None:
     """Raise what would keep a pipeline from using the state topic; nothing is changed."""
-    if place.topic in _listed(admin, ear):
+    if place.topic in _listed(admin, place, ear):
         _examine(admin, place, ear)
 
 
-def members(admin: Any, ear: Ear, group: str) -> Sequence[str]:
+def members(admin: Any, place: Place, ear: Ear, group: str) -> Sequence[str]:
     """The client ids of the members of this group."""
     kafka = confluent()
     try:
-        found = admin.describe_consumer_groups([group], request_timeout=PATIENCE)[group].result()
+        found = admin.describe_consumer_groups([group], request_timeout=place.patience)[group].result()
     except kafka.KafkaException as error:
         if error.args[0].name() == "GROUP_ID_NOT_FOUND":
             return []
@@ -73,9 +73,9 @@ def delete_before(admin: Any, place: Place, ear: Ear, offset: int) -> bool:
     return True
 
 
-def _listed(admin: Any, ear: Ear) -> Sequence[str]:
+def _listed(admin: Any, place: Place, ear: Ear) -> Sequence[str]:
     with ear.translated("asking for the topics"):
-        return list(admin.list_topics(timeout=PATIENCE).topics)
+        return list(admin.list_topics(timeout=place.patience).topics)
 
 
 def _examine(admin: Any, place: Place, ear: Ear) -> None:

@@ -9,10 +9,12 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from penstock.errors import ConfigInvalid
 
+PATIENCE = 2
+"""Seconds to wait for a connection, and for an answer, at the least."""
+
 DEFAULTS = {
     "application_name": "penstock",
     "client_encoding": "utf8",
-    "connect_timeout": "2",
     "target_session_attrs": "read-write",
     "keepalives_idle": "2",
     "keepalives_interval": "1",
@@ -36,6 +38,15 @@ def parts(dsn: str) -> dict[str, str]:
     return found
 
 
-def complete(dsn: str) -> str:
-    """The DSN with our defaults."""
-    return make_conninfo("", **(DEFAULTS | parts(dsn)))
+def patience(dsn: str) -> int:
+    """Seconds to wait for a connection, and for an answer. Raises ConfigInvalid."""
+    said = parts(dsn).get("connect_timeout", str(PATIENCE))
+    try:
+        return max(PATIENCE, int(said))
+    except ValueError:
+        raise ConfigInvalid("state: connect_timeout is not a number of seconds", "write one, such as connect_timeout=10") from None
+
+
+def complete(dsn: str, patience: int) -> str:
+    """The DSN with our defaults, and so many seconds for a connection."""
+    return make_conninfo("", **(DEFAULTS | parts(dsn) | {"connect_timeout": str(patience)}))

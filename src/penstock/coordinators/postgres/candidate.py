@@ -10,8 +10,9 @@ from penstock.coordinator import Term
 from penstock.coordinators.observation import Sighting, Verdict, judge, sight, trusted_until
 from penstock.coordinators.office import Office
 from penstock.coordinators.postgres import presence
+from penstock.coordinators.postgres.address import PATIENCE
 from penstock.coordinators.postgres.schema import NAME
-from penstock.coordinators.postgres.store import PATIENCE, Store
+from penstock.coordinators.postgres.store import Store
 from penstock.errors import PenstockError, StateInvalid, StateUnavailable
 
 _LOOK = f"select epoch, beat, seat, {presence.ALIVE} from {NAME}.terms where pipeline = %(pipeline)s"
@@ -74,9 +75,9 @@ class PostgresCandidate:
             presence.leave(self._store, self._pipeline, self._seat)
             self._store.rows("select pg_advisory_unlock_all()")  # the server would take a moment to notice
 
-    def _sit(self) -> Store:
+    def _sit(self, patience: float | None = None) -> Store:
         """A new session in a new seat: the old one's lock may be held until the server notices its end."""
-        store, self._seat = Store(self._dsn, creates=True), secrets.randbits(62) + 1
+        store, self._seat = Store(self._dsn, creates=True, patience=patience), secrets.randbits(62) + 1
         try:
             store.rows("select pg_advisory_lock(%(seat)s)", seat=self._seat)
         except PenstockError:
@@ -84,10 +85,10 @@ class PostgresCandidate:
             raise
         return store
 
-    def _sit_again(self) -> None:
+    def _sit_again(self, patience: float | None = None) -> None:
         if not self._store.is_usable():
             self._store.close()
-            self._store = self._sit()
+            self._store = self._sit(patience)
 
     def _look(self) -> tuple[int, int, int | None, bool | None]:
         if not (rows := self._store.rows(_LOOK, pipeline=self._pipeline)):
@@ -112,8 +113,8 @@ class PostgresCandidate:
         if not self._store.is_usable():
             if trusted_for < PATIENCE:
                 raise self._office.lost("its session has ended, and there is no time left for another")
-            self._sit_again()
-        with self._store.within(min(PATIENCE, trusted_for) if trusted_for > 0 else PATIENCE):
+            self._sit_again(min(self._store.patience, trusted_for))
+        with self._store.within(min(self._store.patience, trusted_for) if trusted_for > 0 else PATIENCE):
             return self._store.write(_RENEW, mine=self._seat, pipeline=term.pipeline, epoch=term.epoch, seat=self._led_from)
 
     def _wait(self, now: float) -> None:

@@ -58,7 +58,7 @@ class PostgresCoordinator:
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        address.parts(self.dsn)  # what cannot be understood is told at once
+        address.patience(self.dsn)  # what cannot be understood is told at once
 
     @property
     def address(self) -> str:

@@ -17,15 +17,13 @@ from penstock.coordinators.postgres import address, schema
 from penstock.dsn import scrubbed, shown
 from penstock.errors import StateInvalid, StateUnavailable
 
-PATIENCE = 2.0
-"""Seconds to wait for an answer, and for a connection."""
 OLDEST = 120000
 
 # The server ends our statements as early as we stop waiting for them, and notices a client that is cut off as early as we
 # notice the server. Commits are flushed before anybody sees them: what a source forgets hangs on it.
 _SETTINGS = """
-select set_config('search_path', 'pg_catalog', false), set_config('statement_timeout', '2000', false),
-    set_config('lock_timeout', '2000', false), set_config('idle_in_transaction_session_timeout', '5000', false),
+select set_config('search_path', 'pg_catalog', false), set_config('statement_timeout', %(patience)s, false),
+    set_config('lock_timeout', %(patience)s, false), set_config('idle_in_transaction_session_timeout', '5000', false),
     set_config('tcp_keepalives_idle', '2', false), set_config('tcp_keepalives_interval', '1', false),
     set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '5000', false),
     set_config('synchronous_commit', case current_setting('synchronous_commit') when 'off' then 'on'
@@ -42,7 +40,7 @@ T = TypeVar("T")
 class Session(psycopg.Connection[Any]):
     """A connection that waits for an answer for so long only: a server may also be silent."""
 
-    patience = PATIENCE
+    patience: float = address.PATIENCE
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
         """Wait for one step of the conversation."""
@@ -65,12 +63,17 @@ def _limited(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any,
 
 
 class Store:
-    """One session, checked and ready; the tables are there unless `is_new`."""
+    """One session, checked and ready; the tables are there unless `is_new`.
 
-    def __init__(self, dsn: str, *, creates: bool = False) -> None:
+    `patience`: seconds to wait for the session, and for each answer; by default as many as the DSN says.
+    """
+
+    def __init__(self, dsn: str, *, creates: bool = False, patience: float | None = None) -> None:
         self.dsn, self.address = dsn, shown(dsn)
+        self.patience = patience or address.patience(dsn)
         with self._translated():
-            self._session = Session.connect(address.complete(dsn), autocommit=True)
+            self._session = Session.connect(address.complete(dsn, int(self.patience)), autocommit=True)
+            self._session.patience = self.patience
             _alive.add(self._session)
             self._user = sql.Identifier(self._session.info.user).as_string(self._session)
             try:
@@ -102,7 +105,7 @@ class Store:
         try:
             yield
         finally:
-            self._session.patience = PATIENCE
+            self._session.patience = self.patience
 
     def is_usable(self) -> bool:
         """Whether nobody has ended the session, as far as can be told without asking: an idle server says nothing but farewell."""
@@ -124,7 +127,7 @@ class Store:
         self._session.close()
 
     def _greet(self, creates: bool) -> bool:
-        [greeting] = self._session.execute(_SETTINGS).fetchall()
+        [greeting] = self._session.execute(_SETTINGS, {"patience": str(int(self.patience * 1000))}).fetchall()
         if greeting[-1] != self._session.info.backend_pid:
             raise StateInvalid(f"there is a connection pooler before {self.address}", _POOLED)
         if self._session.info.server_version < OLDEST:
