@@ -8,8 +8,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 60.0
-"""Seconds for what should take one: machines stall, and nobody waits longer than it takes."""
+PATIENCE = 180.0
+"""Seconds for what should take one: machines stall for minutes, and nobody waits longer than it takes."""
 
 
 def until(condition: Callable[[], T], within: float = PATIENCE, what: Callable[[], str] = str) -> T:

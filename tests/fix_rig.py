@@ -98,7 +98,7 @@ class Rig:
 
     def freeze(self, program: Program, *others: Rig) -> None:
         """Stop a process where it stands, but not inside a transaction: SQLite would keep its lock for it, from everybody."""
-        until(lambda: self._is_frozen(program, others), 60, what=lambda: "it always holds a lock")
+        until(lambda: self._is_frozen(program, others), what=lambda: "it always holds a lock")
 
     def _is_frozen(self, program: Program, others: Sequence[Rig]) -> bool:
         send(signal.SIGSTOP, tree := program.tree())

@@ -141,7 +141,7 @@ class Program:
 def status(*files: Path) -> tuple[int, list[dict[str, Any]]]:
     """What `penstock status --json` answers: its exit code, and an object for each pipeline."""
     command = [sys.executable, "-m", "penstock", "status", "--json", *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 

@@ -11,6 +11,7 @@ from random import Random
 from threading import Event, Lock, Thread
 from typing import Any
 
+from deadline import PATIENCE
 from penstock.sources.sqlite.install import enable
 
 SCHEMA = """
@@ -78,7 +79,7 @@ class Shop:
             return {table: [_shown(row) for row in connection.execute(f"select * from {table}")] for table in KEYS}
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+        connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
         connection.row_factory = sqlite3.Row
         connection.execute("pragma synchronous = normal")  # processes die here, machines do not
         return connection

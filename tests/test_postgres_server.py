@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from deadline import until
+from deadline import PATIENCE, until
 from penstock.testing.postgres import PostgresServer
 
 _STARTER = """
@@ -55,9 +55,9 @@ def test_each_test_has_a_database_of_its_own_over_tcp_and_the_socket(postgres: s
 
 
 def test_nothing_is_left_when_its_starter_is_killed_not_even_if_it_cannot_answer() -> None:
-    done = subprocess.run([sys.executable, "-c", _STARTER], stdout=subprocess.PIPE, text=True, timeout=90, check=False)
+    done = subprocess.run([sys.executable, "-c", _STARTER], stdout=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
     folder, pid = done.stdout.split()
-    until(lambda: not Path(folder).exists() and not Path(f"/proc/{pid}").exists(), 60)
+    until(lambda: not Path(folder).exists() and not Path(f"/proc/{pid}").exists())
 
 
 def test_nothing_is_left_after_a_crash() -> None:

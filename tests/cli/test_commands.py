@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from deadline import PATIENCE
 from penstock.cli import main
 from penstock.cli.init import quoted
 from penstock.cli.validate import spelled
@@ -69,7 +70,9 @@ def test_init_leaves_everything_as_it_was_if_the_file_would_be_wrong(tmp_path: P
 
 
 def test_init_asks_nothing_without_a_terminal(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "penstock", "init", str(tmp_path)], stdin=subprocess.DEVNULL, check=True, timeout=60)
+    subprocess.run(
+        [sys.executable, "-m", "penstock", "init", str(tmp_path)], stdin=subprocess.DEVNULL, check=True, timeout=PATIENCE
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,7 +172,7 @@ def test_status_of_an_unreadable_source_ends_with_1_and_no_traceback(file: Path,
 
 def ended(watching: subprocess.Popen[bytes]) -> tuple[int, bytes]:
     watching.send_signal(signal.SIGINT)
-    _, complaints = watching.communicate(timeout=30)
+    _, complaints = watching.communicate(timeout=PATIENCE)
     return watching.returncode, complaints
 
 

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,11 @@ from penstock.cursor import Cursor, Watermark
 from penstock.errors import PenstockError, StateLost, TermLost
 
 LANE = Lane("main")
-LONG, SHORT = 60.0, 0.6
-MOMENT = 2.0
+LONG, SHORT = 60.0, 3.0
+MOMENT = 20.0
+"""Seconds for what happens at once, on a machine that stalls; much less than LONG."""
 
-SESSION = 3.0
+SESSION = 6.0
 """Seconds after which Kafka knows that a member is dead."""
 
 
@@ -45,7 +47,7 @@ def in_kafka(test: pytest.FixtureRequest, ttl: float) -> KafkaCoordinator:
 RIGS: dict[str, Callable[[pytest.FixtureRequest, float], Any]] = {
     "sqlite": lambda test, ttl: SqliteCoordinator(str(test.getfixturevalue("tmp_path") / "state.db"), ttl=ttl),
     "kafka": in_kafka,
-    "postgres": lambda test, ttl: PostgresCoordinator(test.getfixturevalue("empty_state"), ttl=ttl),
+    "postgres": lambda test, ttl: PostgresCoordinator(f"{test.getfixturevalue('empty_state')}?connect_timeout=20", ttl=ttl),
 }
 
 
@@ -384,8 +386,8 @@ def test_a_worker_of_an_older_term_that_dies_is_awaited_no_longer(coordinator: A
         worker.told("hold", "p", "leader", placed(coordinator, leader.campaign()).epoch, LANE, 0)
     term = leader.campaign()
     began_at = time.monotonic()
-    with coordinator.claim(term, LANE, 0):
-        assert time.monotonic() - began_at < 0.5
+    with replace(coordinator, grace=LONG).claim(term, LANE, 0):
+        assert time.monotonic() - began_at < MOMENT
 
 
 def test_what_was_recorded_survives_a_kill_at_any_moment(coordinator: Any, leader: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from deadline import PATIENCE
 from penstock.change import Change, Lane, Op, last_place, to_batch
 from penstock.cursor import Cursor, Watermark
 from penstock.retry import Retry
@@ -110,19 +111,19 @@ def test_settings_can_be_pickled_and_still_deliver(rig):
     assert sink == rig.sink
     with closing(Rig(sink, rig.arrived).open()) as delivery:
         assert delivery.offer(rows(1), wait=5)
-        assert delivery.drain(30)
+        assert delivery.drain(PATIENCE)
 
 
 def test_nothing_is_delivered_before_anything_was_offered(rig):
     with closing(rig.open()) as delivery:
         assert delivery.delivered() is None
-        assert delivery.drain(5)
+        assert delivery.drain(PATIENCE)
 
 
 def test_after_draining_the_last_change_offered_is_delivered_and_comes_back_whole(rig):
     with closing(rig.open()) as delivery:
         assert delivery.offer(rows(1, 2, 3, 4, 5), wait=5)
-        assert delivery.drain(30)
+        assert delivery.drain(PATIENCE)
         assert delivery.delivered() == changes(5)[0]
 
 
@@ -130,7 +131,7 @@ def test_first_deliveries_happen_in_the_order_offered_per_key_and_all_arrive(rig
     with closing(rig.open()) as delivery:
         for start in range(1, 50, 7):
             assert delivery.offer(rows(*range(start, start + 7)), wait=30)
-        assert delivery.drain(60)
+        assert delivery.drain(PATIENCE)
         if rig.arrived:
             assert_all_came_in_order(rig, range(1, 50))
 
@@ -144,25 +145,25 @@ def test_delivered_moves_forward_only_and_never_ahead_of_the_far_side(rig):
             seen.append(change.position if change else 0)
             if rig.arrived and change:
                 assert set(range(1, change.position + 1)) <= set(rig.arrived())
-        assert delivery.drain(60)
+        assert delivery.drain(PATIENCE)
     assert seen == sorted(seen)
 
 
 def test_an_empty_offer_is_taken_and_changes_nothing(rig):
     with closing(rig.open()) as delivery:
         assert delivery.offer(rows(), wait=5)
-        assert delivery.drain(5)
+        assert delivery.drain(PATIENCE)
         assert delivery.delivered() is None
         assert delivery.offer(rows(1), wait=5)
         assert delivery.offer(rows(), wait=5)
-        assert delivery.drain(30)
+        assert delivery.drain(PATIENCE)
         assert delivery.delivered().position == 1
 
 
 def test_one_offer_may_be_larger_than_any_buffer(rig):
     with closing(rig.open()) as delivery:
         assert delivery.offer(rows(*range(1, 2001)), wait=5)
-        assert delivery.drain(60)
+        assert delivery.drain(PATIENCE)
         assert delivery.delivered().position == 2000
 
 
@@ -170,7 +171,7 @@ def test_batches_may_have_columns_behind_those_of_changes(rig):
     batch = rows(1, 2)
     with closing(rig.open()) as delivery:
         assert delivery.offer(batch.append_column("more", batch.column(0)), wait=5)
-        assert delivery.drain(30)
+        assert delivery.drain(PATIENCE)
         assert delivery.delivered().position == 2
 
 
@@ -186,7 +187,7 @@ def test_after_closing_nothing_more_arrives_and_delivered_still_answers(rig):
         with closing(rig.open(change.position if change else None)) as successor:
             start = change.position + 1 if change else 1
             assert successor.offer(rows(*range(start, 41)), wait=5)
-            assert successor.drain(30)
+            assert successor.drain(PATIENCE)
         assert rig.arrived()[: len(arrived)] == arrived
         assert_all_came_in_order(rig, range(1, 41))
 

@@ -146,7 +146,7 @@ def test_following_shows_a_sign_of_life_when_nothing_happens(rig: Rig) -> None:
         assert (window.changes.num_rows, window.idle) == (0, True)
         assert window.upto
         assert source.position(window.upto) == source.position(source.head(source.lanes()[0]))
-    assert sorted(gaps)[7] <= BEAT
+    assert min(gaps) <= BEAT, "every one is late: it is not the machine that was stopped for a while"
 
 
 def test_a_whole_windows_cursor_goes_on_where_it_ended(rig: Rig) -> None:

@@ -2,6 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
+from deadline import PATIENCE
 from penstock.change import Change, Lane, Op, to_batch
 from penstock.sink import Assignment
 from penstock.sinks.webhook import WebhookSink
@@ -17,7 +18,7 @@ def receiver_of_format() -> Callable[[str], Request]:
             sink = WebhookSink(url=receiver.url, format=form)  # type: ignore[arg-type]
             delivery = sink.open(Assignment("orders", Lane("main"), 1, 0, "cafe", None, lambda event: None))
             delivery.offer(to_batch([Change(1, Op.INSERT, "orders", "{}", None, "{}")]), 1)
-            assert delivery.drain(10)
+            assert delivery.drain(PATIENCE)
             delivery.close()
             return receiver.requests[0]
 

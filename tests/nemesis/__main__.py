@@ -125,7 +125,7 @@ def _tormented(nemesis: Nemesis, rig: Rig, keeper: Writers, teller: Teller) -> t
     finally:
         keeper.stop()
     nemesis.heal()
-    rig.until_settled(within=180)
+    rig.until_settled()
     if (codes := nemesis.end()) != [0, 0]:
         raise RuntimeError(f"asked to stop, they ended with {codes}\n{rig.tails()}")
     return nemesis, keeper

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import psutil
 
-from deadline import until
+from deadline import PATIENCE, until
 from fix_rig import Rig
 from penstock.failpoint import POINTS
 from program import Program, path_with, send
@@ -59,7 +59,7 @@ class Nemesis:
         for program in self._team:
             send(signal.SIGCONT, program.tree())
             program.disarm()
-        until(self._keeping_two(lambda: all(program.events() for program in self._team)), 120, self._rig.tails)
+        until(self._keeping_two(lambda: all(program.events() for program in self._team)), what=self._rig.tails)
 
     def end(self) -> list[int]:
         """Stop both as a supervisor does; their exit codes."""
@@ -72,7 +72,7 @@ class Nemesis:
         """New processes for those that died; none may end by itself but one whose JVM was killed twice within a minute."""
         for i, program in enumerate(self._team):
             if not program.is_running():
-                code = program.exit_code(60)
+                code = program.exit_code()
                 assert code == -signal.SIGKILL or self._is_excused(program), f"ended with {code}:\n{program.tail()}"
                 self._team[i] = self._recruit()
 
@@ -117,7 +117,7 @@ class Nemesis:
     def _kill_the_driver(self) -> None:
         victim = self._victim()
         self._kill("driver", victim.tree()[:1])
-        victim.process.wait(60)
+        victim.process.wait(PATIENCE)
         victim.assert_gone()
 
     def _kill_the_engine(self) -> None:
@@ -145,7 +145,7 @@ class Nemesis:
     def _stop_the_leader_past_its_term(self) -> None:
         victim = self._victim()
         self._rig.freeze(victim)
-        until(lambda: self._rig.leader() not in (victim, None), 120, lambda: f"nobody took over\n{self._rig.tails()}")
+        until(lambda: self._rig.leader() not in (victim, None), what=lambda: f"nobody took over\n{self._rig.tails()}")
         if self._chance.random() < 0.5:
             self._until_progress()
         send(signal.SIGCONT, victim.tree())

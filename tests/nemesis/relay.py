@@ -12,7 +12,7 @@ from threading import Event, Thread
 import psycopg
 import yaml
 
-from deadline import until
+from deadline import PATIENCE, until
 from fix_rig import Rig
 from nemesis import Nemesis
 from penstock.coordinator import Standing
@@ -94,7 +94,7 @@ class Relay(Rig):
             found.setdefault(key, set()).add(number)
         return found
 
-    def until_settled(self, within: float = 120.0) -> None:
+    def until_settled(self, within: float = PATIENCE) -> None:
         """Wait until both pipelines have delivered everything, and the outbox is empty."""
         [(count,)] = self.server.execute("select count(*) from made", self.dsn)
         until(lambda: self.position >= count, within, lambda: f"still at {self.position}, not at {count}\n{self.tails()}")
@@ -249,13 +249,13 @@ class RelayNemesis(Nemesis):
 
     def _stop_the_leader_inside_a_transaction(self) -> None:
         """Everything of it was sent, and nothing committed; when it wakes up, somebody else has the lane."""
-        victim = until(self._keeping_two(self._rig.leader), 120, self._rig.tails)
+        victim = until(self._keeping_two(self._rig.leader), what=self._rig.tails)
         victim.arm("sink.sending", "pause")
-        victim.until_reached("sink.sending", 120)
+        victim.until_reached("sink.sending")
         self._dwell(0.5)
         self._rig.freeze(victim)
         victim.disarm()
-        until(lambda: self._rig.leader() not in (victim, None), 120, lambda: f"nobody took over\n{self._rig.tails()}")
+        until(lambda: self._rig.leader() not in (victim, None), what=lambda: f"nobody took over\n{self._rig.tails()}")
         self._until_progress()
         send(signal.SIGCONT, victim.tree())
 

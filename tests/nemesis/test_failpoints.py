@@ -31,13 +31,13 @@ class Crew:
             if not member.is_running():
                 member.exit_code()
                 self.members[i] = self.rig.start()
-        self.rig.until_settled(within=60)
-        return until(self.rig.leader, 60)
+        self.rig.until_settled()
+        return until(self.rig.leader)
 
     def other(self, member: Program) -> Program:
         """The one that does not lead; it stands by when this returns."""
         [other] = [one for one in self.members if one is not member]
-        other.until_event("StandingBy", within=90)
+        other.until_event("StandingBy")
         return other
 
     def come_to(self, member: Program, point: str) -> None:
@@ -122,7 +122,7 @@ def test_a_leader_that_is_stopped_past_its_term_and_goes_on_from_there_changes_n
         leader.arm(point, "pause")
         crew.come_to(leader, point)
     crew.rig.freeze(leader)
-    until(lambda: crew.rig.leader() is successor, 60)
+    until(lambda: crew.rig.leader() is successor)
     crew.rig.until_settled()
     crew.rig.shop.sell(3)
     terms_lost = len(leader.events("TermGone"))

@@ -42,7 +42,7 @@ class Watched:
     def look(self) -> None:
         """Look at the watermark some times."""
         upto = len(self._sampler.marks) + LOOKS
-        until(lambda: len(self._sampler.marks) >= upto, 60)
+        until(lambda: len(self._sampler.marks) >= upto)
 
     def has_moved(self) -> bool:
         """Whether the watermark was seen beyond where it stood."""
@@ -76,7 +76,7 @@ class Stage:
         env = {**path_with(PLANTED), "PENSTOCK_TEST_BUGS": str(self._bugs)}
         first = plain.rig.start(*files, env=env)
         for name in ("plain", "rows", "pruned", "far"):
-            first.until_event("LaneClaimed", within=180, pipeline=name)
+            first.until_event("LaneClaimed", pipeline=name)
         self._team = [first, plain.rig.start(*files, env=env)]
         for rig in (rows.rig, pruned.rig, far):
             rig.programs.extend(self._team)
@@ -88,22 +88,22 @@ class Stage:
             send(signal.SIGCONT, program.tree())
         for rig in (self.plain.rig, self.rows.rig, self.far):
             rig.shop.sell(1)
-            rig.until_settled(within=120)
+            rig.until_settled()
         self.plain.begin()
         self.rows.begin()
-        return until(self.plain.rig.leader, 60, self.plain.rig.tails)
+        return until(self.plain.rig.leader, what=self.plain.rig.tails)
 
     def standby(self, leader: Program) -> Program:
         """The other one, which stands by for all of them."""
         [other] = [one for one in self._team if one is not leader]
         for name in ("plain", "far"):
-            other.until_event("StandingBy", within=180, pipeline=name)
+            other.until_event("StandingBy", pipeline=name)
         return other
 
     def look(self) -> None:
         """See the watermark move, if a bug is on that moves it; otherwise give it time to."""
         if self._moves:
-            until(self.plain.has_moved, 60, self.plain.rig.tails)
+            until(self.plain.has_moved, what=self.plain.rig.tails)
         self.plain.look()
 
     @contextmanager
@@ -144,7 +144,7 @@ def half(program: Program, rig: Rig, writes: bool) -> psutil.Process:
     def found() -> list[psutil.Process]:
         return [one for one in program.workers() if _has(one, "/lane." if writes else "/shop.db", rig)]
 
-    return until(found, 60, program.tail)[0]
+    return until(found, what=program.tail)[0]
 
 
 def _has(process: psutil.Process, part: str, rig: Rig) -> bool:
@@ -157,7 +157,7 @@ def pause(leader: Program, point: str, rig: Rig) -> None:
     """Let it pause at this point with changes under way."""
     leader.arm(point, "pause")
     rig.shop.sell(3)
-    leader.until_reached(point, within=120)
+    leader.until_reached(point)
 
 
 def killed_while_sending(stage: Stage) -> list[str]:
@@ -166,7 +166,7 @@ def killed_while_sending(stage: Stage) -> list[str]:
     stage.look()
     send(signal.SIGKILL, [half(leader, stage.plain.rig, writes=True)])
     leader.disarm()
-    stage.plain.rig.until_settled(within=120)
+    stage.plain.rig.until_settled()
     return stage.plain.breaches()
 
 
@@ -175,7 +175,7 @@ def killed_before_recording(stage: Stage) -> list[str]:
     pause(leader, "sink.sent", stage.plain.rig)
     send(signal.SIGKILL, [half(leader, stage.plain.rig, writes=True)])
     leader.disarm()
-    stage.plain.rig.until_settled(within=120)
+    stage.plain.rig.until_settled()
     return stage.plain.breaches()
 
 
@@ -183,7 +183,7 @@ def refused_once(stage: Stage) -> list[str]:
     stage.ready()
     stage.plain.rig.receiver.turn(script=[500])
     stage.plain.rig.shop.sell(3)
-    stage.plain.rig.until_settled(within=120)
+    stage.plain.rig.until_settled()
     return stage.plain.breaches()
 
 
@@ -199,9 +199,9 @@ def overtaken_while_stopped(stage: Stage) -> list[str]:
     leader.arm("writer.advancing", "pause")  # or it might learn that it was replaced before it goes on sending
     came = len(stage.plain.rig.receiver.requests)
     send(signal.SIGCONT, [old])
-    until(lambda: len(stage.plain.rig.receiver.requests) > came, 60, leader.tail)
+    until(lambda: len(stage.plain.rig.receiver.requests) > came, what=leader.tail)
     leader.disarm()
-    stage.plain.rig.until_settled(within=120)
+    stage.plain.rig.until_settled()
     return stage.plain.breaches()
 
 
@@ -211,13 +211,13 @@ def recorded_behind_its_successors_back(stage: Stage) -> list[str]:
     pause(leader, "sink.sent", stage.plain.rig)
     leader.arm("writer.claiming", "pause")
     send(signal.SIGKILL, [half(leader, stage.plain.rig, writes=False)])
-    leader.until_reached("writer.claiming", within=60)
+    leader.until_reached("writer.claiming")
     leader.release("sink.sent")
-    until(stage.plain.has_moved, 60, leader.tail)
+    until(stage.plain.has_moved, what=leader.tail)
     stage.plain.look()
     leader.disarm()
     stage.plain.rig.shop.sell(1)
-    stage.plain.rig.until_settled(within=120)
+    stage.plain.rig.until_settled()
     return stage.plain.breaches()
 
 
@@ -228,7 +228,7 @@ def read_to_the_end_while_sending(stage: Stage) -> list[str]:
     send(signal.SIGKILL, [half(leader, stage.plain.rig, writes=False)])
     stage.look()
     leader.disarm()
-    stage.plain.rig.until_settled(within=120)
+    stage.plain.rig.until_settled()
     return stage.plain.breaches()
 
 
@@ -257,8 +257,8 @@ def two_of_one_position(stage: Stage) -> list[str]:
 
 def settled(stage: Stage, count: int) -> list[str]:
     """What is said once so many have come."""
-    until(lambda: len(stage.rows.deliveries()) >= count, 120, stage.rows.rig.tails)
-    stage.rows.rig.until_settled(within=120)
+    until(lambda: len(stage.rows.deliveries()) >= count, what=stage.rows.rig.tails)
+    stage.rows.rig.until_settled()
     stage.rows.rig.receiver.turn(script=[], headers={})
     return stage.rows.breaches()
 
@@ -302,18 +302,18 @@ def deposed(stage: Stage) -> dict[str, list[str]]:
     stage.plain.rig.freeze(leader, stage.far)
     before = len(stage.far.receiver.judged)
     for rig in (stage.plain.rig, stage.far):
-        until(lambda rig=rig: rig.leader() is successor, 180, rig.tails)
-    successor.until_reached("sink.sending", within=180, count=2)  # both: one that starts later repeats nothing
+        until(lambda rig=rig: rig.leader() is successor, what=rig.tails)
+    successor.until_reached("sink.sending", count=2)  # both: one that starts later repeats nothing
     leader.disarm()
     send(signal.SIGCONT, [one for one in leader.tree()[1:] if one.pid != behind.pid])  # all but the driver, which would end them
     stage.look()
     successor.disarm()
     for rig in (stage.plain.rig, stage.far):
-        rig.until_settled(within=120)
+        rig.until_settled()
     leader.arm("writer.advancing", "pause")
     came = len(stage.far.receiver.judged)
     send(signal.SIGCONT, [behind])
-    until(lambda: len(stage.far.receiver.judged) > came, 60, leader.tail)
+    until(lambda: len(stage.far.receiver.judged) > came, what=leader.tail)
     leader.disarm()
     send(signal.SIGCONT, leader.tree())
     return {"store": stage.plain.breaches(), "receiver": foreign(stage.far.receiver.judged[before:], epoch + 1)}
@@ -340,14 +340,14 @@ def cut_off_while_sending(stage: Stage, within: float) -> list[str]:
     """The writer is killed with a request under way, once the source has forgotten those changes, or had time to."""
     leader, rig = stage.ready(), stage.pruned.rig
     rig.shop.sell(1)
-    rig.until_settled(within=120)
+    rig.until_settled()
     stage.pruned.begin()
     pause(leader, "sink.sending", rig)
     with closing(sqlite3.connect(rig.shop.path)) as shop, suppress(TimeoutError):
         until(lambda: shop.execute("select min(seq) from _penstock_log").fetchone()[0] > stage.pruned.base + 1, within)
     send(signal.SIGKILL, [half(leader, rig, writes=True)])
     leader.disarm()
-    until(lambda: rig.position >= rig.shop.head or leader.events("Halted"), 120, leader.tail)
+    until(lambda: rig.position >= rig.shop.head or leader.events("Halted"), what=leader.tail)
     return stage.pruned.breaches()
 
 

@@ -35,21 +35,21 @@ class Pair:
         """The leader, and the other one, which stands by, when everything is delivered."""
         self._team = [one if one.is_running() else self._recruit() for one in self._team]
         self.settle()
-        leader = until(self.rig.leader, 60, self.rig.tails)
+        leader = until(self.rig.leader, what=self.rig.tails)
         [standby] = [one for one in self._team if one is not leader]
-        until(lambda: standby.events("StandingBy"), 120, standby.tail)
-        until(lambda: self.rig.standing().standbys, 60, standby.tail)
+        until(lambda: standby.events("StandingBy"), what=standby.tail)
+        until(lambda: self.rig.standing().standbys, what=standby.tail)
         return leader, standby
 
     def until_taken_over(self, epoch: int, since: float, note: Note) -> None:
         """Wait until something of a later epoch is accepted; the shop goes on selling."""
-        accepted = until(lambda: self._first_of_later(epoch), 120, self.rig.tails)
+        accepted = until(lambda: self._first_of_later(epoch), what=self.rig.tails)
         note(f"{accepted.request.at - since:.2f} s until the next epoch was accepted")
 
     def settle(self) -> None:
         """Everything that was sold is accepted and recorded."""
         self.rig.shop.sell(3)
-        self.rig.until_settled(within=120)
+        self.rig.until_settled()
 
     def breaches(self) -> list[str]:
         """What the oracles say of all that was accepted so far."""
@@ -92,7 +92,7 @@ def test_a_request_of_a_leader_that_was_stopped_past_its_term_is_refused(pair: P
     pair.until_taken_over(epoch, since, note)
     leader.release("sink.sending")
     send(signal.SIGCONT, leader.workers())  # they may send what they have before anybody tells them that their term is over
-    until(lambda: late(pair.far_side.judged), 60, pair.rig.tails)
+    until(lambda: late(pair.far_side.judged), what=pair.rig.tails)
     leader.disarm()
     send(signal.SIGCONT, leader.tree())
     leader.until_event("TermGone")

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from deadline import PATIENCE
 from fix_rig import Rig
 from nemesis import Nemesis
 from penstock.sources.sqlite.suspend import resume, suspend
@@ -152,7 +153,7 @@ class WideNemesis(Nemesis):
 
     @contextmanager
     def _schema(self) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(self._rig.shop.path, timeout=30, isolation_level=None)) as connection:
+        with closing(sqlite3.connect(self._rig.shop.path, timeout=PATIENCE, isolation_level=None)) as connection:
             yield connection
 
     def _extras(self) -> list[tuple[str, str]]:
@@ -209,7 +210,7 @@ class _Second:
 def penstock(*arguments: str | Path) -> None:
     """A command that does what it is asked."""
     command = [sys.executable, "-m", "penstock", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
 
 

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deadline import PATIENCE
 from penstock.change import Change, Lane, Op, to_batch
 from penstock.receiver import MemoryStore, Receiver, SqliteStore, Store
 from penstock.retry import Retry
@@ -378,7 +379,7 @@ def test_over_http_with_answers_lost_each_change_is_applied_once(serving, by, pa
     )
     delivery = sink.open(Assignment("orders", Lane("main"), 1, 0, "cafe", None, lambda event: None))
     delivery.offer(to_batch(Change(n, Op.INSERT, "t", f'{{"id":{n % 7}}}', None, "{}") for n in range(1, 101)), 1)
-    assert delivery.drain(30)
+    assert delivery.drain(PATIENCE)
     delivery.close()
     assert sorted(one["position"] for one in applied) == list(range(1, 101))
     for row in range(7):

@@ -37,7 +37,7 @@ def test_a_snapshot_beside_a_writer_gives_every_row_once(rig: Rig) -> None:
     program = rig.start()
     program.until_event("Led")
     keeper.start()
-    until(lambda: rig.position, 60, program.tail)
+    until(lambda: rig.position, what=program.tail)
     keeper.stop()
     rig.until_settled()
     assert program.terminate() == 0
@@ -63,7 +63,7 @@ def test_a_snapshot_that_is_killed_goes_on_where_it_was(rig: Rig) -> None:
         keeper.act()
     rig.receiver.turn(slow=0)
     program = rig.start()
-    rig.until_settled(within=60)
+    rig.until_settled()
     assert program.terminate() == 0
     assert not done & {request.headers["penstock-lane"] for request in rig.receiver.requests[before:]}
     assert oracle.rebuilt(rig.deliveries(), rig.shop.tables()) == []
@@ -71,7 +71,7 @@ def test_a_snapshot_that_is_killed_goes_on_where_it_was(rig: Rig) -> None:
 
 def test_a_batch_begins_with_the_rows_and_ends_behind_the_head(rig: Rig) -> None:
     program = rig.start("--available-now")
-    assert program.exit_code(60) == 0
+    assert program.exit_code() == 0
     assert rig.position == rig.shop.head
     assert oracle.rebuilt(rig.deliveries(), rig.shop.tables()) == []
     assert lanes(rig) == {f"snapshot:{i}" for i in range(len(KEYS))}

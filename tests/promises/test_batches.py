@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from deadline import until
+from deadline import PATIENCE, until
 from fix_rig import Rig
 from program import send, status
 
-WITHIN = 120.0
 MANY = """
 with recursive n(i) as (select 1 union all select i + 1 from n where i < 100000)
 insert into customers(id, name) select i, 'Ann' from n
@@ -32,15 +31,15 @@ def worn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         rig.shop.sell(10)
         rig.receiver.turn(slow=0.15)
         killed = rig.start("--available-now")
-        rig.until_delivered(100, within=WITHIN)
+        rig.until_delivered(100)
         killed.kill_tree()
         stopped = rig.start("--available-now")
-        rig.until_delivered(300, within=WITHIN)
+        rig.until_delivered(300)
         stopped.process.send_signal(signal.SIGTERM)
-        stopped.exit_code(60)
+        stopped.exit_code()
         rig.taken, rig.recorded = max(rig.positions()), rig.position
         rig.receiver.turn(slow=0.0)
-        rig.start("--available-now").exit_code(WITHIN)
+        rig.start("--available-now").exit_code(PATIENCE)
         yield rig
 
 
@@ -65,7 +64,7 @@ def test_a_batch_exits_with_0_once_everything_is_delivered(worn):
 
 def test_a_batch_of_nothing_needs_no_engine(worn):
     idle = worn.start("--available-now")
-    assert idle.exit_code(WITHIN) == 0
+    assert idle.exit_code(PATIENCE) == 0
     assert [event["event"] for event in idle.events()] == ["Completed"]
 
 
@@ -73,7 +72,7 @@ def test_a_batch_of_nothing_needs_no_engine(worn):
 def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """A live process that leads, on a file that says `mode: batch` to the next ones."""
     with Rig(tmp_path_factory.mktemp("beside")) as rig:
-        rig.start().until_event("LaneClaimed", within=WITHIN)
+        rig.start().until_event("LaneClaimed")
         rig.file.write_text(rig.file.read_text() + "mode: batch\n")
         yield rig
 
@@ -83,10 +82,10 @@ def test_a_batch_beside_a_live_process_ends_when_that_one_has_delivered_what_was
     beside.receiver.turn(fail_rate=1.0)
     head = beside.shop.sell(10)
     batch = beside.start()
-    batch.until_event("StandingBy", within=WITHIN)
+    batch.until_event("StandingBy")
     assert beside.position < head
     beside.receiver.turn(fail_rate=0.0)
-    assert batch.exit_code(WITHIN) == 0
+    assert batch.exit_code(PATIENCE) == 0
     assert beside.position >= head
     assert not batch.events("Led")
     assert beside.leader() is live
@@ -99,10 +98,10 @@ def test_a_batch_beside_a_live_process_that_dies_delivers_by_itself(beside):
     beside.receiver.turn(fail_rate=1.0)
     head = beside.shop.sell(10)
     batch = beside.start()
-    batch.until_event("StandingBy", within=WITHIN)
+    batch.until_event("StandingBy")
     send(signal.SIGKILL, live.tree())
     beside.receiver.turn(fail_rate=0.0)
-    assert batch.exit_code(WITHIN) == 0
+    assert batch.exit_code(PATIENCE) == 0
     assert batch.events("Led")
     assert beside.position == head
     assert beside.breaches() == []
@@ -113,12 +112,12 @@ def test_of_two_files_the_batch_ends_without_what_is_committed_after_its_start_a
     other.write_text(rig.file.read_text().replace("name: shop", "name: other") + "mode: batch\n")
     rig.shop.sell(10)
     program = rig.start(other)
-    program.until_event("Led", within=WITHIN, pipeline="other")
+    program.until_event("Led", pipeline="other")
     rig.shop.sell(5)
-    completed = program.until_event("Completed", within=WITHIN, pipeline="other")
+    completed = program.until_event("Completed", pipeline="other")
     assert 10 <= completed["position"] <= 15
     rig.shop.sell(5)
-    rig.until_settled(within=WITHIN)
+    rig.until_settled()
     _, [live, batch] = status(rig.file, other)
     assert (live["state"], live["position"]) == ("leading", 20)
     assert (batch["state"], batch["mode"], batch["position"]) == ("stopped", "batch", completed["position"])
@@ -130,7 +129,7 @@ def test_a_batch_that_halts_exits_with_1(rig):
     rig.receiver.turn(fail_rate=1.0)
     rig.shop.sell(3)
     program = rig.start("--available-now")
-    assert program.exit_code(WITHIN) == 1
+    assert program.exit_code(PATIENCE) == 1
     _, [seen] = status(rig.file)
     assert (seen["state"], seen["error"]["code"], seen["position"]) == ("halted", "sink.exhausted", 0)
 
@@ -140,7 +139,7 @@ def test_a_batch_on_a_database_that_ends_before_the_watermark_is_no_success(worn
         (rig.folder / name).write_bytes(content)
     shutil.copy(worn.folder / "state.db", rig.folder)
     program = rig.start("--available-now")
-    assert program.exit_code(WITHIN) == 1
+    assert program.exit_code(PATIENCE) == 1
     assert program.events("Halted")[-1]["code"] == "source.rewound"
 
 
@@ -150,9 +149,9 @@ def test_a_live_pipeline_that_is_far_behind_catches_up_first_and_then_goes_live(
         connection.execute(MANY)
         connection.commit()
     program = rig.start()
-    program.until_event("LaneClaimed", count=2, within=WITHIN)
+    program.until_event("LaneClaimed", count=2)
     rig.shop.sell(3)
-    rig.until_settled(within=WITHIN)
+    rig.until_settled()
     assert len(program.events("CatchingUp")) == 1
     assert not program.events("Restarted")
     assert program.terminate() == 0

@@ -20,7 +20,6 @@ from penstock.testing.broker import Broker
 from penstock.testing.postgres import PostgresServer
 from program import Program, status
 
-WITHIN = 90.0
 PAGE = (Path(__file__).parents[2] / "docs" / "goharvest.md").read_text()
 [MOVES] = [sql for sql in re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL) if "outbox_moves" in sql]
 [DROPS] = re.findall(r"`(drop table outbox;.*?)`", PAGE)
@@ -99,21 +98,21 @@ def test_nothing_is_lost_and_no_key_goes_back_on_the_way_from_mark_to_snapshot(
     try:
         for writer in writers:
             writer.start()
-        programs[0].until_event("Delivered", WITHIN)
+        programs[0].until_event("Delivered")
         assert main(["outbox", "init", postgres, "--table", "outbox2"]) == 0
-        until(is_moved, WITHIN)
+        until(is_moved)
         one.is_new.set()  # the other one goes on as it was
-        until(lambda: rows("outbox") == 0 and status(before)[1][0]["backlog"] == 0, WITHIN, programs[0].tail)
+        until(lambda: rows("outbox") == 0 and status(before)[1][0]["backlog"] == 0, what=programs[0].tail)
         assert rows("outbox2") > 0
         assert programs[0].terminate() == 0
         programs.append(Program(tmp_path, after))
-        programs[1].until_event("Delivered", WITHIN)
+        programs[1].until_event("Delivered")
         two.is_new.set()
         for writer in writers:
             writer.end()
         assert rows("outbox") == 0
         postgres_server.execute(DROPS, postgres)
-        until(lambda: rows("outbox2") == 0, WITHIN, programs[1].tail)
+        until(lambda: rows("outbox2") == 0, what=programs[1].tail)
         assert programs[1].terminate() == 0
     finally:
         for writer in writers:

@@ -16,7 +16,6 @@ from penstock.testing.broker import Broker, Record
 from penstock.testing.postgres import PostgresServer
 from program import Program, status
 
-WITHIN = 90.0
 INSERT = """
 insert into outbox (create_time, kafka_topic, kafka_key, kafka_value, kafka_header_keys, kafka_header_values)
 values (now(), %s, %s, %s, '{testId}', '{T1}')
@@ -81,21 +80,21 @@ def run(tmp_path_factory: pytest.TempPathFactory, private_postgres: PostgresServ
 
     try:
         generator.start()
-        programs[0].until_event("Delivered", WITHIN)
+        programs[0].until_event("Delivered")
         programs.append(Program(folder, file))
-        programs[1].until_event("StandingBy", WITHIN)
+        programs[1].until_event("StandingBy")
         programs[0].arm("sink.purging", "pause")
-        programs[0].until_reached("sink.purging", WITHIN)
+        programs[0].until_reached("sink.purging")
         programs[0].kill_tree()
-        programs[1].until_event("Delivered", WITHIN)
+        programs[1].until_event("Delivered")
         programs[1].arm("sink.purging", "kill")
-        programs[1].until_event("LaneClaimed", WITHIN, count=2)
+        programs[1].until_event("LaneClaimed", count=2)
         seen.append(status(file))
         broker.pause()
-        until(lambda: left() > 100, WITHIN, programs[1].tail)
+        until(lambda: left() > 100, what=programs[1].tail)
         broker.resume()
         generator.end()
-        until(lambda: left() == 0, WITHIN, programs[1].tail)
+        until(lambda: left() == 0, what=programs[1].tail)
         seen.append(status(file))
         assert programs[1].terminate() == 0
     finally:

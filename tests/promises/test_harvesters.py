@@ -13,12 +13,10 @@ import psycopg
 import pytest
 import yaml
 
-from deadline import until
+from deadline import PATIENCE, until
 from penstock.cli import main
 from penstock.config import load
 from penstock.testing.broker import Broker
-
-WITHIN = 120.0
 
 # Two harvests of one process, told to stop one after the other: the first that leads, then the other.
 _SCRIPT = """
@@ -89,7 +87,7 @@ def test_harvests_of_a_process_and_the_program_take_turns_on_a_table_and_lose_or
         program: subprocess.Popen[bytes] | None = None
         try:
             assert main(pump) == 0
-            until(lambda: '"LeaderAcquired"' in said.read_text(), WITHIN, tail)
+            until(lambda: '"LeaderAcquired"' in said.read_text(), what=tail)
             command = [sys.executable, "-m", "penstock", "reap", "-f", str(file)]
             program = subprocess.Popen(command, stdout=err, stderr=err, start_new_session=True)
             with psycopg.connect(postgres) as connection:  # one that no broker takes
@@ -97,19 +95,19 @@ def test_harvests_of_a_process_and_the_program_take_turns_on_a_table_and_lose_or
                     "insert into outbox (create_time, kafka_topic, kafka_key, kafka_header_keys, kafka_header_values)"
                     " values (now(), 'no-such-topic', 'lost', '{a}', '{1,2}')"
                 )
-            until(is_drained, WITHIN, tail)
+            until(is_drained, what=tail)
             assert library.stdin
             for _ in range(2):
                 library.stdin.write("next\n")
                 library.stdin.flush()
                 assert main(pump) == 0
-                until(is_drained, WITHIN, tail)
+                until(is_drained, what=tail)
             library.stdin.close()
-            assert library.wait(90) == 0, tail()
+            assert library.wait(PATIENCE) == 0, tail()
             assert main(pump) == 0
-            until(is_drained, WITHIN, tail)
+            until(is_drained, what=tail)
             program.send_signal(signal.SIGTERM)
-            assert program.wait(90) == 0, tail()
+            assert program.wait(PATIENCE) == 0, tail()
         finally:
             for process in (library, program):
                 if process:

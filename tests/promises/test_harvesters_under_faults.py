@@ -16,7 +16,7 @@ import psycopg
 import pytest
 import yaml
 
-from deadline import until
+from deadline import PATIENCE, until
 from penstock.cli import main
 from penstock.harvest import Harvest
 from penstock.harvest.config import load
@@ -24,7 +24,6 @@ from penstock.testing.broker import Broker, Record
 from penstock.testing.postgres import PostgresServer
 from program import path_with
 
-WITHIN = 120.0
 KEYS, ROWS = 10, 20
 INSERT = """
 insert into outbox (create_time, kafka_topic, kafka_key, kafka_value, kafka_header_keys, kafka_header_values)
@@ -112,7 +111,7 @@ class House:
         """Nothing more will be told; its exit code."""
         assert self.process.stdin
         self.process.stdin.close()
-        return self.process.wait(60)
+        return self.process.wait(PATIENCE)
 
     def said(self) -> list[tuple[float, str, str]]:
         return [tuple(json.loads(line)) for line in self._said.read_text().splitlines(keepends=True) if line.endswith("\n")]
@@ -141,7 +140,7 @@ class Street:
     def until(self, who: str, *kinds: str) -> None:
         until(
             lambda: any(one == who and kind in kinds for _, one, kind in self.said()),
-            WITHIN,
+            PATIENCE,
             lambda: f"{who} {kinds}\n{self.tail()}",
         )
 
@@ -162,7 +161,7 @@ class Street:
         """The last one of a process if there is another process, and otherwise who leads: so it goes over, and moves within one."""
         left = Counter(who[0] for who in self.running)
         alone = [who for who in self.running if left[who[0]] == 1]
-        return alone[0] if alone and len(left) > 1 else until(self.leader, WITHIN, self.tail)
+        return alone[0] if alone and len(left) > 1 else until(self.leader, what=self.tail)
 
     def leaders(self) -> list[str]:
         """Who has led, one after the other."""
@@ -201,7 +200,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, postgres_of_module: str, postg
         """Until all that is written by now was delivered."""
         [(last,)] = postgres_server.execute("select last_value from outbox_id_seq", dsn)
         left = f"select count(*) from outbox where id <= {last}"
-        until(lambda: postgres_server.execute(left, dsn) == [(0,)], WITHIN, street.tail)
+        until(lambda: postgres_server.execute(left, dsn) == [(0,)], what=street.tail)
 
     try:
         generator.start()

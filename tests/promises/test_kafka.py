@@ -65,23 +65,23 @@ def worn(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Iterator[K
                 work.put("customers", id=number, name=f"Ann {number}", email=None)
         rig.before = rig.shop.head
         program = rig.start()
-        until(lambda: rig.position >= rig.before, 90, program.tail)
+        until(lambda: rig.position >= rig.before, what=program.tail)
         for point in ("sink.sending", "sink.sent"):
             program.arm(point, "kill")
             rig.shop.sell(20)
-            program.until_reached(point, 60)
-            rig.until_settled(90)
+            program.until_reached(point)
+            rig.until_settled()
         program.arm("sink.sent", "pause")
         rig.shop.sell(20)
-        program.until_reached("sink.sent", 60)
+        program.until_reached("sink.sent")
         rig.recorded, rig.committed = rig.position, rig.kept()
         program.kill_tree()
         program = rig.start()
-        program.until_event("LaneClaimed", 90)
-        rig.until_settled(90)
+        program.until_event("LaneClaimed")
+        rig.until_settled()
         with rig.shop.transaction() as work:
             work.put("stock", sku="dropped", on_hand=1)
-        rig.until_settled(60)
+        rig.until_settled()
         yield rig
 
 

@@ -74,7 +74,7 @@ def run_until_halted(rigs: dict[str, Rig]) -> Story:
     files = [rig.file for rig in rigs.values()]
     program = rigs["forgotten"].start(*files[1:])
     for rig in rigs.values():
-        rig.until_settled(within=60)
+        rig.until_settled()
         until(lambda rig=rig: registered(str(rig.shop.path), rig.name, LANE) == 10)
     delivered = {name: len(rig.positions()) for name, rig in rigs.items()}
     pull_away(rigs)
@@ -113,7 +113,7 @@ def test_they_go_on_from_where_a_person_says(story):
     rigs["forgotten"].shop.sell(2)
     program = rigs["forgotten"].start(rigs["restored"].file, "--from", "beginning")
     rigs["forgotten"].until_delivered(12)
-    until(lambda: rigs["restored"].positions()[-6:] == [1, 2, 3, 4, 5, 6], within=60)
+    until(lambda: rigs["restored"].positions()[-6:] == [1, 2, 3, 4, 5, 6])
     assert program.terminate() == 0
     assert rigs["forgotten"].positions() == [*range(1, 11), 10, 11, 12]  # the log begins where settled changes were pruned
 
@@ -122,7 +122,7 @@ def test_a_repaired_pipeline_goes_on_by_itself_and_heals_what_loses_nothing(stor
     rig, seen = story.rigs["rebuilt"], story.delivered_before["rebuilt"]
     repair(str(rig.shop.path), "orders")
     program = rig.start()
-    until(lambda: told(rig)[seen:][-1:] == ["schema"], within=90)
+    until(lambda: told(rig)[seen:][-1:] == ["schema"])
     assert told(rig)[seen:] == ["schema", "schema", *["refresh"] * 9, "schema"]
     with closing(sqlite3.connect(rig.shop.path, isolation_level=None)) as connection:
         connection.execute("alter table orders add column discount real default 0.5")

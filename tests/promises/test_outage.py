@@ -43,7 +43,7 @@ class Story:
         """Both have receivers."""
         self.resigned.receiver.start()
         program = self.stubborn.start(self.resigned.file)
-        until(lambda: self.resigned.position == self.resigned.shop.head, 60, program.tail)
+        until(lambda: self.resigned.position == self.resigned.shop.head, what=program.tail)
         self.status["repaired"] = status(self.stubborn.file, self.resigned.file)
         self.exits.append(program.terminate())
 

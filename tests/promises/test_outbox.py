@@ -24,8 +24,6 @@ from penstock.testing.proxy import Proxy
 from penstock.testing.receiver import ReceiverProcess
 from program import Program, status
 
-WITHIN = 90.0
-
 
 @pytest.fixture
 def receiver(tmp_path: Path) -> Iterator[ReceiverProcess]:
@@ -64,9 +62,9 @@ def test_what_is_stashed_arrives_in_order_also_through_a_restart_of_postgres(
             stash(writer, "files", b"\xff", b"\x00\xff")
             stash(writer, "orders", "1", None)
             writer.commit()
-            until(lambda: len(came()) >= 3, WITHIN, program.tail)
+            until(lambda: len(came()) >= 3, what=program.tail)
             late.commit()
-        until(lambda: "late" in values(), WITHIN, program.tail)
+        until(lambda: "late" in values(), what=program.tail)
 
         private_postgres.restart()
         with psycopg.connect(dsn) as writer:
@@ -74,12 +72,12 @@ def test_what_is_stashed_arrives_in_order_also_through_a_restart_of_postgres(
             writer.commit()
             stash(writer, "orders", "0", "rolled back")
             writer.rollback()
-        until(lambda: "v49" in values(), WITHIN, program.tail)
+        until(lambda: "v49" in values(), what=program.tail)
 
         def is_empty() -> bool:
             return private_postgres.execute("select count(*) from outbox", dsn) == [(0,)]
 
-        until(is_empty, WITHIN, program.tail)
+        until(is_empty, what=program.tail)
         code, [seen] = status(file)
         assert (code, seen["state"], seen["position"], seen["head"], seen["backlog"]) == (0, "leading", 54, 54, 0)
         assert program.terminate() == 0
@@ -161,7 +159,7 @@ def test_with_one_two_and_four_processes_kafka_has_every_message_once_and_each_k
     def until_more(team: list[Program]) -> None:
         before = state.standing("orders").delivered
         tails = lambda: "\n".join(one.tail() for one in team)  # noqa: E731
-        until(lambda: state.standing("orders").delivered > before + 100, WITHIN, tails)
+        until(lambda: state.standing("orders").delivered > before + 100, what=tails)
 
     def leader(team: list[Program]) -> Program:
         pid = int((state.standing("orders").holder or ":0").split(":")[1])
@@ -175,7 +173,7 @@ def test_with_one_two_and_four_processes_kafka_has_every_message_once_and_each_k
             meddler.start()
             until_more(team)
             team = everybody = team + [Program(tmp_path, file) for _ in range(3)]
-            until(lambda: state.standing("orders").standbys == 3, WITHIN)
+            until(lambda: state.standing("orders").standbys == 3)
             for end in (Program.kill_tree, Program.terminate, Program.terminate):
                 gone = leader(team)
                 assert end(gone) in (None, 0), gone.tail()
@@ -183,7 +181,7 @@ def test_with_one_two_and_four_processes_kafka_has_every_message_once_and_each_k
                 until_more(team)
             generator.end()
             meddler.end()
-            until(lambda: private_postgres.execute("select count(*) from outbox", dsn) == [(0,)], WITHIN, team[0].tail)
+            until(lambda: private_postgres.execute("select count(*) from outbox", dsn) == [(0,)], what=team[0].tail)
             assert team[0].terminate() == 0
         finally:
             generator.end()

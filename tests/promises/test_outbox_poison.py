@@ -18,7 +18,6 @@ from penstock.testing.broker import Broker
 from penstock.testing.postgres import PostgresServer
 from program import Program, status
 
-WITHIN = 120.0
 BAD_HEADERS = """
 alter table outbox drop constraint outbox_headers_check;
 insert into outbox (topic, key, value, header_keys, header_values) values ('{}', 'd', 'd1', array['a'], array['x', 'y']::bytea[])
@@ -70,11 +69,11 @@ def test_what_kafka_never_takes_is_parked_and_sent_again_once_that_is_mended(
             stash(writer, barred, "c", "c1")
             writer.execute(BAD_HEADERS.format(topic).encode())
             stash_many(writer, [(topic, f"o{n % 5}", f"{n:03}") for n in range(100)])
-        until(lambda: "099" in values(topic), WITHIN, program.tail)
+        until(lambda: "099" in values(topic), what=program.tail)
         with psycopg.connect(dsn) as writer:
             stash_many(writer, [(topic, f"o{n % 5}", f"{n:03}") for n in range(100, 150)])
-        until(lambda: "149" in values(topic), WITHIN, program.tail)
-        until(lambda: private_postgres.execute("select count(*) from outbox", dsn) == [(0,)], WITHIN, program.tail)
+        until(lambda: "149" in values(topic), what=program.tail)
+        until(lambda: private_postgres.execute("select count(*) from outbox", dsn) == [(0,)], what=program.tail)
         assert sorted(values(topic)) == [*(f"{n:03}" for n in range(150)), "a1"]
 
         _, letters = told("list")
@@ -106,7 +105,7 @@ def test_what_kafka_never_takes_is_parked_and_sent_again_once_that_is_mended(
         assert main(["dead", "drop", str(file), "all", "--yes"]) == 0
         with psycopg.connect(dsn) as writer:
             stash_many(writer, [(topic, "d", "d2"), (topic, "a", "a4")])
-        until(lambda: {"d2", "a4"} <= {*values(topic)}, WITHIN, program.tail)
+        until(lambda: {"d2", "a4"} <= {*values(topic)}, what=program.tail)
         assert program.terminate() == 0
         assert "app-secret" not in program.said()
     finally:

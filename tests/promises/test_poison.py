@@ -67,7 +67,7 @@ def test_every_change_is_delivered_or_parked_once_and_a_redrive_makes_the_copy_w
         for blow in range(2):
             program.arm("sink.sent", "kill")
             trade(rig, range(100 + 50 * blow, 150 + 50 * blow))
-            program.until_reached("sink.sent", 120)
+            program.until_reached("sink.sent")
             if blow:
                 program.kill_tree()
                 program = rig.start()

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import yaml
 
-from deadline import until
+from deadline import PATIENCE, until
 from fix_rig import Rig
 
 
 def penstock(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "penstock", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 
 def keep_history(rig: Rig) -> None:
@@ -27,7 +27,7 @@ def test_a_rewound_pipeline_delivers_again_from_there_in_the_same_bytes_under_a_
     keep_history(rig)
     rig.shop.sell(10)
     program = rig.start()
-    rig.until_settled(within=90)
+    rig.until_settled()
     refused = penstock("rewind", rig.file, "--to", "4", "--yes")
     assert (refused.returncode, "term.held" in refused.stderr) == (1, True)
     assert program.terminate() == 0
@@ -36,7 +36,7 @@ def test_a_rewound_pipeline_delivers_again_from_there_in_the_same_bytes_under_a_
     assert "6 again" in rewound.stdout
     assert rig.position == 4
     program = rig.start()
-    until(lambda: rig.positions().count(10) == 2, 90, rig.tails)
+    until(lambda: rig.positions().count(10) == 2, what=rig.tails)
     assert program.terminate() == 0
     seen = rig.deliveries()
     assert [one.position for one in seen] == [*range(1, 11), *range(5, 11)]

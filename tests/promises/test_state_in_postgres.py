@@ -13,7 +13,7 @@ from threading import Event, Thread
 
 import pytest
 
-from deadline import until
+from deadline import PATIENCE, until
 from fix_rig import Rig, Sampler
 from penstock.testing import oracle
 from penstock.testing.postgres import PostgresServer
@@ -37,7 +37,7 @@ class Story:
 
     def tell(self, command: str, *options: str) -> subprocess.CompletedProcess[str]:
         arguments = [sys.executable, "-m", "penstock", command, str(self.rig.file), *options]
-        self.said[command] = done = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
+        self.said[command] = done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE, check=False)
         return done
 
 
@@ -47,9 +47,9 @@ def story(tmp_path_factory: pytest.TempPathFactory, private_postgres: PostgresSe
     with Rig(tmp_path_factory.mktemp("postgres"), state=dsn) as rig:
         told = Story(rig, private_postgres.password)
         rig.start(), rig.start()
-        until(lambda: any(one.events("LaneClaimed") for one in rig.programs), 120, rig.tails)
+        until(lambda: any(one.events("LaneClaimed") for one in rig.programs), what=rig.tails)
         standby = next(one for one in rig.programs if one is not rig.leader())
-        standby.until_event("StandingBy", within=120)
+        standby.until_event("StandingBy")
         leaving = Event()
         seller = Thread(target=_sell, args=(rig, leaving))
         with Sampler(rig) as sampler:
@@ -57,13 +57,13 @@ def story(tmp_path_factory: pytest.TempPathFactory, private_postgres: PostgresSe
             try:
                 told.takeover = _kill_the_leader(rig)
                 _lose_the_server(rig, private_postgres)
-                until(lambda: json.loads(told.tell("status", "--json").stdout)["state"] == "leading", 60)
+                until(lambda: json.loads(told.tell("status", "--json").stdout)["state"] == "leading")
                 told.tell("doctor", "--json")
                 told.tell("validate")
             finally:
                 leaving.set()
                 seller.join()
-            rig.until_settled(within=120)
+            rig.until_settled()
         told.marks = sampler.marks
         yield told
 
@@ -74,10 +74,10 @@ def _sell(rig: Rig, leaving: Event) -> None:
 
 
 def _kill_the_leader(rig: Rig) -> float:
-    until(lambda: len(rig.positions()) > 20, 60)
+    until(lambda: len(rig.positions()) > 20)
     leader, epoch, killed_at = until(rig.leader), rig.standing().epoch, time.time()
     send(signal.SIGKILL, leader.tree()[:1])
-    first = until(lambda: next((one for one in rig.deliveries() if one.epoch > epoch), None), 60)
+    first = until(lambda: next((one for one in rig.deliveries() if one.epoch > epoch), None))
     leader.process.wait(10)
     leader.assert_gone()
     return first.at - killed_at
@@ -90,7 +90,7 @@ def _lose_the_server(rig: Rig, server: PostgresServer) -> None:
         time.sleep(away)  # the length of the fault
         server.start()
         behind = rig.shop.head
-        until(lambda behind=behind: rig.position >= behind, 120, rig.tails)
+        until(lambda behind=behind: rig.position >= behind, what=rig.tails)
 
 
 def test_a_standby_on_the_same_database_takes_over(story: Story, note: Callable[[str], None]) -> None:

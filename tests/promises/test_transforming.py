@@ -77,12 +77,12 @@ def test_what_a_function_makes_survives_kills_and_repeats_are_the_same(tmp_path:
         program = rig.start()
         for blow in range(3):
             program.arm("writer.advancing", "kill")
-            program.until_reached("writer.advancing", 120)
+            program.until_reached("writer.advancing")
             trade(rig, range(200 + 100 * blow, 300 + 100 * blow))
             if blow == 1:
                 program.kill_tree()
                 program = rig.start()
-        rig.until_settled(120)
+        rig.until_settled()
         seen = rig.deliveries()
         assert oracle.completeness(seen, expected(rig.shop.log)) == []
         assert oracle.order(seen) + oracle.chain(seen) == []
@@ -106,7 +106,7 @@ def bad(tmp_path: Path) -> Any:
 def test_a_row_that_cannot_be_is_named_and_a_person_decides(bad: Rig, tmp_path: Path) -> None:
     bad.write(transform={"select": {"total": "after:total::double"}})
     program = bad.start("--available-now")
-    assert program.exit_code(120) == 1
+    assert program.exit_code() == 1
     _, [said] = status(bad.file)
     assert said["state"] == "halted"
     assert said["position"] == 3
@@ -121,7 +121,7 @@ def test_a_row_that_cannot_be_is_named_and_a_person_decides(bad: Rig, tmp_path: 
     (tmp_path / "row_rules.py").write_text("def half(change):\n    return [] if float(change.after[9:-1]) < 1 else change\n")
     bad.write(transform={"select": {"total": "try_variant_get(after, '$.total', 'double')"}, "function": "row_rules:half"})
     program = bad.start()
-    assert program.exit_code(120) == 1
+    assert program.exit_code() == 1
     [halted] = program.events("Halted")
     place = f"{tmp_path}/row_rules.py:2"
     assert (
@@ -131,7 +131,7 @@ def test_a_row_that_cannot_be_is_named_and_a_person_decides(bad: Rig, tmp_path: 
     assert bad.positions() == [1, 2, 3]
 
     program = bad.start("--from", "4")
-    bad.until_settled(120)
+    bad.until_settled()
     assert bad.positions() == [1, 2, 3, 5, 6, 7]
     assert [json.loads(one.text)["after"] for one in bad.deliveries()] == [{"total": 9.5}] * 6
     assert program.terminate() == 0

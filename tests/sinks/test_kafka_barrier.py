@@ -15,7 +15,7 @@ import confluent_kafka as kafka
 import psycopg
 import pytest
 
-from deadline import until
+from deadline import PATIENCE, until
 from penstock.change import Lane
 from penstock.cursor import Cursor
 from penstock.errors import DeliveryExhausted, PenstockError, TermLost
@@ -32,7 +32,6 @@ from penstock.testing.broker import Broker
 from penstock.testing.postgres import PostgresServer
 
 QUICK = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=50))
-WITHIN = 60.0
 RATE = 0.02
 """How many of a producer's calls are not made, and of how many deliveries a lie is told."""
 
@@ -139,7 +138,7 @@ class Carrier(Thread):
 
     def end(self) -> None:
         self._leaving.set()
-        self.join(WITHIN)
+        self.join(PATIENCE)
         self.delivery.close()
 
 
@@ -157,7 +156,7 @@ def test_under_faults_everything_comes_and_nothing_of_a_key_comes_after_a_later_
             (line.topic,),
         )
     with line.carried(producer=Faulty) as carrier:
-        until(lambda: line.rows() == [], WITHIN, lambda: str(carrier.error))
+        until(lambda: line.rows() == [], what=lambda: str(carrier.error))
     assert carrier.error == []
     assert sum(one.messages for one in line.told if isinstance(one, MessagesReturned)) > 10, "no fault was injected"
     came = {key: list(map(int, values)) for key, values in line.came().items()}
@@ -174,12 +173,12 @@ def test_while_a_row_cannot_be_purged_exactly_one_of_its_key_is_under_way(line: 
     with psycopg.connect(line.dsn) as holder, closing(line.deliver(1)) as delivery:
         changes = next(windows).changes
         holder.execute(f"select 1 from {table} where id = 1 for update".encode())
-        assert delivery.offer(changes, WITHIN)
-        until(lambda: line.came() == {"k": ["0"]}, WITHIN)
+        assert delivery.offer(changes, PATIENCE)
+        until(lambda: line.came() == {"k": ["0"]})
         assert not delivery.drain(0.5)
         assert (line.came(), delivery.delivered()) == ({"k": ["0"]}, None)
         holder.rollback()
-        assert delivery.drain(WITHIN)
+        assert delivery.drain(PATIENCE)
     assert line.came() == {"k": [*"0123456789"]}
     assert line.rows() == []
 
@@ -194,11 +193,11 @@ def test_a_failure_that_is_told_when_later_rows_of_its_key_are_marked_already_le
     windows = line.source.follow_as(Stamp(1, 0), LANE, line.source.begin(LANE, "beginning"))
     with closing(line.deliver(1, lying_once)) as delivery:
         marked = next(windows).changes
-        assert delivery.offer(marked.slice(0, 1), WITHIN)
-        until(lambda: any(isinstance(one, MessagesReturned) for one in line.told), WITHIN)
-        assert delivery.offer(marked.slice(1), WITHIN)
+        assert delivery.offer(marked.slice(0, 1), PATIENCE)
+        until(lambda: any(isinstance(one, MessagesReturned) for one in line.told))
+        assert delivery.offer(marked.slice(1), PATIENCE)
         while line.rows():
-            assert delivery.offer(next(windows).changes, WITHIN)
+            assert delivery.offer(next(windows).changes, PATIENCE)
     assert line.came() == {"k": ["0", "0", "1", "2"]}
 
 
@@ -208,12 +207,12 @@ def test_a_deposed_leader_sends_no_second_record_of_a_key_and_is_told(line: Line
     start = source.begin(LANE, "beginning")
     old = next(source.follow_as(Stamp(1, 0), LANE, start))
     delivery = line.deliver(1)
-    until(lambda: time.monotonic() > delivery._confirmed_at + CONFIRM_SECONDS, WITHIN)  # as if it had been asleep
+    until(lambda: time.monotonic() > delivery._confirmed_at + CONFIRM_SECONDS)  # as if it had been asleep
     new = next(source.follow_as(Stamp(2, 0), LANE, start))
     assert new.changes.num_rows == 2
-    assert delivery.offer(old.changes, WITHIN)
+    assert delivery.offer(old.changes, PATIENCE)
     with pytest.raises(TermLost):
-        until(lambda: delivery.drain(1), WITHIN)
+        until(lambda: delivery.drain(1))
     delivery.close()
     assert line.came() == {}, "it has heard nothing of the table for a second, and must ask before it sends"
 
@@ -225,11 +224,11 @@ def test_a_leader_that_is_deposed_between_sending_and_purging_repeats_one_record
     old = next(source.follow_as(Stamp(1, 0), LANE, start))
     with closing(line.deliver(1)) as delivery:
         next(source.follow_as(Stamp(2, 0), LANE, start))
-        assert delivery.offer(old.changes, WITHIN)
+        assert delivery.offer(old.changes, PATIENCE)
         with pytest.raises(TermLost):
-            until(lambda: delivery.drain(1), WITHIN)
+            until(lambda: delivery.drain(1))
     with line.carried(epoch=3):
-        until(lambda: line.rows() == [], WITHIN)
+        until(lambda: line.rows() == [])
     assert line.came()["k"] in (["0", "0", "1", "2"], ["0", "1", "2"])
 
 
@@ -243,7 +242,7 @@ def test_poison_of_a_row_is_that_rows_and_holds_nobody_up(postgres_of_module: st
     for key in "abcd":
         line.insert("after", key=key)
     with line.carried() as carrier:
-        until(lambda: line.rows() == [], WITHIN, lambda: str(carrier.error))
+        until(lambda: line.rows() == [], what=lambda: str(carrier.error))
     assert carrier.error == []
     assert line.came() == {"a": ["before", "after"], "b": ["after"], "c": ["after"], "d": ["after"]}
     dropped = [one for one in line.told if type(one).__name__ == "ChangeDropped"]
@@ -257,7 +256,7 @@ def test_a_letter_is_secured_before_its_row_is_purged(postgres_of_module: str, b
     line.insert("lost", topic="no topic")
     [(row, _)] = line.rows()
     with line.carried() as carrier:
-        until(lambda: line.rows() == [], WITHIN, lambda: str(carrier.error))
+        until(lambda: line.rows() == [], what=lambda: str(carrier.error))
     assert len(drawer.letters) == 1
     assert drawer.seen == [[row]]
 
@@ -274,9 +273,9 @@ def test_a_record_that_may_not_be_written_is_poison_of_its_row_and_the_others_go
     line.insert("after", key="a")
     line.insert("other", key="b")
     with line.carried() as carrier:
-        until(lambda: line.rows() == [], WITHIN, lambda: str(carrier.error))
+        until(lambda: line.rows() == [], what=lambda: str(carrier.error))
         line.insert("later", key="b")
-        until(lambda: line.rows() == [], WITHIN, lambda: str(carrier.error))
+        until(lambda: line.rows() == [], what=lambda: str(carrier.error))
     assert carrier.error == []
     assert line.came() == {"a": ["before", "after"], "b": ["other", "later"]}
     assert broker.records(barred) == []
@@ -291,7 +290,7 @@ def test_where_poison_halts_its_row_stays(line: Line) -> None:
     line.insert("bad", names="{one}")
     line.insert("behind")
     with line.carried() as carrier:
-        until(lambda: carrier.error, WITHIN)
+        until(lambda: carrier.error)
     assert isinstance(carrier.error[0], DeliveryExhausted)
     assert [row for row, _ in line.rows()] == [1, 2]
     assert line.came() == {}
@@ -304,13 +303,13 @@ def test_a_database_that_goes_away_is_waited_for_and_the_barrier_stays_up(privat
     with closing(line.deliver(1)) as delivery:
         private_postgres.stop()
         try:
-            assert delivery.offer(changes, WITHIN)
-            until(lambda: line.came() == {"k": ["0"]}, WITHIN)
-            until(lambda: len(line.told) > 1, WITHIN)
+            assert delivery.offer(changes, PATIENCE)
+            until(lambda: line.came() == {"k": ["0"]})
+            until(lambda: len(line.told) > 1)
             assert line.came() == {"k": ["0"]}
         finally:
             private_postgres.start()
-        assert delivery.drain(WITHIN)
+        assert delivery.drain(PATIENCE)
     assert line.came() == {"k": [*"012"]}
     assert line.rows() == []
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from confluent_kafka import Producer
 
-from deadline import until
+from deadline import PATIENCE, until
 from penstock import failpoint
 from penstock.change import Lane, to_batch
 from penstock.checkup.brokers import brokers
@@ -103,7 +103,7 @@ def put(delivery, run, wait=60):
 
 def deliver(delivery, run):
     put(delivery, run)
-    assert delivery.drain(60)
+    assert delivery.drain(PATIENCE)
 
 
 def once(line):
@@ -215,7 +215,7 @@ def test_a_broker_that_is_killed_and_comes_back_costs_neither_order_nor_a_record
         finally:
             broker.start()
         with suppress(SinkUnavailable):  # the client may wait without an end: then the lane is taken up again
-            until(lambda: opened.drain(1), 60)
+            until(lambda: opened.drain(1))
     if delivery == "exactly-once":
         with line.open() as opened:
             deliver(opened, line.run(*range(line.kept() + 1, 251)))
@@ -231,7 +231,7 @@ def test_a_client_that_asks_in_vain_is_given_up_and_another_goes_on(broker, monk
         route.cut()
         put(opened, line.run(4, 5))
         with pytest.raises(SinkUnavailable, match="waits without an end"):
-            until(lambda: opened.drain(0.1), 60)
+            until(lambda: opened.drain(0.1))
         opened.close()
         route.heal()
         with line.open() as successor:
@@ -247,7 +247,7 @@ def test_only_what_has_a_mark_behind_it_is_committed_and_the_rest_is_aborted(bro
     with line.open() as opened:
         deliver(opened, line.run(1, 2, 3))
         assert opened.offer(line.run(4, 5), 5)
-        assert opened.drain(60), "what has no mark behind it is not waited for"
+        assert opened.drain(PATIENCE), "what has no mark behind it is not waited for"
     assert line.kept() == 3
     assert sorted(line.came()) == [1, 2, 3]
 
@@ -256,7 +256,7 @@ def test_marks_with_nothing_before_them_make_no_transaction(broker):
     line = Line(broker)
     with line.open() as opened:
         opened.mark(Watermark(Cursor('"9"'), 9))
-        assert opened.drain(60)
+        assert opened.drain(PATIENCE)
         assert opened.delivered() is None
     assert line.kept() is None
 
@@ -299,11 +299,11 @@ def test_a_pause_between_sending_and_committing_leaves_everything_invisible(brok
     with line.open() as opened:
         (order := tmp_path / "sink.sending").write_text("pause")
         put(opened, line.run(1, 2))
-        until((tmp_path / "sink.sending.reached").exists, 60)
+        until((tmp_path / "sink.sending.reached").exists)
         assert line.came() == []
         assert opened.delivered() is None
         order.unlink()
-        assert opened.drain(60)
+        assert opened.drain(PATIENCE)
     assert sorted(line.came()) == [1, 2]
 
 
@@ -314,13 +314,13 @@ def test_what_came_during_a_long_commit_goes_together(broker, tmp_path, monkeypa
     with line.open() as opened:
         (tmp_path / "sink.sending").write_text("pause")
         put(opened, line.run(1))
-        until((tmp_path / "sink.sending.reached").exists, 60)
+        until((tmp_path / "sink.sending.reached").exists)
         for position in range(2, 52):
             put(opened, line.run(position))
         resumes_at = time.monotonic() + transactional.LATE_SECONDS  # the length of the fault
         until(lambda: time.monotonic() > resumes_at)
         (tmp_path / "sink.sending").unlink()
-        assert opened.drain(60)
+        assert opened.drain(PATIENCE)
     assert line.came() == list(range(1, 52))
     last = broker.records(line.topic)[-1]
     assert last.offset - 50 == 1, "each transaction before this one has left a record at its end"
@@ -332,7 +332,7 @@ def test_a_cursor_longer_than_kafka_takes_at_once_is_kept_whole(broker):
     with line.open() as opened:
         assert opened.offer(line.run(1, 2), 5)
         opened.mark(long)
-        assert opened.drain(60)
+        assert opened.drain(PATIENCE)
     assert line.ledger.read() == long
 
 
@@ -351,7 +351,7 @@ def test_what_a_person_sends_again_needs_no_mark(broker):
     line = Line(broker)
     with line.open(is_redrive=True) as opened:
         assert opened.offer(line.run(1), 5)
-        assert opened.drain(60)
+        assert opened.drain(PATIENCE)
     assert line.came() == [1]
 
 

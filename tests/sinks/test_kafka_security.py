@@ -4,6 +4,7 @@ from contextlib import closing
 
 import pytest
 
+from deadline import PATIENCE
 from penstock.change import Lane, to_batch
 from penstock.checkup.brokers import brokers
 from penstock.checkup.finding import Verdict
@@ -53,7 +54,7 @@ def deliver(sink, topic):
         assert delivery.offer(to_batch([to_change(Message(topic, b"k", b"v"), 1)]), 60)
         if isinstance(delivery, KeepingDelivery):
             delivery.mark(Watermark(Cursor("{}"), 1, 1))
-        assert delivery.drain(60)
+        assert delivery.drain(PATIENCE)
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from deadline import PATIENCE
 from penstock.change import Change, Op, to_batch
 from penstock.cli import main
 from penstock.config import load, parse
@@ -30,7 +31,7 @@ def refusal(**keys):
 def sent(receiver, deliver, **settings):
     delivery = deliver(receiver.url, **settings)
     delivery.offer(CHANGE, wait=1)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
     return receiver.requests[0].headers
 
 
@@ -176,7 +177,7 @@ def test_a_secret_that_the_receiver_says_back_is_hidden_in_errors_and_events(ech
     delivery = deliver(echo + query, retry=TWICE, **settings)
     delivery.offer(CHANGE, wait=1)
     with pytest.raises(DeliveryExhausted) as raised:
-        delivery.drain(10)
+        delivery.drain(PATIENCE)
     assert "cannot POST" in str(raised.value)
     basic = base64.b64encode(b"anna:s3cret-password").decode()
     for text in (str(raised.value), *map(repr, told.events)):

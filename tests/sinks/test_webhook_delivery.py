@@ -76,14 +76,14 @@ def test_what_came_during_a_request_goes_together_in_the_next(receiver, deliver)
     for position in range(2, 12):
         delivery.offer(rows(position), wait=1)
     receiver.turn(slow=0)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
     assert positions(receiver) == [[1], list(range(2, 12))]
 
 
 def test_draining_does_not_wait_for_the_delay(receiver, deliver):
     delivery = deliver(receiver.url, batch=Batch(size=100, delay=60 * SECOND))
     delivery.offer(rows(1), wait=1)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
     assert positions(receiver) == [[1]]
 
 
@@ -103,7 +103,7 @@ def test_a_full_buffer_takes_nothing_until_there_is_room(receiver, deliver):
     assert 0 < offered <= 1200
     receiver.turn(fail_rate=0)
     assert delivery.offer(rows(offered + 1), wait=10)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
     assert [change["position"] for change in receiver.changes()] == list(range(1, offered + 2))
 
 
@@ -116,14 +116,14 @@ def test_an_endpoint_that_starts_only_later_gets_everything(deliver, told):
     delivery.offer(rows(1, 2, 3), wait=1)
     told.wait(1)
     with Receiver(port) as receiver:
-        assert delivery.drain(10)
+        assert delivery.drain(PATIENCE)
         assert [change["position"] for change in receiver.changes()] == [1, 2, 3]
 
 
 def test_what_was_undelivered_at_the_start_is_delivered_and_says_what_came_before(receiver, deliver):
     delivery = deliver(receiver.url, previous=4)
     delivery.offer(rows(5, 6, 7), wait=1)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
     assert [(change["previous"], change["position"]) for change in receiver.changes()] == [(4, 5), (5, 6), (6, 7)]
 
 
@@ -131,7 +131,7 @@ def test_positions_chain_over_several_offers_from_the_very_first(receiver, deliv
     delivery = deliver(receiver.url)
     for batch in (rows(3), rows(), rows(5, 9)):
         delivery.offer(batch, wait=1)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
     assert [change["previous"] for change in receiver.changes()] == [None, 3, 5]
 
 
@@ -139,7 +139,7 @@ def test_a_refused_batch_is_sent_again_with_the_same_bytes_and_the_next_number(r
     receiver.turn(script=(500,))
     delivery = deliver(receiver.url)
     delivery.offer(rows(1), wait=1)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
     first, second = receiver.requests
     assert first.body == second.body
     assert attempts(receiver) == [1, 2]
@@ -155,7 +155,7 @@ def test_order_holds_and_repeats_are_whole_at_any_rate_of_failures(receiver, del
     delivery = deliver(receiver.url, batch=Batch(size=3, delay=MILLISECOND))
     for start in range(1, 61, 4):
         assert delivery.offer(rows(*range(start, start + 4)), wait=10)
-    assert delivery.drain(60), receiver.dials
+    assert delivery.drain(PATIENCE), receiver.dials
     taken = [request for request in receiver.requests if request.is_taken]
     assert sorted({p for request in taken for p in request.positions()}) == list(range(1, 61)), receiver.dials
     for one, other in pairwise(taken):
@@ -167,7 +167,7 @@ def test_delivered_moves_forward_over_what_was_answered_only(receiver, deliver):
     delivery = deliver(receiver.url)
     assert delivery.delivered() is None
     delivery.offer(rows(1, 2), wait=1)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
     assert delivery.delivered() == Change(
         2, Op.INSERT, "orders", '{"id":2}', None, '{"id":2,"total":2.50}', 1_767_225_600_002_000, None, 2
     )
@@ -185,7 +185,7 @@ def test_any_2xx_is_success(receiver, deliver, told, status):
     receiver.turn(status=status)
     delivery = deliver(receiver.url)
     delivery.offer(rows(1), wait=1)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
     assert not told.events
 
 
@@ -194,7 +194,7 @@ def test_any_other_status_is_tried_again(receiver, deliver, told, status):
     receiver.turn(script=(status,))
     delivery = deliver(receiver.url)
     delivery.offer(rows(1), wait=1)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
     assert [event.reason for event in told.events] == [f"{receiver.url}: status {status}"]
 
 
@@ -204,7 +204,7 @@ def test_a_redirect_is_a_failure_and_is_not_followed(receiver, deliver, status):
         receiver.turn(script=(status,), headers={"Location": elsewhere.url})
         delivery = deliver(receiver.url)
         delivery.offer(rows(1), wait=1)
-        assert delivery.drain(10)
+        assert delivery.drain(PATIENCE)
         assert attempts(receiver) == [1, 2]
         assert not elsewhere.requests
 
@@ -223,7 +223,7 @@ def test_a_redirect_is_told_with_its_host_alone(receiver, deliver, told, locatio
     receiver.turn(script=(307,), headers={"Location": location} if location else {})
     delivery = deliver(receiver.url)
     delivery.offer(rows(1), wait=1)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
     [event] = told.events
     assert f"status 307: a redirect {said}" in event.reason
     assert event.reason.endswith("write the final address in url")
@@ -237,7 +237,7 @@ def test_the_receiver_says_when_to_come_back(receiver, deliver, told, asked):
     receiver.turn(script=(429,), headers={"Retry-After": asked})
     delivery = deliver(receiver.url)
     delivery.offer(rows(1), wait=1)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
     first, second = receiver.requests
     assert second.at - first.at >= 0.9
     assert 0.9 <= told.events[0].wait_seconds <= 2
@@ -251,7 +251,7 @@ def test_an_exhausted_batch_is_an_error_of_every_later_offer_and_what_was_delive
     receiver.turn(fail_rate=1, statuses=(503,))
     delivery.offer(rows(4, 5, 6), wait=1)
     with pytest.raises(DeliveryExhausted) as raised:
-        delivery.drain(10)
+        delivery.drain(PATIENCE)
     assert raised.value.message == f"{receiver.url}hook: status 503; changes 4..6 were not taken in 3 tries"
     for call in (lambda: delivery.offer(rows(7), wait=1), lambda: delivery.drain(0)):
         with pytest.raises(DeliveryExhausted):
@@ -277,7 +277,7 @@ def test_a_receiver_that_never_answers_is_tried_again_after_the_timeout(receiver
     told.wait(1)
     assert told.events[0].reason == f"{receiver.url}: no answer within 0.2 s"
     receiver.turn(hang_rate=0)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
 
 
 def test_nobody_listening_is_named(deliver, told):
@@ -348,7 +348,7 @@ def test_a_refusal_before_the_request_was_read_is_heard(deliver):
     delivery = deliver(url, batch=Batch(size=100_000), retry=Retry(tries=1))
     delivery.offer(rows(*range(1, 100_001)), wait=1)
     with pytest.raises(DeliveryExhausted, match="status 413: too large"):
-        delivery.drain(10)
+        delivery.drain(PATIENCE)
     server.join(10)
 
 
@@ -358,7 +358,7 @@ def test_a_refusal_before_the_request_was_read_is_heard(deliver):
 def test_one_connection_serves_all_requests(receiver, deliver):
     delivery = deliver(receiver.url, batch=Batch(size=1))
     delivery.offer(rows(*range(1, 101)), wait=1)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
     assert len(receiver.requests) == 100
     assert receiver.connections == 1
 
@@ -367,17 +367,17 @@ def test_failures_that_were_answered_keep_the_connection(receiver, deliver):
     receiver.turn(script=(500, 404, 503))
     delivery = deliver(receiver.url)
     delivery.offer(rows(1), wait=1)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
     assert receiver.connections == 1
 
 
 def test_a_kept_connection_that_the_receiver_closed_meanwhile_is_no_failure(receiver, deliver, told):
     delivery = deliver(receiver.url)
     delivery.offer(rows(1), wait=1)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
     receiver.hang_up()
     delivery.offer(rows(2), wait=1)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
     assert receiver.connections == 2
     assert not told.events
 
@@ -387,7 +387,7 @@ def test_a_kept_connection_that_closes_under_the_request_costs_one_more_send_and
     delivery = deliver(receiver.url, retry=Retry(tries=1))
     for position in range(1, 6):
         delivery.offer(rows(position), wait=1)
-        assert delivery.drain(10)
+        assert delivery.drain(PATIENCE)
     assert attempts(receiver) == [1, 2, 2, 2, 2]
     assert receiver.connections == 5
     assert not told.events
@@ -400,14 +400,14 @@ def test_a_new_connection_that_closes_without_an_answer_is_a_failure(receiver, d
     told.wait(2)
     assert "closed without an answer" in told.events[0].reason
     receiver.turn(cut_rate=0)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
 
 
 def test_the_environment_s_proxies_are_not_asked(receiver, deliver, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9/")
     delivery = deliver(receiver.url)
     delivery.offer(rows(1), wait=1)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
 
 
 # ── closing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -421,7 +421,7 @@ def test_closing_between_two_tries_is_prompt_and_nothing_is_sent_afterwards(rece
     receiver.turn(fail_rate=0)
     began = time.monotonic()
     delivery.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert delivery.delivered() is None
     assert len(receiver.requests) == 1
 
@@ -453,7 +453,7 @@ def test_closing_waits_for_a_silent_receiver_no_longer_than_the_timeout(receiver
 def test_a_request_is_what_the_surface_says_byte_for_byte(receiver, deliver):
     delivery = deliver(receiver.url + "hooks/orders?v=1", previous=11)
     delivery.offer(rows(12), wait=1)
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
     (request,) = receiver.requests
     assert request.path == "/hooks/orders?v=1"
     assert request.body == (
@@ -480,7 +480,7 @@ def test_a_name_cannot_break_out_of_its_header(receiver):
     assignment = Assignment("kä se\r\nX-Evil: 1", Lane("main"), 1, 0, "a/b", None, lambda event: None)
     with closing(WebhookSink(url=receiver.url).open(assignment)) as delivery:
         delivery.offer(rows(1), wait=1)
-        assert delivery.drain(10)
+        assert delivery.drain(PATIENCE)
     headers = receiver.requests[0].headers
     assert headers["penstock-pipeline"] == "k%C3%A4%20se%0D%0AX-Evil%3A%201"
     assert headers["idempotency-key"] == "k%C3%A4%20se%0D%0AX-Evil%3A%201-a%2Fb-1-1"
@@ -493,7 +493,7 @@ def test_credentials_of_the_url_travel_in_a_header_and_show_nowhere(receiver, de
     delivery = deliver(url, retry=Retry(tries=2, min=MILLISECOND, max=MILLISECOND))
     delivery.offer(rows(1), wait=1)
     with pytest.raises(DeliveryExhausted) as raised:
-        delivery.drain(10)
+        delivery.drain(PATIENCE)
     assert base64.b64decode(receiver.requests[0].headers["authorization"].removeprefix("Basic ")) == b"anna:s/cret"
     shown = f"{raised.value} {told.events} {delivery._couriers!r} {parse(url)!r} {WebhookSink(url=url)!r}"
     for secret in ("anna", "cret", "t0ken"):
@@ -535,7 +535,7 @@ def test_a_pause_after_the_answer_leaves_the_change_uncounted(receiver, deliver,
     assert not delivery.drain(0)
     assert delivery.delivered() is None
     pause.release()
-    assert delivery.drain(10)
+    assert delivery.drain(PATIENCE)
 
 
 def test_a_close_while_paused_before_sending_sends_nothing(receiver, deliver, pause):
@@ -557,8 +557,8 @@ def test_a_receiver_killed_and_started_again_gets_the_rest(deliver, tmp_path):
     delivery = deliver(f"http://127.0.0.1:{port}/")
     with ReceiverProcess(out, port):
         delivery.offer(rows(1, 2), wait=1)
-        assert delivery.drain(10)
+        assert delivery.drain(PATIENCE)
     delivery.offer(rows(3), wait=1)
     with ReceiverProcess(out, port) as receiver:
-        assert delivery.drain(20)
+        assert delivery.drain(PATIENCE)
         assert [request.positions() for request in receiver.requests] == [[1, 2], [3]]

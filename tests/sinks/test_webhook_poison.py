@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deadline import until
+from deadline import PATIENCE, until
 from penstock.change import Change, Lane, Op, to_batch
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
@@ -92,7 +92,7 @@ def test_only_the_bad_changes_are_parked_and_everything_else_arrives_in_order(de
     delivery = desk.open(parallel=parallel)
     assert delivery.offer(to_batch(given), 5)
     assert delivery.offer(to_batch(changes(1, 2, 3, start=121)), 5)
-    until(lambda: delivery.drain(0.05), 60)
+    until(lambda: delivery.drain(0.05))
     assert desk.parked() == [7, 57, 107]
     assert sorted(set(desk.arrived())) == [p for p in range(1, 124) if p not in (7, 57, 107)]
     assert_in_order(desk.receiver.changes())
@@ -107,7 +107,7 @@ def test_a_receiver_may_take_all_but_what_it_names(desk: Desk) -> None:
     desk.receiver.turn(poison='"n":7}', statuses=(207,), names_poison=True)
     delivery = desk.open()
     delivery.offer(to_batch(changes(*range(101, 121))), 5)
-    until(lambda: delivery.drain(0.05), 60)
+    until(lambda: delivery.drain(0.05))
     assert (desk.parked(), len(desk.receiver.requests)) == ([7], 1)
     assert desk.arrived() == [p for p in range(1, 21) if p != 7]
     [letter] = desk.state.letters("orders")
@@ -118,7 +118,7 @@ def test_what_it_takes_past_a_change_that_it_names_is_known_to_have_overtaken_it
     desk.receiver.turn(poison='"n":2}', statuses=(200,), names_poison=True)
     delivery = desk.open(size=4)
     delivery.offer(to_batch(changes(1, 2, 2, 2, 2)), 5)
-    until(lambda: delivery.drain(0.05), 60)
+    until(lambda: delivery.drain(0.05))
     assert desk.arrived() == [1, 3, 4]
     assert [(one.change.position, one.is_overtaken, one.is_behind) for one in desk.state.letters("orders")] == [
         (2, True, False),
@@ -132,7 +132,7 @@ def test_a_pipeline_that_halts_at_poison_does_so_when_it_is_named(desk: Desk) ->
     delivery = desk.open(then="halt")
     delivery.offer(to_batch(changes(1, 2)), 5)
     with pytest.raises(DeliveryExhausted, match=r"changes 2\.\.2 were not taken"):
-        until(lambda: delivery.drain(0.05), 60)
+        until(lambda: delivery.drain(0.05))
     assert delivery.delivered() is None
 
 
@@ -141,7 +141,7 @@ def test_where_keys_go_on_only_the_bad_change_is_parked_and_known_as_overtaken(d
     desk.receiver.turn(poison='"n":7}', statuses=(422,))
     delivery = desk.open(keys="go-on", parallel=parallel)
     delivery.offer(to_batch(changes(*(n % 50 for n in range(1, 121)))), 5)
-    until(lambda: delivery.drain(0.05), 60)
+    until(lambda: delivery.drain(0.05))
     assert sorted(set(desk.arrived())) == [p for p in range(1, 121) if p != 7]
     [letter] = desk.state.letters("orders")
     assert (letter.change.position, letter.is_overtaken) == (7, True)
@@ -152,7 +152,7 @@ def test_dropped_changes_are_told_and_nothing_waits_for_them(desk: Desk, paralle
     desk.receiver.turn(poison='"n":7}', statuses=(422,))
     delivery = desk.open("drop", parallel=parallel)
     delivery.offer(to_batch(changes(*(n % 50 for n in range(1, 121)))), 5)
-    until(lambda: delivery.drain(0.05), 60)
+    until(lambda: delivery.drain(0.05))
     assert sorted(set(desk.arrived())) == [p for p in range(1, 121) if p != 7]
     assert desk.parked() == []
     assert [event.position for event in desk.events(ChangeDropped)] == [7]
@@ -164,13 +164,13 @@ def test_a_receiver_that_refuses_everything_is_waited_for_and_not_taken_for_pois
     desk.receiver.turn(fail_rate=1.0, **dials)
     delivery = desk.open(parallel=parallel)
     delivery.offer(to_batch(changes(*range(1, 41))), 5)
-    desk.told.wait(30, within=60)
+    desk.told.wait(30)
     assert len(desk.events(DeliveryRetried)) > 10
     parked = desk.parked()
     assert len(parked) <= 10 + 3
     assert parked == [] or dials["statuses"] == (422,)
     desk.receiver.turn(fail_rate=0.0)
-    until(lambda: delivery.drain(0.05), 60)
+    until(lambda: delivery.drain(0.05))
     assert sorted(set(desk.arrived())) == [p for p in range(1, 41) if p not in parked]
     assert desk.parked() == parked
 
@@ -181,10 +181,10 @@ def test_a_receiver_that_is_gone_is_waited_for(desk: Desk, told: Any) -> None:
     desk.receiver.port = port
     delivery = desk.open()
     delivery.offer(to_batch(changes(*range(1, 41))), 5)
-    told.wait(20, within=60)
+    told.wait(20)
     assert desk.parked() == []
     with Receiver(port) as back:
-        until(lambda: delivery.drain(0.05), 60)
+        until(lambda: delivery.drain(0.05))
         assert [change["position"] for change in back.changes()] == list(range(1, 41))
         assert len(back.requests) == 2, "what nobody was reached with is not cut into pieces"
 
@@ -193,10 +193,10 @@ def test_a_lone_change_that_fails_for_no_final_reason_waits_until_another_one_is
     desk.receiver.turn(poison='"n":1}', statuses=(500,))
     delivery = desk.open()
     delivery.offer(to_batch(changes(1)), 5)
-    desk.told.wait(5, within=60)
+    desk.told.wait(5)
     assert desk.parked() == []
     delivery.offer(to_batch(changes(1, 2, start=2)), 5)
-    until(lambda: delivery.drain(0.05), 60)
+    until(lambda: delivery.drain(0.05))
     assert (desk.parked(), desk.arrived()) == ([1, 2], [3])
 
 
@@ -204,7 +204,7 @@ def test_a_lone_change_that_is_refused_for_good_is_parked_at_once(desk: Desk) ->
     desk.receiver.turn(poison='"n":1}', statuses=(422,))
     delivery = desk.open(tries="forever")
     delivery.offer(to_batch(changes(1)), 5)
-    assert delivery.drain(60)
+    assert delivery.drain(PATIENCE)
     assert desk.parked() == [1]
     assert len(desk.receiver.requests) == 1
     [letter] = desk.state.letters("orders")
@@ -215,7 +215,7 @@ def test_a_batch_that_is_too_large_for_the_receiver_is_cut_until_it_fits(desk: D
     desk.receiver.turn(script=(413, 413))
     delivery = desk.open()
     delivery.offer(to_batch(changes(*range(1, 9))), 5)
-    until(lambda: delivery.drain(0.05), 60)
+    until(lambda: delivery.drain(0.05))
     assert desk.arrived() == list(range(1, 9))
     assert [len(request.changes()) for request in desk.receiver.requests] == [8, 4, 2, 1, 1, 4]
     assert len({request.headers["idempotency-key"] for request in desk.receiver.requests}) == 6
@@ -226,7 +226,7 @@ def test_letters_are_met_again_after_a_crash_and_stay_single(desk: Desk) -> None
     for _ in range(2):
         delivery = desk.open()
         delivery.offer(to_batch(changes(1, 2, 3, 1, 3)), 5)
-        until(lambda delivery=delivery: delivery.drain(0.05), 60)
+        until(lambda delivery=delivery: delivery.drain(0.05))
         delivery.close()
     assert desk.parked() == [3, 5]
     assert desk.arrived() == [1, 2, 4, 1, 2, 4]
@@ -236,7 +236,7 @@ def test_one_poisoned_change_of_a_hundred_costs_few_requests(desk: Desk) -> None
     desk.receiver.turn(poison='"n":77}', statuses=(422,))
     delivery = desk.open(size=100)
     delivery.offer(to_batch(changes(*range(1, 101))), 5)
-    until(lambda: delivery.drain(0.05), 60)
+    until(lambda: delivery.drain(0.05))
     assert desk.parked() == [77]
     assert len(desk.receiver.requests) <= 16
 
@@ -245,7 +245,7 @@ def test_a_receiver_that_names_what_it_refuses_is_believed_and_asked_only_once_m
     desk.receiver.turn(poison=',"n":7', statuses=(422,), names_poison=True)
     delivery = desk.open(size=100)
     delivery.offer(to_batch(changes(*range(1, 101))), 5)
-    until(lambda: delivery.drain(0.05), 60)
+    until(lambda: delivery.drain(0.05))
     assert desk.parked() == [7, *range(70, 80)]
     assert desk.state.letters("orders")[0].message.endswith("changes 7..7 were not taken in 1 tries")
     assert [len(request.changes()) for request in desk.receiver.requests] == [100, 89]
@@ -255,6 +255,6 @@ def test_what_a_receiver_names_and_was_not_sent_is_passed_over(desk: Desk) -> No
     desk.receiver.turn(poison='"n":7}', statuses=(422,), headers={"Penstock-Refused": "12, x, 7.1"})
     delivery = desk.open()
     delivery.offer(to_batch(changes(*range(1, 9))), 5)
-    until(lambda: delivery.drain(0.05), 60)
+    until(lambda: delivery.drain(0.05))
     assert desk.parked() == [7]
     assert sorted(desk.arrived()) == [1, 2, 3, 4, 5, 6, 8]

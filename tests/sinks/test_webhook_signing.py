@@ -7,6 +7,7 @@ import time
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
+from deadline import PATIENCE
 from penstock.change import Change, Op, to_batch
 from penstock.config import parse
 from penstock.errors import ConfigInvalid
@@ -21,7 +22,7 @@ def delivered(receiver, deliver, *changes, **settings):
     delivery = deliver(receiver.url, **settings)
     for some in changes or (CHANGES,):
         delivery.offer(some, wait=1)
-        assert delivery.drain(10)
+        assert delivery.drain(PATIENCE)
     delivery.close()
     return receiver.requests
 

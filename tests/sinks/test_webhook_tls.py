@@ -10,6 +10,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat, load_pem_private_key
 
+from deadline import PATIENCE
 from penstock.change import Change, Op, to_batch
 from penstock.cli import main
 from penstock.config import load, parse
@@ -61,7 +62,7 @@ def files(authority, tmp_path_factory):
 def failure(delivery):
     delivery.offer(CHANGE, wait=1)
     with pytest.raises(DeliveryExhausted) as raised:
-        delivery.drain(10)
+        delivery.drain(PATIENCE)
     return raised.value.message
 
 
@@ -77,7 +78,7 @@ def test_https_delivers_over_one_connection(authority, deliver):
         delivery = deliver(receiver.url)
         for _ in range(3):
             delivery.offer(CHANGE, wait=1)
-            assert delivery.drain(10)
+            assert delivery.drain(PATIENCE)
         assert len(receiver.changes()) == 3
         assert receiver.connections == 1
         delivery.close()
@@ -89,7 +90,7 @@ def test_https_delivers_over_several_connections_at_once(authority, deliver):
         receiver.turn(slow=0.02)
         delivery = deliver(receiver.url, parallel=3, batch=Batch(size=1))
         delivery.offer(to_batch(Change(n, Op.INSERT, "orders", f'{{"id":{n}}}', None, "{}") for n in range(1, 31)), wait=1)
-        assert delivery.drain(30)
+        assert delivery.drain(PATIENCE)
         assert len(receiver.changes()) == 30
         assert receiver.connections == 3
         delivery.close()
@@ -100,7 +101,7 @@ def test_a_certificate_of_an_unknown_authority_is_refused_and_the_way_out_named(
         delivery = deliver(receiver.url, retry=ONCE)
         delivery.offer(CHANGE, wait=1)
         with pytest.raises(DeliveryExhausted, match=r"its certificate is not trusted: .* \(tls.ca, or SSL_CERT_FILE, may name"):
-            delivery.drain(10)
+            delivery.drain(PATIENCE)
         assert not receiver.requests
 
 
@@ -110,7 +111,7 @@ def test_a_certificate_for_another_host_is_refused(authority, deliver):
         delivery = deliver(receiver.url, retry=ONCE)
         delivery.offer(CHANGE, wait=1)
         with pytest.raises(DeliveryExhausted, match="not trusted: Hostname mismatch"):
-            delivery.drain(10)
+            delivery.drain(PATIENCE)
         assert not receiver.requests
 
 
@@ -121,21 +122,21 @@ def test_https_to_a_silent_receiver_ends_with_the_timeout(authority, deliver):
         delivery = deliver(receiver.url, retry=ONCE, timeout=timedelta(seconds=0.3))
         delivery.offer(CHANGE, wait=1)
         with pytest.raises(DeliveryExhausted, match="no answer within"):
-            delivery.drain(10)
+            delivery.drain(PATIENCE)
 
 
 def test_https_to_a_plain_server_is_a_failure(receiver, deliver):
     delivery = deliver(receiver.url.replace("http://", "https://"), retry=ONCE, timeout=timedelta(seconds=0.5))
     delivery.offer(CHANGE, wait=1)
     with pytest.raises(DeliveryExhausted):
-        delivery.drain(10)
+        delivery.drain(PATIENCE)
 
 
 def test_an_authority_of_ones_own_is_trusted(authority, files, deliver):
     with listening(authority, "localhost") as receiver:
         delivery = deliver(receiver.url, retry=ONCE, tls=Tls(ca=str(files / "ca.pem")))
         delivery.offer(CHANGE, wait=1)
-        assert delivery.drain(10)
+        assert delivery.drain(PATIENCE)
         delivery.close()
 
 
@@ -162,7 +163,7 @@ def test_the_server_name_is_what_the_receiver_is_asked_for_and_what_its_certific
     with receiver:
         delivery = deliver(receiver.url, retry=ONCE, tls=Tls(ca=str(files / "ca.pem"), server_name="hooks.internal"))
         delivery.offer(CHANGE, wait=1)
-        assert delivery.drain(10)
+        assert delivery.drain(PATIENCE)
         delivery.close()
         said = failure(deliver(receiver.url, retry=ONCE, tls=Tls(ca=str(files / "ca.pem"), server_name="example.org")))
     assert "Hostname mismatch, certificate is not valid for 'example.org'. (tls.server_name may say" in said
@@ -174,7 +175,7 @@ def test_without_verification_anybody_is_believed_and_a_warning_says_so(authorit
     with listening(authority, "example.org", not_after=datetime(2020, 1, 1, tzinfo=UTC)) as receiver:
         delivery = deliver(receiver.url, retry=ONCE, tls=Tls(verify=False))
         delivery.offer(CHANGE, wait=1)
-        assert delivery.drain(10)
+        assert delivery.drain(PATIENCE)
         delivery.close()
     [event] = told.events
     assert isinstance(event, Warned)
@@ -190,7 +191,7 @@ def test_a_receiver_that_asks_for_a_certificate_gets_it(authority, files, delive
     with listening(authority, "localhost", clients=authority) as receiver:
         delivery = deliver(receiver.url, retry=ONCE, tls=tls)
         delivery.offer(CHANGE, wait=1)
-        assert delivery.drain(10)
+        assert delivery.drain(PATIENCE)
         delivery.close()
 
 

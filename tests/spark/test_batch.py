@@ -123,6 +123,6 @@ def test_a_batch_whose_term_was_taken_changes_nothing(batch):
     batch.candidate = batch.state.candidate("batch", "successor")
     term = until(batch.candidate.campaign)
     batch.state.place(term, LANE, Watermark(SyntheticSource().begin(LANE, "beginning"), 0))
-    failure = until(query.failure, within=60)
+    failure = until(query.failure)
     assert failure.code == "term.lost"
     assert batch.position == 0

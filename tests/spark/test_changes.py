@@ -134,9 +134,9 @@ def test_a_stream_that_goes_on_gets_what_is_committed_meanwhile(market):
     writing = stream.writeStream.format("memory").queryName("going_on")
     query = writing.option("checkpointLocation", str(market.folder / "checkpoint")).start()
     try:
-        until(lambda: market.session.table("going_on").count() == 20, 60)
+        until(lambda: market.session.table("going_on").count() == 20)
         market.shop.sell(2)
-        until(lambda: market.session.table("going_on").count() == 22, 60)
+        until(lambda: market.session.table("going_on").count() == 22)
     finally:
         query.stop()
 

@@ -6,7 +6,7 @@ import time
 import pytest
 from filesink import FileSink, GapSource, positions, written
 
-from deadline import until
+from deadline import PATIENCE, until
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import DeliveryExhausted, TransformInvalid
@@ -47,8 +47,8 @@ class Live:
             self.state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
         self.query = Query(self.spark, self.pipeline, str(self.folder))
 
-    def until_position(self, position=TOTAL, within=60):
-        assert self.query.wait(lambda: self.watermark().position >= position, within), f"stuck at {self.watermark()}"
+    def until_position(self, position=TOTAL):
+        assert self.query.wait(lambda: self.watermark().position >= position, PATIENCE), f"stuck at {self.watermark()}"
 
     def watermark(self):
         return self.state.watermark(self.pipeline.name, LANE)
@@ -170,7 +170,7 @@ def test_a_letter_is_parked_before_the_watermark_passes_it(live):
 
 def test_many_short_epochs_lose_and_repeat_nothing(live):
     live.start(SyntheticSource(rate=500, origin=time.time()), epoch_seconds=0.7)
-    until(lambda: len({line[2] for line in written(live.out) if len(line) > 2}) > 3, 60)
+    until(lambda: len({line[2] for line in written(live.out) if len(line) > 2}) > 3)
     live.stop()
     got = positions(live.out)
     assert got == list(range(1, len(got) + 1))

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from boxes import Box
 
+from deadline import PATIENCE
 from penstock.change import Lane
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, LogDamaged, OutboxMissing, OutboxUnfit, SourcePruned, SourceRewound, SourceUnavailable
@@ -210,7 +211,7 @@ def test_a_commit_wakes_a_reader_that_listens(postgres_of_module: str) -> None:
         listener.execute(b'listen "penstock_waking"')
         with psycopg.connect(postgres_of_module) as writer:
             writer.execute(b"insert into waking (topic) values ('t')")
-        assert [note.channel for note in listener.notifies(timeout=30, stop_after=1)] == ["penstock_waking"]
+        assert [note.channel for note in listener.notifies(timeout=PATIENCE, stop_after=1)] == ["penstock_waking"]
     source = OutboxSource(database=postgres_of_module, table="waking", notify=True)
     follower = source.follow(Lane("outbox"), source.begin(LANE, "beginning"))
     assert next(follower).changes.num_rows == 1

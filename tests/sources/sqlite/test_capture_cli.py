@@ -14,6 +14,7 @@ import pytest
 from replay import connect, logged
 from typer.testing import CliRunner, Result
 
+from deadline import PATIENCE
 from penstock.cli.capture import app
 from penstock.errors import ConfigInvalid
 
@@ -118,7 +119,7 @@ def test_a_command_that_is_stopped_leaves_nothing_suspended(shop: Path) -> None:
         assert running.stdout is not None
         assert any("asleep" in line for line in running.stdout)
         running.terminate()
-        assert running.wait(timeout=60) == 128 + signal.SIGTERM
+        assert running.wait(timeout=PATIENCE) == 128 + signal.SIGTERM
     facts = json.loads(capture("status", shop, "--json").output)
     assert {table["state"] for table in facts["tables"]} == {"captured", "not capturable"}
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from replay import assert_log_makes, connect, logged
 
+from deadline import PATIENCE
 from penstock.errors import CaptureBroken
 from penstock.sources.sqlite.install import enable
 
@@ -124,7 +125,7 @@ def test_any_other_program_is_captured_too(writer: sqlite3.Connection, path: Pat
     )
     python = [sys.executable, "-c", "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.stdin.read())"]
     program = ["sqlite3"] if shutil.which("sqlite3") else python
-    subprocess.run([*program, str(path)], input=script, text=True, check=True, timeout=30)
+    subprocess.run([*program, str(path)], input=script, text=True, check=True, timeout=PATIENCE)
     assert told(path) == [("insert", '{"id":1}'), ("delete", '{"id":1}'), ("insert", '{"id":1}')]
     assert_log_makes(path, writer, ["orders", "items"])
 

@@ -18,6 +18,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
 import penstock
+from deadline import PATIENCE
 from penstock.sources.sqlite.source import LANE
 
 
@@ -223,7 +224,7 @@ except ValueError:
 
 @pytest.mark.usefixtures("writer")
 def test_djangos_connection_is_taken_inside_atomic(path: Path) -> None:
-    subprocess.run([sys.executable, "-c", DJANGO, str(path)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", DJANGO, str(path)], check=True, timeout=PATIENCE)
     assert numbers(path) == [1, 1, None, None]
 
 
