@@ -16,6 +16,7 @@ import yaml
 
 from deadline import PATIENCE, until
 from penstock.coordinator import Coordinator, Standing
+from penstock.coordinators.kafka import KafkaCoordinator
 from penstock.coordinators.postgres import PostgresCoordinator
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.errors import StateUnavailable
@@ -41,6 +42,13 @@ def is_free(database: Path) -> bool:
     return False
 
 
+def coordinator(folder: Path, state: str) -> Coordinator:
+    """Where `state` says."""
+    if state.startswith("kafka://"):
+        return KafkaCoordinator(state)
+    return PostgresCoordinator(state) if "://" in state else SqliteCoordinator(path=str(folder / state))
+
+
 class Rig:
     """Everything of one pipeline; leaves no process behind."""
 
@@ -51,7 +59,7 @@ class Rig:
         self.folder, self.name, self.shop = folder, name, Shop(folder / "shop.db")
         self.receiver = receiver or ReceiverProcess(folder / "requests").start()
         self.file, self._state = folder / "pipeline.yaml", state
-        self.state: Coordinator = PostgresCoordinator(state) if "://" in state else SqliteCoordinator(path=str(folder / state))
+        self.state = coordinator(folder, state)
         self.programs: list[Program] = []
         self.leaving: list[Callable[[], object]] = []
         self._standing = Standing()

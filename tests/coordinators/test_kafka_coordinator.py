@@ -237,6 +237,21 @@ def test_a_leader_and_a_claim_outlast_a_restart_of_the_brokers_and_nothing_is_co
         assert (standing.delivered, standing.epoch, standing.watermarks[LANE]) == (3, term.epoch, mark(3))
 
 
+def test_brokers_that_are_away_are_no_topic_that_is_gone(
+    broker: Broker, state: KafkaCoordinator, leader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state.place(leader.campaign(), LANE, mark(3))
+    assert state.standing("p").watermarks == {LANE: mark(3)}
+    monkeypatch.setattr(log, "GONE_SECONDS", 0.0)
+    broker.kill()
+    for _ in range(3):
+        with pytest.raises(StateUnavailable):
+            state.standing("p")
+    broker.start()
+    until(lambda: _tried(lambda: state.standing("p")))
+    assert state.standing("p").watermarks == {LANE: mark(3)}
+
+
 def test_a_record_that_was_sent_twice_because_its_answer_was_lost_counts_once_and_is_answered(
     state: KafkaCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -77,7 +78,8 @@ class Log:
     def prepare(self) -> None:
         """Make both topics if they are not there, with a first record. Raises StateInvalid for a topic that would forget."""
         with self._turn:
-            topics.make(self._administering(), self._place, self._ear)
+            with self._administering() as admin:
+                topics.make(admin, self._place, self._ear)
             self._catch_up()
             if not self._store:
                 self._open()
@@ -85,13 +87,14 @@ class Log:
     def examine(self) -> None:
         """Raise what would keep a pipeline from using it; nothing is changed."""
         with self._turn:
-            topics.examine(self._administering(), self._place, self._ear)
+            with self._administering() as admin:
+                topics.examine(admin, self._place, self._ear)
             self._catch_up()
 
     def members(self, group: str) -> Sequence[str]:
         """The client ids of the members of a group."""
-        with self._turn:
-            return topics.members(self._administering(), self._place, self._ear, group)
+        with self._turn, self._administering() as admin:
+            return topics.members(admin, self._place, self._ear, group)
 
     def tidy(self) -> None:
         """Append a checkpoint if one is due, and delete what lies before it."""
@@ -103,8 +106,9 @@ class Log:
         end = self._next
         self._append({"do": "checkpoint", "behind": end, "store": self._store, "version": VERSION, "book": self._book.written()})
         self._from = end
-        if not topics.delete_before(self._administering(), self._place, self._ear, end):
-            _logger.warning("%s only grows: this user may not delete records of the topic", self._place.shown)
+        with self._administering() as admin:
+            if not topics.delete_before(admin, self._place, self._ear, end):
+                _logger.warning("%s only grows: this user may not delete records of the topic", self._place.shown)
 
     def _open(self) -> None:
         """The first record of all; of two, the second says nothing."""
@@ -176,18 +180,32 @@ class Log:
             try:
                 low, high = self._asking().get_watermark_offsets(self._partition, self._place.patience, cached=False)
             except self._kafka.KafkaException as error:
-                if error.args[0].name() in _NO_TOPIC and not self._store:
+                meant = self._meant(error.args[0])
+                if meant.name() in _NO_TOPIC and not self._store:
                     return 0, 0
-                told = self._told(error.args[0])
+                told = self._told(meant)
                 if time.monotonic() > deadline or isinstance(told, StateInvalid):
                     raise told from None
                 time.sleep(0.02)
             else:
                 return low, high
 
+    def _meant(self, error: Any) -> Any:
+        """A client that reaches no broker also says that there is no such topic: what counts is what a broker says of it."""
+        if error.name() not in _NO_TOPIC:
+            return error
+        try:
+            found = self._asking().list_topics(self._place.topic, self._place.patience).topics[self._place.topic]
+        except self._kafka.KafkaException as unreached:
+            return unreached.args[0]
+        return found.error or self._kafka.KafkaError(self._kafka.KafkaError.LEADER_NOT_AVAILABLE)
+
     def _told(self, error: Any) -> PenstockError:
         self._asking().poll(0)  # it says why
-        return self._doubted("it is gone") if error.name() in _NO_TOPIC else self._ear.told(error, "reading")
+        if error.name() in _NO_TOPIC:
+            return self._doubted("it is gone")
+        self._doubted_since = None
+        return self._ear.told(error, "reading")
 
     def _doubted(self, what: str) -> PenstockError:
         """This is believed only if it stays so: brokers that have just started do not know all of their records yet."""
@@ -293,10 +311,12 @@ class Log:
         own = {"group.id": f"{self._place.topic}.reader", "enable.auto.commit": False, "auto.offset.reset": "error"}
         return self._kafka.Consumer(settings(self._place, self._ear, **own))
 
-    def _administering(self) -> Any:
-        if self._admin is None:
-            self._admin = topics.admin(self._place, self._ear)
-        return self._admin
+    @contextmanager
+    def _administering(self) -> Iterator[Any]:
+        """A client that failed is used no more: it may never find the brokers again that it knew."""
+        admin, self._admin = self._admin or topics.admin(self._place, self._ear), None
+        yield admin
+        self._admin = admin
 
     def _invalid(self, what: str) -> StateInvalid:
         return StateInvalid(f"the state topic {self._place.shown}: {what}", _GONE)
