@@ -69,7 +69,7 @@ class Nemesis:
         return self._rig.start(env={**path_with(LIES), "PENSTOCK_TEST_CLOCK": str(self._offset)})
 
     def _replace_dead(self) -> None:
-        """New processes for those that died; none may end by itself but one whose JVM was killed twice within a minute."""
+        """New processes for those that died; hardly any may end by itself."""
         for i, program in enumerate(self._team):
             if not program.is_running():
                 code = program.exit_code()
@@ -77,7 +77,9 @@ class Nemesis:
                 self._team[i] = self._recruit()
 
     def _is_excused(self, program: Program) -> bool:
-        return "engine.lost" in program.said()
+        """One whose JVM was killed twice within a minute, or who could not use the state when it started, and says so."""
+        has_begun = program.events("Led") or program.events("StandingBy")
+        return "engine.lost" in program.said() or ("state.unavailable" in program.said() and not has_begun)
 
     def _until_progress(self) -> None:
         """Wait until what is committed by now has been delivered and recorded."""

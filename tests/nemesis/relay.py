@@ -237,11 +237,6 @@ class RelayNemesis(Nemesis):
     def _recruit(self) -> Program:
         return self._rig.recruit()
 
-    def _is_excused(self, program: Program) -> bool:
-        """Whoever finds no Postgres when it starts says so and ends, as it would for a wrong password."""
-        has_begun = program.events("Led") or program.events("StandingBy")
-        return super()._is_excused(program) or ("state.unavailable" in program.said() and not has_begun)
-
     def _until_progress(self) -> None:
         """Wait until both pipelines have delivered as much as is committed by now."""
         [(count,)] = self._rig.server.execute("select count(*) from made", self._rig.dsn)
