@@ -16,7 +16,7 @@ from penstock.testing.postgres import PostgresServer
 SECONDS = float(os.environ.get("PENSTOCK_NEMESIS_SECONDS", "60"))
 
 
-@pytest.mark.timeout(SECONDS + 500)
+@pytest.mark.timeout(SECONDS + 900)
 def test_kafka_has_every_message_and_each_key_in_order_whatever_is_broken(
     tmp_path: Path, private_postgres: PostgresServer, broker: Broker, note: Any
 ) -> None:

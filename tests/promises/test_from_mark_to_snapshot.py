@@ -10,7 +10,6 @@ from threading import Event, Thread
 from typing import Any
 
 import psycopg
-import pytest
 import yaml
 
 from deadline import until
@@ -69,7 +68,6 @@ def pipeline(folder: Path, name: str, dsn: str, broker: Broker, source: dict[str
     return file
 
 
-@pytest.mark.timeout(400)
 def test_nothing_is_lost_and_no_key_goes_back_on_the_way_from_mark_to_snapshot(
     postgres: str, postgres_server: PostgresServer, broker: Broker, tmp_path: Path
 ) -> None:

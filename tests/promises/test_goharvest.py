@@ -105,7 +105,6 @@ def run(tmp_path_factory: pytest.TempPathFactory, private_postgres: PostgresServ
     return Run(generator, broker.records(topic), seen, programs)
 
 
-@pytest.mark.timeout(400)
 def test_nothing_is_lost_and_what_was_rolled_back_never_was(run: Run) -> None:
     came = {int(value) for key in range(10) for value in run.values(f"key {key}")}
     assert came == set(run.generator.made)

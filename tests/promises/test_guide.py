@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from penstock.testing.broker import Broker
 from penstock.testing.postgres import PostgresServer
 
@@ -54,7 +52,6 @@ asyncio.run(request())
 """
 
 
-@pytest.mark.timeout(400)
 def test_the_guide_leads_from_nothing_to_messages_in_kafka(
     postgres: str, postgres_server: PostgresServer, tmp_path: Path, broker: Broker
 ) -> None:

@@ -58,7 +58,6 @@ def reaper_file(folder: Path, broker: Broker, dsn: str) -> Path:
     return file
 
 
-@pytest.mark.timeout(400)
 def test_harvests_of_a_process_and_the_program_take_turns_on_a_table_and_lose_or_reverse_nothing(
     broker: Broker, postgres: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

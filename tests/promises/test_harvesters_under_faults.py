@@ -236,7 +236,6 @@ def reaper_file(folder: Path, broker: Broker, dsn: str) -> Path:
     return file
 
 
-@pytest.mark.timeout(400)
 def test_every_committed_row_comes_and_nothing_that_was_rolled_back(run: Run) -> None:
     assert {n for key in range(KEYS) for n in run.numbers(key)} == set(run.generator.made)
     assert len(run.generator.made) > 1000

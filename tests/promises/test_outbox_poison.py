@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 import trustme
 import yaml
 
@@ -43,7 +42,6 @@ def written(folder: Path, dsn: str, broker: Broker) -> Path:
     return file
 
 
-@pytest.mark.timeout(600)
 def test_what_kafka_never_takes_is_parked_and_sent_again_once_that_is_mended(
     private_postgres: PostgresServer, tmp_path: Path, broker: Broker, kafka_authority: trustme.CA, capsys: Any
 ) -> None:

@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from deadline import until
 from fix_rig import Rig
 from penstock.cli import main
@@ -54,7 +52,6 @@ def redrive_all(rig: Rig) -> None:
     subprocess.run(command, check=True, capture_output=True, timeout=300)
 
 
-@pytest.mark.timeout(600)
 def test_every_change_is_delivered_or_parked_once_and_a_redrive_makes_the_copy_whole(tmp_path: Path, capsys: Any) -> None:
     with Rig(tmp_path) as rig:
         (tmp_path / "poison_rules.py").write_text(RULES)

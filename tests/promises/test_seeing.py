@@ -8,8 +8,6 @@ import socket
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 
-import pytest
-
 from deadline import until
 from fix_rig import Rig
 from program import send
@@ -30,7 +28,6 @@ def value(port: int, name: str, labels: str = '{pipeline="shop"}') -> float:
     return next((float(line.split()[-1]) for line in lines if line.startswith(f"{name}{labels} ")), -1.0)
 
 
-@pytest.mark.timeout(240)
 def test_metrics_and_health_follow_a_pipeline_through_an_outage_and_the_death_of_its_engine(rig: Rig) -> None:
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))

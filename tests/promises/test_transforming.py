@@ -67,7 +67,6 @@ def trade(rig: Rig, orders: range) -> None:
                 work.drop("orders", row | {"total": number / 2})
 
 
-@pytest.mark.timeout(400)
 def test_what_a_function_makes_survives_kills_and_repeats_are_the_same(tmp_path: Path) -> None:
     with Rig(tmp_path) as rig, Sampler(rig) as sampler:
         (tmp_path / "order_rules.py").write_text(RULES)
@@ -102,7 +101,6 @@ def bad(tmp_path: Path) -> Any:
         yield rig
 
 
-@pytest.mark.timeout(400)
 def test_a_row_that_cannot_be_is_named_and_a_person_decides(bad: Rig, tmp_path: Path) -> None:
     bad.write(transform={"select": {"total": "after:total::double"}})
     program = bad.start("--available-now")
