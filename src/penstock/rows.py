@@ -17,27 +17,37 @@ Row = tuple[str, str | None]
 _OWN_TEXT = r'^\{"[^"\\]*":(0|-?[1-9][0-9]{0,17}|"[^"\\\x00-\x1f]*")\}$'
 
 _OF_ONE_ROW = frozenset((Op.INSERT, Op.DELETE, Op.REFRESH))
+_OF_ROWS_TOLD = _OF_ONE_ROW | {Op.UPDATE}
+_WHOLE = 1 << 31  # longer than any key
 
 _COLUMNS = [CHANGES.get_field_index(name) for name in ("op", "table", "key", "before", "old_row_id", "new_row_id")]
 
 
 def rows_of(changes: pa.RecordBatch) -> list[tuple[Row, ...]]:
     """The rows that each of these is about: one, two if an update changes the key, or all of a table."""
-    if found := _plain_rows(*(changes.column(i) for i in _COLUMNS[:3])):
+    if found := _plain_rows(*(changes.column(i) for i in _COLUMNS[:4])):
         return found
     return [_rows(*values) for values in zip(*(changes.column(i).to_pylist() for i in _COLUMNS), strict=True)]
 
 
-def _plain_rows(ops: pa.Array, tables: pa.Array, keys: pa.Array) -> list[tuple[Row, ...]]:
+def _plain_rows(ops: pa.Array, tables: pa.Array, keys: pa.Array, befores: pa.Array) -> list[tuple[Row, ...]]:
     """The rows of changes that are about one each and whose keys are their own texts; none if one of them is not so."""
     import pyarrow.compute as pc
 
-    if (
-        not _OF_ONE_ROW.issuperset(ops.to_pylist())
-        or not pc.all(pc.match_substring_regex(keys, _OWN_TEXT), skip_nulls=False).as_py()
-    ):
+    if not pc.all(pc.match_substring_regex(keys, _OWN_TEXT), skip_nulls=False).as_py():
         return []
-    return [(row,) for row in zip(tables.to_pylist(), keys.to_pylist(), strict=True)]
+    told = set(ops.unique().to_pylist())
+    if told <= _OF_ONE_ROW or (told <= _OF_ROWS_TOLD and _keep_keys(keys, befores, pc.equal(ops, Op.UPDATE.value))):
+        return [(row,) for row in zip(tables.to_pylist(), keys.to_pylist(), strict=True)]
+    return []
+
+
+def _keep_keys(keys: pa.Array, befores: pa.Array, where: pa.Array) -> bool:
+    """Whether these updates certainly leave their keys as they were."""
+    import pyarrow.compute as pc
+
+    starts = pc.binary_replace_slice(keys.filter(where), -1, _WHOLE, ",")
+    return all(map(str.startswith, pc.fill_null(befores.filter(where), "").to_pylist(), starts.to_pylist()))
 
 
 def rows_of_change(change: Change) -> tuple[Row, ...]:

@@ -14,9 +14,15 @@ VALUES = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.float
 SPELLINGS = st.sampled_from([{"ensure_ascii": True}, {"ensure_ascii": False}, {"separators": (",", ":"), "ensure_ascii": False}])
 KEYS = st.builds(lambda key, how: json.dumps(key, **how), st.dictionaries(WORDS, VALUES, min_size=1, max_size=2), SPELLINGS)
 OPS = st.sampled_from([Op.INSERT, Op.UPDATE, Op.DELETE, Op.REFRESH])
+IMAGES = st.sampled_from([None, "{}", '{"a":1,"n":1}', '{"a":2,"n":1}', '{"a":1}'])
+OF_KEYS = st.builds(Change, st.integers(1, 9), OPS, WORDS, KEYS)
+OF_IMAGES = st.builds(Change, st.integers(1, 9), OPS, st.just("t"), st.sampled_from(['{"a":1}', '{"a":2}', '{"a":12}']), IMAGES)
 
 
-@given(st.lists(st.builds(Change, st.integers(1, 9), OPS, WORDS, KEYS), min_size=1, max_size=3))
+@given(st.lists(OF_KEYS, min_size=1, max_size=3) | st.lists(OF_IMAGES, min_size=1, max_size=3))
+@example([Change(1, Op.UPDATE, "t", '{"a":1}', '{"a":1,"n":1}'), Change(2, Op.UPDATE, "t", '{"a":1}', '{"a":12,"n":1}')])
+@example([Change(1, Op.UPDATE, "t", '{"a":1}', '{"a":1,"n":1}'), Change(2, Op.UPDATE, "t", '{"a":1}')])
+@example([Change(1, Op.UPDATE, "t", '{"a":1}', '{"a":1,"n":1}'), Change(2, Op.SCHEMA, "t", '{"a":1}')])
 @example([Change(1, Op.INSERT, "t", '{"a":-0}'), Change(2, Op.INSERT, "t", '{"a":0}')])
 @example([Change(1, Op.INSERT, "t", '{"a":1.0}'), Change(2, Op.INSERT, "t", '{"a":1}')])
 @example([Change(1, Op.INSERT, "t", '{"a":"\x7f\x80"}'), Change(2, Op.INSERT, "t", '{"a":"\\n"}')])
