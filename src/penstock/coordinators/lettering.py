@@ -20,7 +20,8 @@ def row_of(pipeline: str, letter: DeadLetter) -> dict[str, object]:
     """The columns of a letter, in their order; no ordinal is 0, so that it can be part of a key: ordinals begin at 1."""
     why = (letter.stage, letter.code, letter.message, letter.tries, letter.epoch)
     about = (pipeline, letter.incarnation, letter.lane, *why, letter.is_behind, letter.holds, letter.is_overtaken, letter.parked_at)
-    return dict(zip(COLUMNS, (*about, *values(letter.change.replace(ordinal=letter.change.ordinal or 0))), strict=True))
+    *fields, ordinal = values(letter.change)
+    return dict(zip(COLUMNS, (*about, *fields, ordinal or 0), strict=True))
 
 
 def letter_of(row: Mapping[str, Any]) -> DeadLetter:

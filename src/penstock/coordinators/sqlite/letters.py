@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+import orjson
 
 from penstock.change import Lane
 from penstock.coordinators.lettering import COLUMNS, letter_of, row_of
@@ -18,9 +19,7 @@ _PARK = f"""
 insert or ignore into dead_letters ({", ".join(COLUMNS)}) values ({", ".join("?" * len(COLUMNS))}) returning number
 """
 _IS_PARKED = "select 1 from dead_letters where pipeline = ? and incarnation = ? and lane = ? and position = ? and ordinal = ?"
-_NOTE = """
-insert into dead_rows (pipeline, table_name, row_key, letter) select ?, value->>0, coalesce(value->>1, ''), ? from json_each(?)
-"""
+_NOTE = "insert into dead_rows (pipeline, table_name, row_key, letter) values (?, ?, ?, ?)"
 
 _OF_TABLE = "from json_each(?1) w cross join dead_rows r on r.pipeline = ?2 and r.table_name = w.value->>0"
 _TOUCHING = f"""
@@ -31,7 +30,10 @@ _EARLIER = f"""
 from ({_TOUCHING}) t cross join dead_letters l on l.number = t.letter
 where (l.incarnation <> ?3 or l.lane <> ?4 or (l.position <= ?5 and (l.position, l.ordinal) <> (?5, ?6)))
 """
-_IS_HELD = f"select 1 {_EARLIER} and l.holds limit 1"
+_FOLLOW = f"""
+insert or ignore into dead_letters ({", ".join(COLUMNS)}) select {", ".join(f"?{number + 7}" for number in range(len(COLUMNS)))}
+where exists (select 1 {_EARLIER} and l.holds) returning number
+"""
 _OVERTAKE = f"update dead_letters set overtaken = 1 where not overtaken and number in (select l.number {_EARLIER})"
 
 _ROWS = "(select json_group_array(json_array(table_name, nullif(row_key, ''))) from dead_rows where letter = number)"
@@ -56,21 +58,25 @@ where l.number is not null or c.pipeline is not null
 
 def park(store: Store, pipeline: str, letter: DeadLetter) -> None:
     """Keep a letter, unless it is there already."""
-    for (number,) in store.rows(_PARK, *_stored(pipeline, letter)):
-        store.write(_NOTE, pipeline, number, _listed(letter.rows))
+    _note(store, pipeline, letter.rows, store.rows(_PARK, *_stored(pipeline, letter)))
 
 
 def follow(store: Store, pipeline: str, letter: DeadLetter) -> bool:
     """Whether it is parked: it was, or now is, behind an earlier letter that holds a row of it. Otherwise those were overtaken."""
-    place = (letter.incarnation, letter.lane, *letter.change.place)
-    if store.rows(_IS_PARKED, pipeline, *place):
-        return True
-    where = (_listed(letter.rows), pipeline, *place)
-    if store.rows(_IS_HELD, *where):
-        park(store, pipeline, letter)
+    rows, place = letter.rows, (pipeline, letter.incarnation, letter.lane, *letter.change.place)
+    where = (_listed(rows), *place)
+    found = store.rows(_FOLLOW, *where, *_stored(pipeline, letter))
+    _note(store, pipeline, rows, found)
+    if found or store.rows(_IS_PARKED, *place):
         return True
     store.write(_OVERTAKE, *where)
     return False
+
+
+def _note(store: Store, pipeline: str, rows: Iterable[Row], parked: Iterable[tuple[int]]) -> None:
+    for (number,) in parked:
+        for table, key in rows:
+            store.write(_NOTE, pipeline, table, key or "", number)
 
 
 def holds(store: Store, pipeline: str, rows: Collection[Row] | None = None) -> list[Hold]:
@@ -78,7 +84,11 @@ def holds(store: Store, pipeline: str, rows: Collection[Row] | None = None) -> l
     found = store.rows(f"{_HOLDS} {_OF_PIPELINE if rows is None else _OF_ROWS}", _listed(rows or ()), pipeline)
     return [
         Hold(
-            incarnation, Lane(lane), (position, ordinal), tuple((table, key) for table, key in json.loads(held)), *map(bool, flags)
+            incarnation,
+            Lane(lane),
+            (position, ordinal),
+            tuple((table, key) for table, key in orjson.loads(held)),
+            *map(bool, flags),
         )
         for incarnation, lane, position, ordinal, held, *flags in found
     ]
@@ -121,7 +131,7 @@ def summary(store: Store, pipeline: str) -> dict[str, int]:
 
 
 def _listed(rows: Collection[Row]) -> str:
-    return json.dumps([*rows])
+    return orjson.dumps([*rows]).decode()
 
 
 def _stored(pipeline: str, letter: DeadLetter) -> Iterable[object]:
