@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from operator import attrgetter, itemgetter
-from typing import NamedTuple, Protocol, TypeVar
+from operator import itemgetter
+from typing import NamedTuple
 
 from penstock.change import Lane
 from penstock.rows import Row
@@ -31,21 +31,6 @@ class Hold(NamedTuple):
         if (self.incarnation, self.lane) != (other.incarnation, other.lane):
             return True
         return self.place[0] <= other.place[0] and self.place != other.place
-
-
-class Placed(Protocol):
-    """A change as far as its letters go."""
-
-    @property
-    def at(self) -> Place:
-        """Where it stands."""
-
-    @property
-    def rows(self) -> Sequence[Row]:
-        """The rows it is about."""
-
-
-Some = TypeVar("Some", bound=Placed)
 
 
 class Holding:
@@ -88,21 +73,16 @@ class Holding:
             self._passed.discard(row)
             self._known.discard(row)
 
-    def among(self, some: Sequence[Some]) -> list[Some]:
-        """Those of these that are worth a closer look: quick, and hardly any."""
-        places, known = self._places, self._known
-        if self.are_free(map(attrgetter("at"), some), map(attrgetter("rows"), some)):
-            return []
-        if self._wholes:
-            known = known | {row for one in some for row in one.rows if row[0] in self._wholes}
-        return [one for one in some if one.at in places or not known.isdisjoint(one.rows) or (one.rows and one.rows[0][1] is None)]
-
-    def are_free(self, places: Iterable[Place], rows: Iterable[Sequence[Row]]) -> bool:
-        """Whether no change at these places, of these rows, has a letter or is about a whole table: quick, and nearly always so."""
-        if self._wholes or not self._places.isdisjoint(places):
-            return False
+    def among(self, places: Sequence[Place], rows: Sequence[Sequence[Row]]) -> list[int]:
+        """Which of the changes at these places, about these rows, are worth a closer look: quick, and hardly any."""
         each = list(chain.from_iterable(rows))
-        return self._known.isdisjoint(each) and None not in map(itemgetter(1), each)
+        letters, known = self._places.intersection(places), self._known.intersection(each)
+        if self._wholes or None in map(itemgetter(1), each):
+            known.update(row for row in each if row[1] is None or row[0] in self._wholes)
+        if not letters and not known:
+            return []
+        changes = enumerate(zip(places, rows, strict=True))
+        return [index for index, (place, some) in changes if place in letters or not known.isdisjoint(some)]
 
     def concerns(self, one: Hold) -> bool:
         """Whether this change may be a letter, or come behind one."""

@@ -6,7 +6,7 @@ the watermark may pass them, once what was condemned is parked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Lock
@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 from penstock.change import Change, Lane, Op
 from penstock.errors import PenstockError
 from penstock.event import ChangeDropped, ChangeParked, ChangesPassed, ChangesWaited, Event
-from penstock.holding import Hold, Holding, Place, Some
+from penstock.holding import Hold, Holding, Place
 from penstock.rows import Row, rows_of_change
 
 Then = Literal["halt", "drop", "dead-letter"]
@@ -182,13 +182,9 @@ class Poison:
         """Whether `sift` might take out anything at all."""
         return bool(self._holding)
 
-    def are_free(self, places: Iterable[Place], rows: Iterable[Sequence[Row]]) -> bool:
-        """Whether `sift` would take out nothing of changes at these places, about these rows."""
-        return not self._holding or self._holding.are_free(places, rows)
-
-    def concerned(self, some: Sequence[Some]) -> list[Some]:
-        """Those that `sift` might take out, or count; without waiting for whoever asks the store."""
-        return self._holding.among(some) if self._holding else []
+    def concerned(self, places: Sequence[Place], rows: Sequence[Sequence[Row]]) -> list[int]:
+        """Which of the changes there, about these, `sift` might take out, or count; without waiting for whoever asks the store."""
+        return self._holding.among(places, rows) if self._holding else []
 
     def sift(self, changes: Sequence[Change]) -> Sequence[Change]:
         """Those to send now, asked right before sending them. The others are parked: they are letters, or wait behind one."""

@@ -32,19 +32,10 @@ def letter(position: int, key: object = 1, **more: Any) -> DeadLetter:
     return DeadLetter("cafe", LANE, change(position, key), "sink", "sink.exhausted", "status 422", 3, 1, **more)
 
 
-@dataclass(frozen=True)
-class Placed:
-    """A change, as those see it who only want to know whether it may be concerned."""
-
-    change: Change
-
-    @property
-    def at(self) -> tuple[int, int]:
-        return self.change.place
-
-    @property
-    def rows(self) -> Any:
-        return rows_of_change(self.change)
+def concerned(poison: Poison, *changes: Change) -> list[int]:
+    """The positions of those that may be concerned."""
+    found = poison.concerned([one.place for one in changes], [rows_of_change(one) for one in changes])
+    return [changes[index].position for index in found]
 
 
 @dataclass
@@ -156,7 +147,7 @@ def test_letters_are_parked_together_at_the_latest_when_progress_is_to_be_record
 def test_what_comes_behind_a_letter_that_is_not_parked_yet_waits_for_it_all_the_same(stage: Stage) -> None:
     poison = stage.poison(gathers=100)
     poison.condemn(change(5), ERROR)
-    assert [one.change.position for one in poison.concerned([Placed(change(6, 2)), Placed(change(7))])] == [7]
+    assert concerned(poison, change(6, 2), change(7)) == [7]
     assert [one.position for one in poison.sift([change(6, 2), change(7)])] == [6]
     assert stage.parked() == [5, 7]
     assert [type(event) for event in stage.told] == [ChangeParked, ChangesWaited]
@@ -185,7 +176,7 @@ def test_who_comes_after_a_crash_knows_the_letters_and_what_came_before_them_doe
     assert stage.poison("halt").is_idle is False
     assert [one.position for one in heir.sift([change(3), change(4, 2), change(5), change(7)])] == [3, 4]
     assert stage.parked() == [5, 7]
-    assert [one.change.position for one in heir.concerned([Placed(change(8, 2)), Placed(change(9))])] == [9]
+    assert concerned(heir, change(8, 2), change(9)) == [9]
 
 
 def test_what_waits_may_be_parked_before_it_is_to_be_sent_and_is_asked_for_once_more_if_not(stage: Stage) -> None:

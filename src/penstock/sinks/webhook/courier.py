@@ -91,8 +91,9 @@ class Courier(Thread):
         """Leave out what waits behind a dead letter, which settles it; whether anything is left."""
         if not self._poison.has_letters:
             return True
-        part.changes = self._dispatch.with_rows(part.changes)
-        if not (concerned := self._poison.concerned(part.changes)):
+        part.changes = changes = self._dispatch.with_rows(part.changes)
+        found = self._poison.concerned([one.at for one in changes], [one.rows for one in changes])
+        if not (concerned := [changes[index] for index in found]):
             return True
         sent = {change.place for change in self._poison.sift(self._dispatch.changes(concerned))}
         if parked := [one for one in concerned if one.at not in sent]:

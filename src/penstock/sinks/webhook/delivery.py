@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import count, repeat
-from typing import NamedTuple
+from itertools import repeat
 
 import pyarrow as pa
 
 from penstock.change import Change, from_batch, last_place
 from penstock.errors import SinkUnavailable
 from penstock.event import Warned
-from penstock.holding import Place
 from penstock.interpreter import share_interpreter
-from penstock.rows import Row, rows_of
+from penstock.rows import rows_of
 from penstock.sink import Assignment
 from penstock.sinks.webhook.courier import Courier
 from penstock.sinks.webhook.dispatch import Dispatch
@@ -23,12 +21,6 @@ from penstock.sinks.webhook.line import Line, Security
 from penstock.sinks.webhook.parcel import Packer, places
 from penstock.sinks.webhook.schedule import Ready
 from penstock.sinks.webhook.sink import WebhookSink
-
-
-class _Placed(NamedTuple):
-    at: Place
-    rows: Sequence[Row]
-    number: int
 
 
 class WebhookDelivery:
@@ -56,17 +48,17 @@ class WebhookDelivery:
 
     def _ready(self, changes: pa.RecordBatch) -> Ready:
         has_letters = self._poison.has_letters
-        rows = rows_of(changes) if self._is_parallel or has_letters else repeat(())
-        ready = Ready(changes, places(changes), self._packer.format.texts(changes, self._previous), rows)
-        is_free = not has_letters or self._poison.are_free(ready.places, rows)
-        return ready if is_free else self._without_parked(ready)
+        rows = rows_of(changes) if self._is_parallel or has_letters else []
+        ready = Ready(changes, places(changes), self._packer.format.texts(changes, self._previous), rows or repeat(()))
+        concerned = self._poison.concerned(ready.places, rows) if has_letters else []
+        return self._without_parked(ready, concerned) if concerned else ready
 
-    def _without_parked(self, ready: Ready) -> Ready:
-        """Park what is known to wait for a dead letter; of a whole offer at once, since each time costs."""
-        placed = [_Placed(*one) for one in zip(ready.places, ready.rows, count())]
-        concerned = pa.array([one.number for one in self._poison.concerned(placed)], pa.int64())
-        parked = self._poison.keep_back(list(from_batch(ready.offered.take(concerned)))) if len(concerned) else set()
-        texts = [None if place in parked else text for place, text in zip(ready.places, ready.texts, strict=True)]
+    def _without_parked(self, ready: Ready, concerned: Sequence[int]) -> Ready:
+        """Park what of these is known to wait for a dead letter; of a whole offer at once, since each time costs."""
+        parked = self._poison.keep_back(list(from_batch(ready.offered.take(pa.array(concerned)))))
+        texts = list(ready.texts)
+        for index in concerned:
+            texts[index] = None if ready.places[index] in parked else texts[index]
         return ready._replace(texts=texts)
 
     def delivered(self) -> Change | None:
