@@ -78,7 +78,7 @@ class Packer:
         """What tells apart batches with the same ends, which only lines side by side can make, and poison."""
         if not self._has_gaps or changes[-1].number - changes[0].number == len(changes) - 1:
             return ""
-        inside = ",".join(change.place for change in changes)
+        inside = repr([change.at for change in changes])
         return f"-{hashlib.blake2b(inside.encode(), digest_size=8).hexdigest()}"
 
 

@@ -133,14 +133,22 @@ class Schedule:
     def settle(self, batch: Sequence[Waiting]) -> bool:
         """These are durable; whether others may go now that could not before."""
         before = self.waiting
-        if batch[0].number == self.durable and batch[-1].number - self.durable == len(batch) - 1:
-            self.durable += len(batch)
-        else:
+        if not self._is_next(batch):
             self._done.update(change.number for change in batch)
         self._advance()
         if self._reach is not None:
             self._release(batch)
         return self.waiting > before
+
+    def _is_next(self, batch: Sequence[Waiting]) -> bool:
+        """Whether with these all is durable up to the last of them; the same as to put them with the others, but quick."""
+        last = batch[-1].number
+        missing = last + 1 - self.durable - len(batch)
+        inside = [number for number in self._done if number < last] if len(self._done) >= missing > 0 else []
+        if len(inside) == missing:
+            self.durable = last + 1
+            self._done.difference_update(inside)
+        return len(inside) == missing
 
     def _release(self, batch: Sequence[Waiting]) -> None:
         """Look again at what was passed, if this may have been the reason."""
