@@ -11,7 +11,7 @@ from bench.rig import Figure, at_least, keep, penstock_run, row, shop, wait_unti
 from penstock.config import load
 from penstock.testing.receiver import ReceiverProcess
 
-CHANGES, KEYS, EVERY, TURNS = 200_000, 10_000, 100, 2
+CHANGES, KEYS, EVERY, TURNS = 400_000, 10_000, 100, 3
 MARK = "spoilt"
 PLAIN, HALVES = {"poison": ""}, {"poison": MARK, "statuses": (422,)}
 NAMED, REST = {**HALVES, "names_poison": True}, {**HALVES, "names_poison": True, "statuses": (207,)}

@@ -79,10 +79,10 @@ class Holding:
         letters, known = self._places.intersection(places), self._known.intersection(each)
         if self._wholes or None in map(itemgetter(1), each):
             known.update(row for row in each if row[1] is None or row[0] in self._wholes)
-        if not letters and not known:
-            return []
-        changes = enumerate(zip(places, rows, strict=True))
-        return [index for index, (place, some) in changes if place in letters or not known.isdisjoint(some)]
+        found = {index for index, some in enumerate(rows) if not known.isdisjoint(some)} if known else set()
+        if letters:
+            found.update(index for index, place in enumerate(places) if place in letters)
+        return sorted(found)
 
     def concerns(self, one: Hold) -> bool:
         """Whether this change may be a letter, or come behind one."""

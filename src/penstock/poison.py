@@ -119,6 +119,7 @@ class Poison:
     """Decides about poison on one lane; any thread may call.
 
     `keys`: whether later changes of a parked key `wait` behind it or `go-on`. `kept_back` counts what a sink was handed in vain.
+    What waits or goes past is told in sums, by `park`: with each batch it would be a flood.
     `gathers`: so many letters are parked together; fewer before anybody asks the store about letters, and before progress is
     recorded, of which `park` or `secure` tell.
     """
@@ -134,7 +135,7 @@ class Poison:
         self.then: Then = then if parking and about else "halt"
         self.kept_back = self.dropped = self.passed = 0
         self._keys, self._parking, self._about = keys, parking, about
-        self._lock, self._is_loose = Lock(), False
+        self._lock, self._is_loose, self._untold = Lock(), False, (0, 0)
         self._gathers, self._unparked = gathers, list[tuple[DeadLetter, Event]]()
         self._holding = Holding(parking.holds() if parking else ())
 
@@ -163,6 +164,7 @@ class Poison:
         """Before progress is recorded: park what was condemned. Raises what the store raises; the next time tries again."""
         with self._lock:
             self._park()
+            self._tell_sums()
 
     def secure(self) -> None:
         """Before anything is made durable elsewhere that stands for what was condemned: see that letters outlive that."""
@@ -247,12 +249,15 @@ class Poison:
             self._holding.add(hold)
 
     def _count(self, waited: int, passed: int) -> None:
-        assert self._about
         self.kept_back += waited
         self.passed += passed
-        if waited:
+        self._untold = self._untold[0] + waited, self._untold[1] + passed
+
+    def _tell_sums(self) -> None:
+        (waited, passed), self._untold = self._untold, (0, 0)
+        if self._about and waited:
             self._about.tell([ChangesWaited(pipeline=self._about.pipeline, changes=waited)])
-        if passed:
+        if self._about and passed:
             self._about.tell([ChangesPassed(pipeline=self._about.pipeline, changes=passed)])
 
     def _letter(

@@ -17,7 +17,7 @@ from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted
 from penstock.event import ChangeDropped, ChangeParked, ChangesPassed, DeliveryRetried
-from penstock.poison import Circumstances, Poison
+from penstock.poison import HALTING, Circumstances, Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.webhook import Batch, WebhookSink
@@ -41,12 +41,13 @@ class Desk:
     claim: Any
     told: Any
     stage: ExitStack
+    poison: Poison = HALTING
 
     def open(self, then: Any = "dead-letter", keys: Any = "wait", tries: Any = 2, size: int = 20, **settings: Any) -> Any:
         retry = Retry(tries=tries, min=MILLISECOND, max=4 * MILLISECOND, then=then, keys=keys)
         sink = WebhookSink(url=self.receiver.url, retry=retry, batch=Batch(size=size, delay=MILLISECOND), **settings)
-        poison = Poison(then, keys, self.claim, Circumstances("orders", LANE, "cafe", 1, self.told.all))
-        assignment = Assignment("orders", LANE, 1, 0, "cafe", None, self.told, poison)
+        self.poison = Poison(then, keys, self.claim, Circumstances("orders", LANE, "cafe", 1, self.told.all))
+        assignment = Assignment("orders", LANE, 1, 0, "cafe", None, self.told, self.poison)
         return self.stage.enter_context(closing(sink.open(assignment)))
 
     def parked(self) -> list[int]:
@@ -124,6 +125,7 @@ def test_what_it_takes_past_a_change_that_it_names_is_known_to_have_overtaken_it
         (2, True, False),
         (5, False, True),
     ]
+    desk.poison.park()
     assert [event.changes for event in desk.events(ChangesPassed)] == [2]
 
 

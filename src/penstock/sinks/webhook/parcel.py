@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from itertools import repeat
+from itertools import chain, repeat
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -78,8 +79,8 @@ class Packer:
         """What tells apart batches with the same ends, which only lines side by side can make, and poison."""
         if not self._has_gaps or changes[-1].number - changes[0].number == len(changes) - 1:
             return ""
-        inside = repr([change.at for change in changes])
-        return f"-{hashlib.blake2b(inside.encode(), digest_size=8).hexdigest()}"
+        inside = array("q", chain.from_iterable(change.at for change in changes))
+        return f"-{hashlib.blake2b(inside, digest_size=8).hexdigest()}"
 
 
 def _format(sink: WebhookSink, assignment: Assignment) -> Format:
