@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.formats.text import columns, field, instant, quoted, string
+from penstock.formats.text import columns, fields, instant, quoted, spelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +19,15 @@ class PenstockFormat:
 
     def texts(self, changes: pa.RecordBatch, previous: int | None) -> list[str]:
         """The changes, each as JSON."""
-        rows = columns(changes)
-        priors = ["null" if previous is None else previous, *rows[0]]
+        positions, ops, tables, keys, befores, afters, ats, _, _, errors, transactions, ordinals = columns(changes)
+        priors = ["null" if previous is None else previous, *positions]
+        images = (fields("before", befores), fields("after", afters))
+        rest = (fields("error", spelled(quoted, errors)), fields("transaction", transactions), fields("ordinal", ordinals))
+        rows = zip(positions, priors, spelled(quoted, tables), ops, keys, *images, spelled(instant, ats), *rest, strict=False)
         return [
-            f'{{"position":{position},"previous":{prior},"table":{quoted(table)},"op":"{op}","key":{key}'
-            f'{field("before", before)}{field("after", after)},"at":"{instant(at)}"{string("error", error)}'
-            f"{field('transaction', transaction)}{field('ordinal', ordinal)}}}"
-            for prior, position, op, table, key, before, after, at, _, _, error, transaction, ordinal in zip(
-                priors, *rows, strict=False
-            )
+            f'{{"position":{position},"previous":{prior},"table":{table},"op":"{op}","key":{key}{before}{after},"at":"{at}"'
+            f"{error}{transaction}{ordinal}}}"
+            for position, prior, table, op, key, before, after, at, error, transaction, ordinal in rows
         ]
 
     def body(self, texts: Iterable[str]) -> bytes:

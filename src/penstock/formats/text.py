@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -20,11 +21,14 @@ _INFINITIES = {"inf": "Infinity", "-inf": "-Infinity"}
 
 def columns(changes: pa.RecordBatch) -> list[list[Any]]:
     """The columns of a batch as lists, the time in microseconds: much cheaper than an object for each change."""
-    return [_plain(changes.column(i)).to_pylist() for i in range(len(CHANGES))]
+    return [_values(changes.column(i)) for i in range(len(CHANGES))]
 
 
-def _plain(column: pa.Array) -> pa.Array:
-    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+def _values(column: pa.Array) -> list[Any]:
+    if column.null_count == len(column):
+        return [None] * len(column)
+    values: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    return values
 
 
 @lru_cache(maxsize=256)
@@ -36,6 +40,19 @@ def quoted(text: str) -> str:
 def field(name: str, value: object) -> str:
     """A further field of an object, from JSON text or a number; nothing where there is no value."""
     return "" if value is None else f',"{name}":{value}'
+
+
+def fields(name: str, values: Sequence[object]) -> list[str]:
+    """The same for many: in a part of the time."""
+    if values.count(None) == len(values):
+        return [""] * len(values)
+    return ["" if value is None else f',"{name}":{value}' for value in values]
+
+
+def spelled(spell: Callable[[Any], str], values: Sequence[Any]) -> list[str | None]:
+    """How each of these is written, no value as it is. Each different one is spelled once: there are few of them."""
+    known = {value: None if value is None else spell(value) for value in set(values)}
+    return list(map(known.__getitem__, values))
 
 
 def string(name: str, text: str | None) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from itertools import chain, repeat
+from operator import attrgetter
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from penstock.sink import Assignment
 from penstock.sinks.webhook.schedule import Waiting
 from penstock.sinks.webhook.sink import WebhookSink
 
+_TEXT = attrgetter("text")
 _LEVEL = 6  # of gzip: beyond it much time buys few bytes
 
 
@@ -70,7 +72,7 @@ class Packer:
     def pack(self, changes: Sequence[Waiting]) -> Parcel:
         """One request of these changes."""
         key = f"{self._key}-{changes[0].place}-{changes[-1].place}{self._rest(changes)}{self._ending}"
-        body = self.format.body(change.text for change in changes)
+        body = self.format.body(map(_TEXT, changes))
         sign = partial(self._signer.headers, key, body) if self._signer else None
         sent = gzip.compress(body, _LEVEL, mtime=0) if self._is_compressed else body  # no time, so that repeats are equal
         return Parcel(changes, sent, {**self._headers, "Idempotency-Key": key}, sign)
