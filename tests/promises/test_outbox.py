@@ -152,7 +152,7 @@ def test_with_one_two_and_four_processes_kafka_has_every_message_once_and_each_k
     sink = {"type": "kafka", "delivery": "exactly-once", "config": {"bootstrap.servers": broker.routed}}
     file = pipeline(tmp_path, dsn, sink, state=dsn)
 
-    state = PostgresCoordinator(dsn)
+    state = PostgresCoordinator(f"{dsn}?connect_timeout=60")
 
     def until_more(team: list[Program]) -> None:
         before = state.standing("orders").delivered
