@@ -133,15 +133,15 @@ class Schedule:
     def settle(self, batch: Sequence[Waiting]) -> bool:
         """These are durable; whether others may go now that could not before."""
         before = self.waiting
-        if not self._is_next(batch):
+        if not self._pass_over(batch):
             self._done.update(change.number for change in batch)
         self._advance()
         if self._reach is not None:
             self._release(batch)
         return self.waiting > before
 
-    def _is_next(self, batch: Sequence[Waiting]) -> bool:
-        """Whether with these all is durable up to the last of them; the same as to put them with the others, but quick."""
+    def _pass_over(self, batch: Sequence[Waiting]) -> bool:
+        """Move behind these if nothing before the last of them is missing then; whether it was so. Quicker than one by one."""
         last = batch[-1].number
         missing = last + 1 - self.durable - len(batch)
         inside = [number for number in self._done if number < last] if len(self._done) >= missing > 0 else []
