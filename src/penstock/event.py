@@ -99,6 +99,14 @@ class ChangeParked(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesParked(Event):
+    """So many more became dead letters in the same moment as those that are told of one by one."""
+
+    level = "warning"
+    changes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeDropped(Event):
     """A change is poison and was dropped, as `then: drop` says; the pipeline goes on."""
 

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from penstock.change import Change, Lane, Op
 from penstock.errors import PenstockError
-from penstock.event import ChangeDropped, ChangeParked, ChangesPassed, ChangesWaited, Event
+from penstock.event import ChangeDropped, ChangeParked, ChangesParked, ChangesPassed, ChangesWaited, Event
 from penstock.holding import Hold, Holding, Place
 from penstock.rows import Row, rows_of_change
 
@@ -29,6 +29,9 @@ IN_A_ROW = 10
 
 GATHERED = 200
 """So many letters are parked together at most: each time costs more than the letters."""
+
+TOLD = 5
+"""So many of those that are parked together are told of one by one: the others would only flood the log, and the store has them."""
 
 _SHOWN = 200
 
@@ -136,7 +139,7 @@ class Poison:
         self.kept_back = self.dropped = self.passed = 0
         self._keys, self._parking, self._about = keys, parking, about
         self._lock, self._is_loose, self._untold = Lock(), False, (0, 0)
-        self._gathers, self._unparked = gathers, list[tuple[DeadLetter, Event]]()
+        self._gathers, self._unparked = gathers, list[DeadLetter]()
         self._holding = Holding(parking.holds() if parking else ())
 
     @property
@@ -158,7 +161,8 @@ class Poison:
                 self._gather(found, tries, stage)
                 return
             self.dropped += len(found)
-        self._about.tell([_told(ChangeDropped, self._about.pipeline, one.change, one.error) for one in found])
+        pipeline = self._about.pipeline
+        self._about.tell([_told(ChangeDropped, pipeline, one.change, one.error.code, one.error.message) for one in found])
 
     def park(self) -> None:
         """Before progress is recorded: park what was condemned. Raises what the store raises; the next time tries again."""
@@ -209,10 +213,9 @@ class Poison:
         return {changes[index].place for index in parked}
 
     def _gather(self, found: Sequence[Condemned], tries: int, stage: Stage) -> None:
-        assert self._about
         for one in found:
             letter = self._letter(one.change, stage, one.error, tries, one.is_overtaken)
-            self._unparked.append((letter, _told(ChangeParked, self._about.pipeline, one.change, one.error)))
+            self._unparked.append(letter)
             self._holding.add(letter.hold)
         if len(self._unparked) >= self._gathers:
             self._park()
@@ -220,9 +223,9 @@ class Poison:
     def _park(self) -> None:
         if not self._unparked or not self._parking or not self._about:
             return
-        self._parking.park([letter for letter, _ in self._unparked])
+        self._parking.park(self._unparked)
         parked, self._unparked, self._is_loose = self._unparked, [], True
-        self._about.tell([event for _, event in parked])
+        self._about.tell(_parked(self._about.pipeline, parked))
 
     def _followed(self, changes: Sequence[Change], holds: Sequence[Hold]) -> set[int]:
         """Which of these are parked: they are letters, or wait behind one."""
@@ -302,12 +305,17 @@ def of_sink(sink: object, parking: Parking, about: Circumstances) -> Poison:
     return Poison(then_of(sink), retry.keys if retry else "wait", parking, about, GATHERED)
 
 
-def _told(kind: type[ChangeParked | ChangeDropped], pipeline: str, change: Change, error: PenstockError) -> Event:
+def _parked(pipeline: str, letters: Sequence[DeadLetter]) -> list[Event]:
+    told = [_told(ChangeParked, pipeline, letter.change, letter.code, letter.message) for letter in letters[:TOLD]]
+    return [*told, ChangesParked(pipeline=pipeline, changes=len(letters) - TOLD)] if len(letters) > TOLD else told
+
+
+def _told(kind: type[ChangeParked | ChangeDropped], pipeline: str, change: Change, code: str, message: str) -> Event:
     return kind(
         pipeline=pipeline,
         position=change.position,
         table=change.table,
         key=change.key[:_SHOWN],
-        code=error.code,
-        message=error.message[: 2 * _SHOWN],
+        code=code,
+        message=message[: 2 * _SHOWN],
     )

@@ -16,8 +16,8 @@ from penstock.change import Change, Lane, Op
 from penstock.coordinator import Tally, Term
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted, StateUnavailable, TermHeld, TermLost
-from penstock.event import ChangeDropped, ChangeParked, ChangesPassed, ChangesWaited, Event
-from penstock.poison import Circumstances, DeadLetter, Poison
+from penstock.event import ChangeDropped, ChangeParked, ChangesParked, ChangesPassed, ChangesWaited, Event
+from penstock.poison import TOLD, Circumstances, DeadLetter, Poison
 from penstock.rows import rows_of_change
 
 LANE = Lane("main")
@@ -143,6 +143,17 @@ def test_letters_are_parked_together_at_the_latest_when_progress_is_to_be_record
     poison.condemn(change(10, 10), ERROR)
     poison.secure()
     assert (stage.parked()[-1], len(stage.told)) == (10, 6)
+
+
+def test_of_many_letters_that_are_parked_together_the_first_are_told_one_by_one_and_the_others_counted(stage: Stage) -> None:
+    poison = stage.poison(gathers=100)
+    for position in range(1, 3 * TOLD + 1):
+        poison.condemn(change(position, position), ERROR)
+    poison.park()
+    assert len(stage.parked()) == 3 * TOLD
+    *first, last = stage.told
+    assert [event.position for event in first if isinstance(event, ChangeParked)] == list(range(1, TOLD + 1))
+    assert last == ChangesParked(pipeline="p", changes=2 * TOLD)
 
 
 def test_what_comes_behind_a_letter_that_is_not_parked_yet_waits_for_it_all_the_same(stage: Stage) -> None:

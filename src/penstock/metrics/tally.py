@@ -10,6 +10,7 @@ from penstock.event import (
     AttemptFailed,
     ChangeDropped,
     ChangeParked,
+    ChangesParked,
     ChangesPassed,
     ChangesWaited,
     Completed,
@@ -91,6 +92,8 @@ def _poisoned(tally: Tally, event: Event) -> Tally:
     match event:
         case ChangeParked():
             return replace(tally, parked=tally.parked + 1)
+        case ChangesParked(changes=changes):
+            return replace(tally, parked=tally.parked + changes)
         case ChangesWaited(changes=changes):
             return replace(tally, waited=tally.waited + changes)
         case ChangesPassed(changes=changes):
