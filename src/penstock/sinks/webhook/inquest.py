@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 
 from penstock.holding import Place
 from penstock.rows import Row
@@ -166,8 +167,8 @@ class Inquest:
 
 def passing(changes: Sequence[Waiting], refused: Collection[Place]) -> tuple[set[Place], int]:
     """Which refused ones were overtaken, if the far side has all others of these; and by how many of them."""
-    theirs = {row for change in changes if change.at in refused for row in change.rows}
-    if theirs.isdisjoint(row for change in changes if change.at not in refused for row in change.rows):  # nearly always so
+    rows = list(chain.from_iterable([change.rows for change in changes]))
+    if len(set(rows)) == len(rows):  # nearly always so: nothing shares a row with anything
         return set(), 0
     behind: dict[Row, set[Place]] = {}
     overtaken: set[Place] = set()
