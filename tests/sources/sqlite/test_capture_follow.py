@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from replay import followed, positions, source_of, values
+from replay import assert_log_makes, followed, logged, positions, source_of, values
 
 from penstock.change import from_batch
 from penstock.source import Window
@@ -63,6 +63,26 @@ def test_a_window_in_pieces_is_whole_only_at_its_end(
         (2, False, False),
         (1, True, True),
     ]
+
+
+def test_large_rows_are_read_few_at_a_time_and_small_ones_many(writer: sqlite3.Connection, path: Path) -> None:
+    writer.executemany("insert into orders(status) values(?)", [("x" * 100_000,)] * 150 + [("small",)] * 900)
+    source = source_of(path)
+    sizes = [window.changes.num_rows for window in followed(source.follow(LANE, source.begin(LANE, "beginning")), upto=1050)]
+    assert sizes[0] == log.FIRST
+    assert sizes[1] == pytest.approx(log.CHUNK_BYTES / 100_000, abs=2)
+    assert max(sizes) == log.CHUNK
+
+
+def test_updates_behind_many_inserts_have_both_images(writer: sqlite3.Connection, path: Path) -> None:
+    writer.execute("insert into orders(status) select 'new' from json_each(?)", (json.dumps([0] * 3 * log.CHUNK),))
+    writer.execute("update orders set status = 'paid' where id % 2")
+    writer.execute("delete from orders where id < 10")
+    assert_log_makes(path, writer, ["orders"])
+    updates = [change for change in logged(path) if change.op == "update"]
+    assert len(updates) == 3 * log.CHUNK // 2
+    assert {values(change.before or "")["status"] for change in updates} == {"new"}
+    assert {values(change.after or "")["status"] for change in updates} == {"paid"}
 
 
 def test_more_that_came_meanwhile_is_said_to_wait(writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

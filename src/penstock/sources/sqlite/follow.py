@@ -9,8 +9,9 @@ from collections.abc import Callable, Generator, Iterator
 from penstock.change import NO_CHANGES
 from penstock.source import Window
 from penstock.sources.sqlite.database import Identity, identity, is_replaced
+from penstock.sources.sqlite.glass import Stretch
 from penstock.sources.sqlite.image import EVERYTHING, Choice
-from penstock.sources.sqlite.log import Log, Stretch, reading
+from penstock.sources.sqlite.log import Log, reading
 from penstock.sources.sqlite.place import Place
 from penstock.sources.sqlite.wake import Wake, waking
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
-from penstock.errors import CaptureBroken, CaptureMissing, ConfigInvalid, LogDamaged, PenstockError, SourcePruned, SourceRewound
+from penstock.errors import CaptureBroken, CaptureMissing, ConfigInvalid, LogDamaged, SourcePruned, SourceRewound
 from penstock.sources.sqlite import catalog
-from penstock.sources.sqlite.catalog import Captured, Catalogue, Healing
+from penstock.sources.sqlite.catalog import Captured, Catalogue
 from penstock.sources.sqlite.database import data_version, enable_remedy, opened, repair_remedy, transaction
+from penstock.sources.sqlite.glass import CHOOSE, Glass, Rows, Stretch
 from penstock.sources.sqlite.heal import heal
 from penstock.sources.sqlite.image import (
     AT,
@@ -22,24 +23,20 @@ from penstock.sources.sqlite.image import (
     EVERYTHING,
     OP,
     SEQ,
-    SHAPE,
-    VALUES,
     Choice,
-    Imager,
     Row,
-    change_at,
     imager,
     text_or_bytes,
-    to_changes,
 )
 from penstock.sources.sqlite.place import Place
-from penstock.sources.sqlite.ranges import catch_up
 from penstock.sources.sqlite.schema import read_schema
 
 _T = TypeVar("_T")
 
-CHUNK = 250  # positions read at a time: what fits into a socket, so that the next are read while Spark takes these
-CHOOSE = "decide where to go on: penstock run FILE --from POSITION|beginning|now"
+CHUNK = 500  # positions read at a time, at most
+CHUNK_BYTES = 1 << 20  # and so many of them that their changes take about this
+FIRST = 100  # positions read at first, when nobody knows how large rows are
+FEW = 50  # rows that are read with both images in no more time than it takes to see whether they have them
 
 _EXTENT = """select coalesce((select min(seq) from _penstock_log), 1), coalesce((select max(seq) from _penstock_log), 0),
  (select value from _penstock_meta where name = 'incarnation'), schema_version from pragma_schema_version"""
@@ -52,16 +49,6 @@ class Extent:
     first: int
     head: int
     incarnation: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """The changes up to a place, and where the log ended when they were read; cut if the next row cannot be delivered."""
-
-    changes: pa.RecordBatch
-    end: Place
-    head: int
-    is_cut: bool = False
 
 
 @contextmanager
@@ -91,9 +78,10 @@ class Log:
     ) -> None:
         self._path, self._connection, self._is_meant, self._verifies, self._heals = path, connection, is_meant, verifies, heals
         self._choice = choice
+        self._reach, self._has_updates = min(FIRST, CHUNK), False
         self._version: int | None = None
         self._sound: int | None = None  # a position at which tables and triggers were as they should be
-        self._glass = _Glass(path, {}, {}, ())
+        self._glass = Glass(path, {}, {}, ())
 
     def version(self) -> int:
         """A number that is another one when somebody has committed something, asked for in a tenth of the time of a look."""
@@ -132,7 +120,7 @@ class Log:
             return extent
 
     def stretch(self, after: Place, bound: int | None = None) -> Stretch:
-        """The changes behind a place, up to `bound` or the head, and not over more than CHUNK positions."""
+        """The changes behind a place, up to `bound` or the head, and not over more positions than one may read at a time."""
         return self._healing(lambda: self._stretch(after, bound))
 
     def _healing(self, deed: Callable[[], _T]) -> _T:
@@ -152,14 +140,17 @@ class Log:
     def _stretch(self, after: Place, bound: int | None) -> Stretch:
         with transaction(self._connection):
             extent = self._extent()
-            last = min(extent.head, after.position + CHUNK, extent.head if bound is None else bound)
+            last = min(extent.head, after.position + self._reach, extent.head if bound is None else bound)
             found = self._rows(after.position, last)
             self._continues(extent, after, found.rows)
             known = bool(found.rows) and found.rows[0][SEQ] == after.position
-            behind = _Rows(found.rows[1:] if known else found.rows, found.is_doubtful)
+            behind = Rows(found.rows[1:] if known else found.rows, found.is_doubtful)
             self._is_dense(after.position, last, behind.rows)
             healed = {} if self._glass.is_clear(behind.rows) else catalog.healings(self._connection)
-        return self._glass.stretch(behind, after, extent.head, healed)
+        stretch = self._glass.stretch(behind, after, extent.head, healed)
+        if last - after.position == self._reach:
+            self._reach = reach_behind(stretch.changes)
+        return stretch
 
     def waiting(self, after: int) -> tuple[int, int | None]:
         """How many chosen changes lie behind a position, and when the first of them was made."""
@@ -184,7 +175,7 @@ class Log:
             self._verify(catalogue, [captured for captured in chosen if captured.is_live])
         imagers = {number: imager(captured.shape, self._choice) for number, captured in catalogue.shapes.items()}
         lineages = {number: captured.lineage for number, captured in catalogue.shapes.items()}
-        self._glass = _Glass(self._path, imagers, lineages, {captured.number for captured in chosen})
+        self._glass = Glass(self._path, imagers, lineages, {captured.number for captured in chosen})
 
     def _verify(self, catalogue: Catalogue, live: list[Captured]) -> None:
         schema = read_schema(self._connection)
@@ -200,17 +191,25 @@ class Log:
             remedy = repair_remedy(self._path, lost[0]) if lost else enable_remedy(self._path)
             raise CaptureBroken(f"after capture was enabled, {what}", remedy)
 
-    def _rows(self, first: int, last: int) -> _Rows:
-        """Chosen rows from `first` to `last`, and these two themselves in any case."""
-        sql = self._glass.query
+    def _rows(self, first: int, last: int) -> Rows:
+        """Chosen rows from `first` to `last`, and these two themselves in any case; only updates have two images to read."""
+        if last - first > FEW and not self._has_updates:
+            found = self._fetched(self._glass.query_of_one_image, first, last)
+            if not _are_updates(found.rows):
+                return found
+        found = self._fetched(self._glass.query, first, last)
+        self._has_updates = _are_updates(found.rows)
+        return found
+
+    def _fetched(self, sql: str, first: int, last: int) -> Rows:
         self._connection.text_factory = str
         try:
-            return _Rows(self._connection.execute(sql, (first, last)).fetchall(), is_doubtful=False)
+            return Rows(self._connection.execute(sql, (first, last)).fetchall(), is_doubtful=False)
         except sqlite3.OperationalError as error:
             if "decode" not in str(error):
                 raise
         self._connection.text_factory = text_or_bytes
-        return _Rows(self._connection.execute(sql, (first, last)).fetchall(), is_doubtful=True)
+        return Rows(self._connection.execute(sql, (first, last)).fetchall(), is_doubtful=True)
 
     def _continues(self, extent: Extent, after: Place, rows: list[Row]) -> None:
         if extent.incarnation != after.incarnation:
@@ -235,72 +234,14 @@ class Log:
             raise LogDamaged(f"{missing} of the changes {after + 1} to {last} are missing from the log of {self._path}", CHOOSE)
 
 
+def reach_behind(changes: pa.RecordBatch) -> int:
+    """Over how many positions to read next, where these were the last: large rows would fill the memory."""
+    return max(1, min(CHUNK, CHUNK_BYTES * changes.num_rows // changes.nbytes)) if changes.num_rows else CHUNK
+
+
+def _are_updates(rows: list[Row]) -> bool:
+    return any(row[OP] == "update" for row in rows)
+
+
 def _sql(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
-
-
-class _Rows(NamedTuple):
-    rows: list[Row]
-    is_doubtful: bool  # some text may not be UTF-8
-
-
-class _Glass:
-    """How rows of the log are read: all shapes by number, and which of them are wanted."""
-
-    def __init__(self, path: str, imagers: Mapping[int, Imager], lineages: Mapping[int, int], chosen: Collection[int]) -> None:
-        self.path, self.imagers, self.lineages, self.chosen = path, imagers, lineages, chosen
-        self.is_choosy = len(chosen) < len(imagers)
-        widest = 2 * max((len(one.shape.columns) for one in imagers.values()), default=1) or 2
-        columns = ", ".join([COLUMNS, *(f"c{i}" for i in range(widest))])
-        numbers = ", ".join(f"{number}, {-number}" for number in sorted(chosen))
-        self.condition = f"shape in ({numbers})" if self.is_choosy else "1"
-        ends = f" and (seq = ?1 or seq = ?2 or {self.condition})" if self.is_choosy else ""
-        self.query = f"select {columns} from _penstock_log where seq between ?1 and ?2{ends} order by seq"
-
-    def wanted(self, rows: list[Row]) -> list[Row]:
-        return [row for row in rows if abs(row[SHAPE]) in self.chosen] if self.is_choosy else rows
-
-    def behind(self, row: Row, incarnation: str) -> Place:
-        return Place(incarnation, row[SEQ], change_at(row, self.imagers).witness())
-
-    def moved(self, after: Place, row: Row, is_cut: bool) -> Place:
-        is_partial = is_cut and after.overlaps(row[SEQ])
-        return after.moved(row[SEQ], "" if is_partial else change_at(row, self.imagers).witness())
-
-    def is_clear(self, rows: list[Row]) -> bool:
-        """Whether all of these are events."""
-        return {row[SHAPE] for row in rows} <= self.imagers.keys()
-
-    def is_made_up_for(self, row: Row, healed: Mapping[int, Healing]) -> bool:
-        """Whether a row that is no event may be passed over, because the log goes on to tell what it does not."""
-        lineage = self.lineages.get(-(row[SHAPE] or 0))
-        return lineage is not None and healed.get(lineage, Healing()).covers(row[SEQ], row[OP])
-
-    def stretch(self, behind: _Rows, after: Place, head: int, healed: Mapping[int, Healing]) -> Stretch:
-        """What can be delivered of the rows behind a place, up to the first that cannot be."""
-        wanted = self.wanted(behind.rows)
-        if not self.is_clear(wanted):
-            wanted = [row for row in wanted if row[SHAPE] in self.imagers or not self.is_made_up_for(row, healed)]
-        if after.ranges:
-            wanted = catch_up(after.ranges).rest(wanted, self.imagers)
-        good = len(wanted)
-        if not self.is_clear(wanted):
-            good = next(i for i, row in enumerate(wanted) if row[SHAPE] not in self.imagers)
-            if good == 0:
-                raise self.fault(wanted[0])
-        is_cut = good < len(wanted)
-        last = wanted[good - 1 : good] if is_cut else behind.rows[-1:]
-        end = self.moved(after, last[0], is_cut) if last else after
-        return Stretch(to_changes(wanted[:good], self.imagers, is_doubtful=behind.is_doubtful), end, head, is_cut)
-
-    def fault(self, row: Row) -> PenstockError:
-        """Why a row cannot be delivered."""
-        known = self.imagers.get(-(row[SHAPE] or 0))
-        if not known:
-            return LogDamaged(f"the log does not know the shape {row[SHAPE]} of the change {row[SEQ]}", CHOOSE)
-        table = known.shape.table
-        remedy = f"{repair_remedy(self.path, table)}; or, to go on without them: penstock run FILE --from {row[SEQ]}"
-        if row[OP] == "gap":
-            return CaptureBroken(f"changes of {table} are missing before position {row[SEQ]}: it {row[VALUES]}", remedy)
-        why = "the table had been altered, or the row was changed again by an ON UPDATE action of its own change"
-        return CaptureBroken(f"the change {row[SEQ]} of {table} cannot be told exactly: {why}", remedy)
