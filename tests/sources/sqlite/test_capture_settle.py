@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from replay import connect, logged, source_of
 
+from deadline import PATIENCE
 from penstock.cursor import Cursor
 from penstock.errors import SourceRewound
 from penstock.sources.sqlite import settle
@@ -113,8 +114,11 @@ def test_a_busy_database_is_settled_another_time(writer: sqlite3.Connection, pat
     assert source.settle("orders", LANE, reached).pruned == 2
 
 
-def test_a_writer_without_patience_is_not_disturbed(writer: sqlite3.Connection, path: Path) -> None:
+def test_a_writer_without_patience_is_not_disturbed(
+    writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After registration nothing is committed while somebody writes."""
+    monkeypatch.setattr(settle, "STILL", PATIENCE)  # on a starved machine a second between two writes is nothing
     source = source_of(path)
     fill(writer, 2_000)
     source.settle("orders", LANE, source.begin(LANE, "beginning"))
@@ -146,7 +150,8 @@ def test_a_log_over_its_bound_is_pruned_while_somebody_writes(
     assert kept(writer)[0] > BATCH
 
 
-def test_a_still_log_is_pruned_at_once(writer: sqlite3.Connection, path: Path) -> None:
+def test_a_still_log_is_pruned_at_once(writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settle, "_BUDGET", PATIENCE)
     source = source_of(path)
     fill(writer, 2_000)
     source.settle("orders", LANE, source.begin(LANE, "beginning"))
