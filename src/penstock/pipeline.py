@@ -20,6 +20,11 @@ class Transform:
     select: Mapping[str, str] | None = None
     function: str | None = None
 
+    @property
+    def has_sql(self) -> bool:
+        """Whether Spark has expressions to evaluate."""
+        return self.where is not None or self.select is not None
+
 
 @settings
 class SparkSettings:

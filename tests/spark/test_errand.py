@@ -30,7 +30,7 @@ def test_whoever_only_plans_loads_no_client_of_a_database_or_a_broker():
 
 def test_an_errand_comes_back_whole():
     sent = errand(goal={"outbox": "{}"})
-    assert planned(sent.encode()) == ("batch", ["outbox"])
+    assert planned(sent.encode()) == ("batch", ["outbox"], False)
     assert Errand.decode(sent.encode()) == sent
 
 

@@ -1,5 +1,6 @@
 """The reading half of a task by itself, without a session of Spark."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,13 +8,15 @@ import pytest
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import SourcePruned
-from penstock.pipeline import Pipeline
+from penstock.pipeline import Pipeline, Transform
 from penstock.settings import settings
 from penstock.sinks.discard import DiscardSink
 from penstock.sources.synthetic import LANE, SyntheticSource
+from penstock.spark.bundles import unbundled
 from penstock.spark.errand import Errand
+from penstock.spark.form import form_of
 from penstock.spark.reader import _read
-from penstock.spark.rows import Mark, pieces
+from penstock.spark.rows import Mark
 
 
 @settings
@@ -43,11 +46,11 @@ def errand(tmp_path):
 def test_what_was_delivered_and_purged_while_a_reader_began_is_no_loss_to_it(errand, tmp_path):
     """Its predecessor's last record, or what the sink itself has kept, is written down after the reader has looked."""
     reading = _read(errand, LANE, 0)
-    assert [piece.position for piece in pieces(next(reading)) if isinstance(piece, Mark)] == [0]
+    assert [piece.position for piece in unbundled(next(reading)) if isinstance(piece, Mark)] == [0]
     source = errand.pipeline.source
     errand.pipeline.state.place(errand.term, LANE, Watermark(source.begin(LANE, "500"), 500))
     (tmp_path / "pruned").write_text("500")
-    found = [piece for batch in (next(reading) for _ in range(4)) for piece in pieces(batch)]
+    found = [piece for batch in (next(reading) for _ in range(4)) for piece in unbundled(batch)]
     assert next(piece.position for piece in found if isinstance(piece, Mark)) == 500
     assert next(piece for piece in found if not isinstance(piece, Mark)).column(0)[0].as_py() == 501
     reading.close()
@@ -59,3 +62,13 @@ def test_what_was_purged_and_never_delivered_stops_the_pipeline(errand, tmp_path
     (tmp_path / "pruned").write_text("500")
     with pytest.raises(SourcePruned):
         list(reading)
+
+
+@pytest.mark.parametrize("where", [None, "op = 'insert'"], ids=["bundles", "rows"])
+def test_a_reader_that_is_stopped_before_it_has_a_term_gives_one_batch_that_says_nothing(errand, where):
+    """A stream without a single batch is an error to Spark."""
+    pipeline = replace(errand.pipeline, transform=Transform(where=where))
+    waiting = replace(errand, pipeline=pipeline, given=None)
+    waiting.stop()
+    [batch] = _read(waiting, LANE, 0)
+    assert list(form_of(pipeline.transform.has_sql).pieces(batch)) == []

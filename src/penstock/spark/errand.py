@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from penstock.backfill import Backfill
 from penstock.change import Lane
@@ -33,6 +33,14 @@ AWAIT_SECONDS = 0.01
 
 TOGETHER = 40
 """Events in one piece: some hundred bytes each, four thousand at worst, and the system takes two hundred thousand."""
+
+
+class Plan(NamedTuple):
+    """How an errand is to be read, its lanes, and whether expressions look at what is read."""
+
+    way: Way
+    lanes: list[Lane]
+    has_sql: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,8 @@ class Errand:
 
     def encode(self) -> str:
         """The errand as one line, for a Spark option; before it what whoever only plans has to know, see `planned`."""
-        label = json.dumps({"way": self._way(), "lanes": [*self.pipeline.source.lanes()]})
+        plan = Plan(self._way(), [*self.pipeline.source.lanes()], self.pipeline.transform.has_sql)
+        label = json.dumps(plan._asdict())
         return f"{base64.b85encode(label.encode()).decode()} {base64.b85encode(pickle.dumps(self)).decode()}"
 
     def _way(self) -> Way:
@@ -137,10 +146,9 @@ class Errand:
                 return  # nobody listens: the driver is gone or on another host
 
 
-def planned(text: str) -> tuple[Way, list[Lane]]:
-    """How such a line is to be read, and its lanes: to decode all of it would load the clients of databases and brokers."""
-    facts = json.loads(base64.b85decode(text.partition(" ")[0]))
-    return facts["way"], facts["lanes"]
+def planned(text: str) -> Plan:
+    """What such a line says to whoever plans: to decode all of it would load the clients of databases and brokers."""
+    return Plan(**json.loads(base64.b85decode(text.partition(" ")[0])))
 
 
 class Events:

@@ -15,7 +15,8 @@ from penstock.errors import Directive, PenstockError, SourcePruned, StateLost
 from penstock.failpoint import reach
 from penstock.source import OwnSource, Span, Stamp, Window
 from penstock.spark.errand import Errand
-from penstock.spark.rows import FLUSH_BYTES, NOTHING, ROOMY_BYTES, Mark, rows
+from penstock.spark.form import form_of
+from penstock.spark.rows import FLUSH_BYTES, ROOMY_BYTES, Mark
 
 PACE_SECONDS = 0.05
 SILENCE_SECONDS = 0.4
@@ -31,7 +32,8 @@ def read(errand: Errand, lane: Lane) -> Iterator[pa.RecordBatch]:
 def _read(errand: Errand, lane: Lane, task: int) -> Iterator[pa.RecordBatch]:
     """Rows from the watermark on, until the epoch is over or the goal reached, the writer fails, or somebody asks to stop."""
     if not errand.await_term():
-        yield NOTHING  # a stream without a single batch is an error to its writer
+        # a stream without a single batch is an error to its writer
+        yield form_of(errand.pipeline.transform.has_sql).pack(NO_CHANGES, None, 0)
         return
     while True:
         reading = Reading(errand, lane, task)
@@ -52,6 +54,7 @@ class Reading:
 
     def __init__(self, errand: Errand, lane: Lane, task: int) -> None:
         self._errand, self._lane, self._task, self._source = errand, lane, task, errand.pipeline.source
+        self._form = form_of(errand.pipeline.transform.has_sql)
         watermark = self._watermark()
         self.mark = Mark(lane, watermark.position, watermark.cursor)
         self._unmarked, self._marked_at = NO_CHANGES, 0.0
@@ -126,11 +129,11 @@ class Reading:
         """A window as rows, with a mark where it ends on a commit, and where nothing waits behind it what pushes it through."""
         if window.upto is None:
             self._unmarked = window.changes if window.changes.num_rows else self._unmarked
-            yield rows(window.changes)
+            yield self._form.pack(window.changes, None, 0)
             return
         self.mark, self._unmarked = Mark(self._lane, self._source.position(window.upto), window.upto), NO_CHANGES
         self._marked_at = time.monotonic()
-        yield rows(window.changes, self.mark, self._flush if window.idle else 0)
+        yield self._form.pack(window.changes, self.mark, self._flush if window.idle else 0)
 
     def is_overtaken(self) -> bool:
         """Whether more was recorded than this attempt has given: of its predecessor, or what the sink had kept."""

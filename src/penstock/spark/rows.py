@@ -23,9 +23,6 @@ CHANGE_DDL = (
 
 DDL = f"{CHANGE_DDL}, mark string"
 
-NOTHING = pa.RecordBatch.from_pylist([], ROWS)
-"""A stream without a single batch is an error to Spark: this is that batch."""
-
 FLUSH_BYTES = 32768
 """Spark closes an Arrow batch at so many bytes: a mark as fat as this pushes everything before it through."""
 

@@ -41,10 +41,11 @@ class PenstockSource(DataSource):
         return "penstock"
 
     def schema(self) -> str:
-        """The columns: those of a change, and in our own queries one for marks."""
-        from penstock.spark.rows import CHANGE_DDL, DDL
+        """The columns: those of a change, and in our own queries those of their form."""
+        from penstock.spark.form import form_of
+        from penstock.spark.rows import CHANGE_DDL
 
-        return CHANGE_DDL if self.request else DDL
+        return CHANGE_DDL if self.request else form_of(planned(self.options["errand"]).has_sql).ddl
 
     def reader(self, schema: Any) -> DataSourceReader:
         """Changes up to now."""
@@ -61,7 +62,7 @@ class PenstockSource(DataSource):
         if self.request:
             return ChangeStream(self.request)
         readers = {"live": LiveReader, "batch": BatchReader, "ranges": RangesReader}
-        return readers[planned(self.options["errand"])[0]](self.options["errand"])
+        return readers[planned(self.options["errand"]).way](self.options["errand"])
 
     def streamWriter(self, schema: Any, overwrite: bool) -> LiveWriter:
         """The delivering side, for our own queries only."""
@@ -99,7 +100,7 @@ class LiveReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         """One task for each lane."""
-        return [LanePartition(lane) for lane in planned(self.errand)[1]]
+        return [LanePartition(lane) for lane in planned(self.errand).lanes]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Follow a lane for the length of an epoch."""

@@ -22,7 +22,7 @@ def apply(changes: Any, transform: Transform, *, spares: bool = False) -> Any:
 
     Where poison is spared, a change that an expression raises on passes as it was, and its mark says which of the two raised.
     """
-    if transform.where is None and transform.select is None:
+    if not transform.has_sql:
         return changes
     from pyspark.sql.functions import col
 

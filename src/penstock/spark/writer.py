@@ -26,8 +26,9 @@ from penstock.progress import Progress
 from penstock.sink import Assignment, Delivery, KeepingDelivery
 from penstock.source import OwnSource, Stamp
 from penstock.spark.errand import Errand
+from penstock.spark.form import form_of
 from penstock.spark.meter import Meter
-from penstock.spark.rows import Mark, Raised, pieces
+from penstock.spark.rows import Mark, Raised
 
 SETTLE_SECONDS = 0.2
 TELL_SECONDS = 1.0
@@ -41,7 +42,8 @@ def deliver(errand: Errand, batches: Iterable[pa.RecordBatch]) -> None:
 
 
 def _deliver(errand: Errand, task: int, batches: Iterable[pa.RecordBatch]) -> None:
-    stream = (piece for batch in batches for piece in pieces(batch))
+    form = form_of(errand.pipeline.transform.has_sql)
+    stream = (piece for batch in batches for piece in form.pieces(batch))
     first = next(stream, None)
     if not isinstance(first, Mark) or errand.is_stopped():
         return  # the reader ended before its first mark: nothing was read, nothing is to be done

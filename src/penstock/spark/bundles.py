@@ -1,0 +1,63 @@
+"""Changes in bundles, where no expression looks at them: each window is one row of the stream, which Spark carries unopened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from penstock.change import CHANGES
+from penstock.cursor import Cursor
+from penstock.spark.rows import Mark
+
+BUNDLES = pa.schema(
+    [
+        pa.field("lane", pa.string()),
+        pa.field("position", pa.int64()),
+        pa.field("cursor", pa.string()),
+        pa.field("count", pa.int64()),
+        pa.field("changes", pa.binary()),
+    ]
+)
+"""A mark, if there is one, and before it so many changes, as Arrow writes them to a file."""
+
+DDL = "lane string, position bigint, cursor string, count bigint, changes binary"
+
+BUNDLE_BYTES = 1 << 20
+"""Spark has a row in memory four times: changes that take more than this travel in several."""
+
+_STRUCT = pa.struct(list(BUNDLES))
+_UNMARKED = (None, None, None)
+_THIN = (None,) * len(BUNDLES)
+
+
+def bundles(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> pa.RecordBatch:
+    """Changes as rows of the stream, with a mark behind them where there is one.
+
+    A padded bundle fills Spark's batch, and the thin one behind it makes Spark close it, which it does when it asks for one row
+    more. The bytes of changes come last, more of them than any buffer on the way holds, so that nothing of it stays behind.
+    """
+    *others, (count, packed) = [*_packed(changes)]
+    marked = (mark.lane, mark.position, mark.cursor) if mark else _UNMARKED
+    rows = [*((*_UNMARKED, *other) for other in others), (*marked, count, packed.ljust(pad, b"\0"))]
+    return pa.RecordBatch.from_struct_array(pa.array([*rows, _THIN] if pad else rows, _STRUCT))
+
+
+def _packed(changes: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
+    """Counts and bytes of these: in one, or in several that are small enough."""
+    packed, half = changes.serialize(), changes.num_rows // 2
+    if half and packed.size > BUNDLE_BYTES:
+        yield from _packed(changes.slice(0, half))
+        yield from _packed(changes.slice(half))
+    else:
+        yield changes.num_rows, packed.to_pybytes()
+
+
+def unbundled(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark]:
+    """The runs of changes and the marks of a batch, in order."""
+    facts, changes = zip(*(batch.column(i).to_pylist() for i in range(4)), strict=True), batch.column(4)
+    for index, (lane, position, cursor, count) in enumerate(facts):
+        if count:
+            yield pa.ipc.read_record_batch(changes[index].as_buffer(), CHANGES)
+        if cursor is not None:
+            yield Mark(lane, position, Cursor(cursor))

@@ -1,0 +1,28 @@
+"""How changes and marks travel through Spark: as rows where an expression looks at them, otherwise in bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from penstock.spark import bundles, rows
+from penstock.spark.rows import Mark, Raised
+
+
+class Form(NamedTuple):
+    """The columns of a stream for Spark, how changes and a mark become one, and back."""
+
+    ddl: str
+    pack: Callable[[pa.RecordBatch, Mark | None, int], pa.RecordBatch]
+    pieces: Callable[[pa.RecordBatch], Iterator[pa.RecordBatch | Mark | Raised]]
+
+
+_ROWS = Form(rows.DDL, rows.rows, rows.pieces)
+_BUNDLES = Form(bundles.DDL, bundles.bundles, bundles.unbundled)
+
+
+def form_of(has_sql: bool) -> Form:
+    """The form of a stream with expressions over it, or without."""
+    return _ROWS if has_sql else _BUNDLES
