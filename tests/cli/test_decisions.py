@@ -110,8 +110,9 @@ def test_a_place_is_a_position_a_word_or_how_long_ago(pipeline: Pipeline, file: 
     assert watermark(pipeline).position == position
 
 
-def test_a_time_means_the_first_change_made_then_or_later(pipeline: Pipeline, file: Path) -> None:
-    moment = datetime.now(UTC) - timedelta(hours=5, seconds=1, milliseconds=500)  # change 5 is five hours and a second old
+def test_a_time_means_the_first_change_made_then_or_later(pipeline: Pipeline, file: Path, shop: sqlite3.Connection) -> None:
+    [(made,)] = shop.execute("select (at - 2440587.5) * 86400 from _penstock_log where seq = 5")
+    moment = datetime.fromtimestamp(made, UTC) - timedelta(milliseconds=500)
     assert main(["rewind", str(file), "--to", moment.isoformat(), "--yes"]) == 0
     assert watermark(pipeline).position == 4
     assert main(["rewind", str(file), "--to", "2099-01-01", "--skip", "--yes"]) == 0
