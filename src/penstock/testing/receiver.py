@@ -33,6 +33,7 @@ import orjson
 
 _DIALS_PATH = "/_dials"
 _GZIP = b"\x1f\x8b"  # how such bytes begin, and JSON never
+_BEGIN = b'{"position":'
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +257,12 @@ class Receiver:
 
 def _named(request: Request, text: str) -> list[int]:
     """The positions of changes with this text, found without reading them: a receiver is not to be what takes the time."""
-    found = (piece for piece in request.content.split(b'{"position":')[1:] if text.encode() in piece)
-    return [int(piece[: piece.index(b",")]) for piece in found]
+    content, found, at = request.content, [], 0
+    while (at := content.find(text.encode(), at)) >= 0:
+        begin, end = content.rindex(_BEGIN, 0, at) + len(_BEGIN), content.find(_BEGIN, at)
+        found.append(int(content[begin : content.index(b",", begin)]))
+        at = end if end >= 0 else len(content)
+    return found
 
 
 def _facts(request: Request) -> dict[str, Any]:
