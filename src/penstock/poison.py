@@ -6,7 +6,7 @@ the watermark may pass them, once what was condemned is parked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Lock
@@ -187,6 +187,10 @@ class Poison:
     def has_letters(self) -> bool:
         """Whether `sift` might take out anything at all."""
         return bool(self._holding)
+
+    def is_far(self, first: Place, places: Iterable[Place], keys: Sequence[str] | None) -> bool:
+        """Whether `sift` surely lets pass the changes there, about one row each with these keys, and counts none; quick."""
+        return keys is not None and self._holding.is_far(first, places, keys)
 
     def concerned(self, places: Sequence[Place], rows: Sequence[Sequence[Row]]) -> list[int]:
         """Which of the changes there, about these, `sift` might take out, or count; without waiting for whoever asks the store."""

@@ -21,25 +21,26 @@ _OF_ROWS_TOLD = _OF_ONE_ROW | {Op.UPDATE}
 _WHOLE = 1 << 31  # longer than any key
 
 _COLUMNS = [CHANGES.get_field_index(name) for name in ("op", "table", "key", "before", "old_row_id", "new_row_id")]
+_OP, _TABLE, _KEY, _BEFORE, *_ = _COLUMNS
 
 
 def rows_of(changes: pa.RecordBatch) -> list[tuple[Row, ...]]:
     """The rows that each of these is about: one, two if an update changes the key, or all of a table."""
-    if found := _plain_rows(*(changes.column(i) for i in _COLUMNS[:4])):
-        return found
+    if keys := plain_keys(changes):
+        return [(row,) for row in zip(changes.column(_TABLE).to_pylist(), keys, strict=True)]
     return [_rows(*values) for values in zip(*(changes.column(i).to_pylist() for i in _COLUMNS), strict=True)]
 
 
-def _plain_rows(ops: pa.Array, tables: pa.Array, keys: pa.Array, befores: pa.Array) -> list[tuple[Row, ...]]:
-    """The rows of changes that are about one each and whose keys are their own texts; none if one of them is not so."""
+def plain_keys(changes: pa.RecordBatch) -> list[str] | None:
+    """The keys of changes that are about one row each and whose keys are their own texts; None if one of them is not so."""
     import pyarrow.compute as pc
 
+    ops, keys, befores = (changes.column(i) for i in (_OP, _KEY, _BEFORE))
     if not pc.all(pc.match_substring_regex(keys, _OWN_TEXT), skip_nulls=False).as_py():
-        return []
+        return None
     told = set(ops.unique().to_pylist())
-    if told <= _OF_ONE_ROW or (told <= _OF_ROWS_TOLD and _keep_keys(keys, befores, pc.equal(ops, Op.UPDATE.value))):
-        return [(row,) for row in zip(tables.to_pylist(), keys.to_pylist(), strict=True)]
-    return []
+    is_plain = told <= _OF_ONE_ROW or (told <= _OF_ROWS_TOLD and _keep_keys(keys, befores, pc.equal(ops, Op.UPDATE.value)))
+    return keys.to_pylist() if is_plain else None
 
 
 def _keep_keys(keys: pa.Array, befores: pa.Array, where: pa.Array) -> bool:

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.change import Change, Op, from_batch, from_row, to_batch
-from penstock.rows import rows_of, rows_of_change
+from penstock.rows import plain_keys, rows_of, rows_of_change
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 VALUES = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | WORDS
@@ -27,7 +27,9 @@ OF_IMAGES = st.builds(Change, st.integers(1, 9), OPS, st.just("t"), st.sampled_f
 @example([Change(1, Op.INSERT, "t", '{"a":1.0}'), Change(2, Op.INSERT, "t", '{"a":1}')])
 @example([Change(1, Op.INSERT, "t", '{"a":"\x7f\x80"}'), Change(2, Op.INSERT, "t", '{"a":"\\n"}')])
 def test_a_batch_of_changes_is_about_the_same_rows_as_each_of_them(changes):
-    assert rows_of(to_batch(changes)) == [rows_of_change(change) for change in changes]
+    rows, keys = [rows_of_change(change) for change in changes], plain_keys(to_batch(changes))
+    assert rows_of(to_batch(changes)) == rows
+    assert keys is None or [((change.table, key),) for change, key in zip(changes, keys, strict=True)] == rows
 
 
 def test_a_key_that_is_missing_is_not_taken_for_all_rows_of_its_table():
@@ -42,4 +44,4 @@ def test_a_change_that_is_taken_out_of_a_batch_alone_is_the_same():
         Change(2, Op.UPDATE, "t", '{"a":1}', "{}", "{}", 5, 7, 7, "error", 3, 4),
     ]
     batch = to_batch(changes)
-    assert [from_row(batch, 0), from_row(batch, 1)] == list(from_batch(batch)) == changes
+    assert [from_row(batch.columns, 0), from_row(batch.columns, 1)] == list(from_batch(batch)) == changes

@@ -8,15 +8,27 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.rows import Row
-from penstock.sinks.webhook.inquest import Fault, Inquest
+from penstock.sinks.webhook.inquest import Fault, Inquest, parted
 from penstock.sinks.webhook.schedule import Waiting
 
 
 def waiting(number: int, key: int | None = None) -> Waiting:
     rows: tuple[Row, ...] = (("t", str(number if key is None else key)),)
     return Waiting(number, 0.0, (number, 0), "", rows)
+
+
+@given(st.sets(st.integers(1, 9), min_size=1), st.sets(st.integers(0, 10), min_size=1), st.randoms())
+def test_a_part_is_parted_by_places_whatever_its_order(numbers: set[int], named: set[int], chance: random.Random) -> None:
+    changes = [waiting(number) for number in sorted(numbers)]
+    if chance.random() < 0.3:
+        chance.shuffle(changes)
+    refused, others = parted(changes, {(number, 0) for number in named})
+    assert refused == [one for one in changes if one.number in named]
+    assert others == [one for one in changes if one.number not in named]
 
 
 @dataclass
@@ -44,6 +56,7 @@ class World:
                 self.rests += 1
                 inquest.again()
                 continue
+            assert list(part.changes) == sorted(part.changes)
             self.requests, part.sent_at = self.requests + 1, self.taken
             if self.is_down(self.requests):
                 condemned = inquest.failed(part, Fault.POSSIBLE)

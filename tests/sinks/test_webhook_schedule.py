@@ -137,6 +137,26 @@ def test_what_is_blocked_is_not_looked_at_again_for_what_comes():
     assert model.schedule.waiting == 3
 
 
+keyed = st.lists(st.tuples(st.lists(st.sampled_from("abc"), min_size=1, max_size=4), st.booleans()), min_size=1, max_size=4)
+
+
+@given(keyed, st.data())
+def test_keys_and_rows_are_told_of_any_of_what_was_taken(offers, data):
+    schedule, each = Schedule(None), []
+    for letters, is_known in offers:
+        keys = [f'{{"id":"{letter}"}}' for letter in letters]
+        batch = to_batch(Change(len(each) + i, Op.INSERT, "t", key) for i, key in enumerate(keys))
+        schedule.put(
+            Ready(batch, [(len(each) + i, 0) for i in range(len(keys))], keys, repeat(()), keys if is_known else None), 0.0
+        )
+        each += [(key, is_known) for key in keys]
+    batch = schedule.take(len(each))
+    some = data.draw(st.lists(st.sampled_from(batch), min_size=1, unique=True).map(sorted))
+    assert schedule.rows(some) == [(("t", one.text),) for one in some]
+    between = each[some[0].number : some[-1].number + 1]
+    assert schedule.keys(some) == ([one.text for one in some] if all(is_known for _, is_known in between) else None)
+
+
 def about(op, key, before=None, old=None, new=None):
     return rows_of(to_batch([Change(1, op, "t", key, before, None, 0, old, new)]))[0]
 

@@ -122,7 +122,7 @@ class Reading:
         """Now and then the cursor behind these, so that the watermark moves though a condition may drop them all."""
         if not changes.num_rows or time.monotonic() - self._marked_at < SILENCE_SECONDS:
             return None
-        last = from_row(changes, changes.num_rows - 1)
+        last = from_row(changes.columns, changes.num_rows - 1)
         return self._source.behind(last, self.mark.cursor) if last.ordinal is None else None
 
     def rows_of(self, window: Window) -> Iterator[pa.RecordBatch]:
@@ -144,7 +144,7 @@ class Reading:
         """Marks, until everything given so far is delivered."""
         given = self.mark.cursor
         if self._unmarked.num_rows:
-            given = self._source.behind(from_row(self._unmarked, self._unmarked.num_rows - 1), since=given)
+            given = self._source.behind(from_row(self._unmarked.columns, self._unmarked.num_rows - 1), since=given)
         while not self._is_over() and self._watermark().position < self._source.position(given):
             yield from self.rows_of(Window(NO_CHANGES, given, idle=True))
             time.sleep(PACE_SECONDS)

@@ -86,7 +86,7 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark | Raised]:
         if index > begin:
             yield batch.slice(begin, index - begin)
         if not is_mark[index].as_py():
-            yield Raised(from_row(batch, index), batch.column(_MARK)[index].as_py())
+            yield Raised(from_row(batch.columns, index), batch.column(_MARK)[index].as_py())
         elif cursor := batch.column(_MARK)[index].as_py():
             yield Mark(batch.column(3)[index].as_py(), batch.column(0)[index].as_py(), Cursor(cursor.partition(_PADDING)[0]))
         begin = index + 1

@@ -15,7 +15,7 @@ from penstock.poison import IN_A_ROW, Condemned
 from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.webhook.dispatch import Dispatch
-from penstock.sinks.webhook.inquest import Fault, Inquest, Part, passing
+from penstock.sinks.webhook.inquest import AT, Fault, Inquest, Part, parted, passing
 from penstock.sinks.webhook.line import Answer, Line
 from penstock.sinks.webhook.parcel import Packer, Parcel
 from penstock.sinks.webhook.schedule import Waiting
@@ -80,18 +80,28 @@ class Courier(Thread):
 
     def _refuse(self, part: Part, answer: Answer) -> None:
         """Condemn what an answer names that has taken the rest."""
-        changes = self._dispatch.with_rows(part.changes)
-        if refused := [one for one in changes if one.at in answer.named]:
-            overtaken, passed = passing(changes, answer.named)
+        refused, others = parted(part.changes, answer.named)
+        if refused:
+            overtaken, passed = self._passing(part.changes, refused)
             self._condemn(refused, answer, part.failures + 1, overtaken)
             self._poison.pass_by(passed)
-            part.changes = [one for one in changes if one.at not in answer.named]
+            part.changes = others
+
+    def _passing(self, changes: Sequence[Waiting], refused: Sequence[Waiting]) -> tuple[Collection[Place], int]:
+        """Which refused ones were overtaken, if the far side has all others of these; and by how many of them."""
+        keys = self._dispatch.keys(changes)
+        if keys is not None and len(set(keys)) == len(keys):  # nearly always so: nothing shares a row with anything
+            return (), 0
+        return passing(self._dispatch.with_rows(changes), {one.at for one in refused})
 
     def _sift(self, inquest: Inquest, part: Part) -> bool:
         """Leave out what waits behind a dead letter, which settles it; whether anything is left."""
         if not self._poison.has_letters:
             return True
-        part.changes = changes = self._dispatch.with_rows(part.changes)
+        changes = part.changes
+        if self._poison.is_far(changes[0].at, map(AT, changes), self._dispatch.keys(changes)):
+            return True
+        part.changes = changes = self._dispatch.with_rows(changes)
         found = self._poison.concerned([one.at for one in changes], [one.rows for one in changes])
         if not (concerned := [changes[index] for index in found]):
             return True
@@ -108,12 +118,12 @@ class Courier(Thread):
         failures = part.failures + 1
         if self._halts and self._retry.is_spent(failures):
             raise self._exhausted(answer, parcel.span, failures)
-        if not self._halts:
-            part.changes = self._dispatch.with_rows(part.changes)
         fault = self._fault(answer)
         condemned = inquest.named(part, answer.named) if fault is Fault.CERTAIN else []
-        if not condemned and (found := inquest.failed(part, fault)):
-            condemned = [found]
+        if not condemned:
+            part.changes = part.changes if self._halts else self._dispatch.with_rows(part.changes)
+            found = inquest.failed(part, fault)
+            condemned = [found] if found else []
         if condemned:
             self._condemn(condemned, answer, failures)
 

@@ -11,7 +11,7 @@ from penstock.change import Change, from_batch, last_place
 from penstock.errors import SinkUnavailable
 from penstock.event import Warned
 from penstock.interpreter import share_interpreter
-from penstock.rows import rows_of
+from penstock.rows import plain_keys, rows_of
 from penstock.sink import Assignment
 from penstock.sinks.webhook.courier import Courier
 from penstock.sinks.webhook.dispatch import Dispatch
@@ -47,10 +47,12 @@ class WebhookDelivery:
         return True
 
     def _ready(self, changes: pa.RecordBatch) -> Ready:
-        has_letters = self._poison.has_letters
-        rows = rows_of(changes) if self._is_parallel or has_letters else []
-        ready = Ready(changes, places(changes), self._packer.format.texts(changes, self._previous), rows or repeat(()))
-        concerned = self._poison.concerned(ready.places, rows) if has_letters else []
+        has_letters, rows = self._poison.has_letters, rows_of(changes) if self._is_parallel else []
+        keys = plain_keys(changes) if has_letters else None
+        ready = Ready(changes, places(changes), self._packer.format.texts(changes, self._previous), rows or repeat(()), keys)
+        if not has_letters or self._poison.is_far(ready.places[0], ready.places, keys):
+            return ready
+        concerned = self._poison.concerned(ready.places, rows or rows_of(changes))
         return self._without_parked(ready, concerned) if concerned else ready
 
     def _without_parked(self, ready: Ready, concerned: Sequence[int]) -> Ready:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from threading import Condition, Event, Lock
 
 from penstock.change import Change
-from penstock.rows import rows_of_change
 from penstock.sinks.webhook.cut import due_in
 from penstock.sinks.webhook.schedule import Ready, Schedule, Waiting
 from penstock.sinks.webhook.sink import WebhookSink
@@ -112,10 +111,16 @@ class Dispatch:
 
     def with_rows(self, some: Sequence[Waiting]) -> Sequence[Waiting]:
         """These, with the rows they are about: looked for only now, if it was not known that anybody would ask."""
-        if some and some[0].rows:
+        if some[0].rows:
             return some
-        rows = map(rows_of_change, self.changes(some))
-        return [one._replace(rows=one.rows or found) for one, found in zip(some, rows, strict=True)]
+        with self._lock:
+            rows = self._schedule.rows(some)
+        return [one._replace(rows=found) for one, found in zip(some, rows, strict=True)]
+
+    def keys(self, some: Sequence[Waiting]) -> Sequence[str] | None:
+        """The keys of these, if it is known that each of them is about one row."""
+        with self._lock:
+            return self._schedule.keys(some)
 
     def _due_in(self) -> float | None:
         waiting = self._schedule.waiting

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import chain
+from operator import attrgetter
 
 from penstock.holding import Place
 from penstock.rows import Row
@@ -21,6 +22,7 @@ class Fault(Enum):
     CERTAIN = "certain"
 
 
+AT = attrgetter("at")
 _Split = tuple[list[Waiting], list[Waiting]]
 
 
@@ -127,9 +129,9 @@ class Inquest:
 
     def named(self, part: Part, places: Collection[Place]) -> list[Waiting]:
         """What is condemned because the far side has named it; the rest is sent again. Nothing, if nothing of it was named."""
-        found = [one for one in part.changes if one.at in places]
+        found, others = parted(part.changes, places)
         if found:
-            part.changes = [one for one in part.changes if one.at not in places]
+            part.changes = others
             part.is_tried, part.sibling = False, None
             if not part.changes:
                 self.parts.remove(part)
@@ -157,7 +159,7 @@ class Inquest:
             size += len(self.parts[end].changes)
             end += 1
         if end - start > 1:
-            changes = [change for one in self.parts[start:end] for change in one.changes]
+            changes = sorted(change for one in self.parts[start:end] for change in one.changes)
             self.parts[start:end] = [self.parts[start].holding(changes)]
 
     def _halve(self, part: Part) -> None:
@@ -167,9 +169,6 @@ class Inquest:
 
 def passing(changes: Sequence[Waiting], refused: Collection[Place]) -> tuple[set[Place], int]:
     """Which refused ones were overtaken, if the far side has all others of these; and by how many of them."""
-    rows = list(chain.from_iterable([change.rows for change in changes]))
-    if len(set(rows)) == len(rows):  # nearly always so: nothing shares a row with anything
-        return set(), 0
     behind: dict[Row, set[Place]] = {}
     overtaken: set[Place] = set()
     passed = 0
@@ -181,6 +180,16 @@ def passing(changes: Sequence[Waiting], refused: Collection[Place]) -> tuple[set
             overtaken.update(*found)
             passed += 1
     return overtaken, passed
+
+
+def parted(changes: Sequence[Waiting], places: Collection[Place]) -> _Split:
+    """Those at these places, and the others."""
+    if len(places) == 1:  # of many changes one is nearly always alone
+        [place] = places
+        index = bisect_left(changes, place, key=AT)
+        if index < len(changes) and changes[index].at == place:
+            return [changes[index]], [*changes[:index], *changes[index + 1 :]]
+    return [one for one in changes if one.at in places], [one for one in changes if one.at not in places]
 
 
 def _parted(earlier: Iterable[Waiting], batch: Sequence[Waiting]) -> _Split:

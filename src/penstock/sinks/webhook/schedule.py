@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, repeat
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 import pyarrow as pa
 
 from penstock.change import Change, from_row
 from penstock.holding import Place
-from penstock.rows import Row
+from penstock.rows import Row, rows_of
+
+_T = TypeVar("_T")
 
 
 class Ready(NamedTuple):
     """Changes as they are offered: where each stands, its text, and the rows it is about, or none as long as nobody asks.
 
-    No text: the format leaves it out, or it is parked already.
+    No text: the format leaves it out, or it is parked already. With `keys`, each is about one row, and that is its key.
     """
 
     offered: pa.RecordBatch
     places: Sequence[Place]
     texts: Sequence[str | None]
     rows: Iterable[Sequence[Row]]
+    keys: Sequence[str] | None = None
+
+
+class Offer(NamedTuple):
+    """What was offered together: the number of its first change, its columns, and its keys if they are known."""
+
+    start: int
+    changes: pa.RecordBatch
+    columns: Sequence[pa.Array]
+    keys: Sequence[str] | None
 
 
 class Waiting(NamedTuple):
@@ -64,7 +76,7 @@ class Schedule:
         self._blocked: set[Row] = set()  # of what was passed
         self._whole = 0  # changes about whole tables that are not durable
         self._done: set[int] = set()  # durable, behind one that is not
-        self._offers: deque[tuple[int, pa.RecordBatch]] = deque()
+        self._offers: deque[Offer] = deque()
 
     @property
     def waiting(self) -> int:
@@ -85,12 +97,36 @@ class Schedule:
 
     def change(self, number: int) -> Change:
         """The change of this number; it is the last durable one, or not durable yet."""
-        start, offered = next(offer for offer in reversed(self._offers) if offer[0] <= number)
-        return from_row(offered, number - start)
+        offer = self._offer(number)
+        return from_row(offer.columns, number - offer.start)
+
+    def keys(self, some: Sequence[Waiting]) -> list[str] | None:
+        """The keys of these, which are in the order of their numbers, if it is known that each of them is about one row."""
+        found = [(offer.keys, part) for offer, part in self._offered(some)]
+        if any(keys is None for keys, _ in found):
+            return None
+        return _picked([key for keys, part in found for key in (keys or ())[part]], some)
+
+    def rows(self, some: Sequence[Waiting]) -> list[tuple[Row, ...]]:
+        """The rows that each of these is about, which are in the order of their numbers."""
+        parts = (offer.changes.slice(part.start, part.stop - part.start) for offer, part in self._offered(some))
+        return _picked([rows for part in parts for rows in rows_of(part)], some)
+
+    def _offered(self, some: Sequence[Waiting]) -> Iterator[tuple[Offer, slice]]:
+        """Where these are, with all between the first and the last of them."""
+        first, behind = some[0].number, some[-1].number + 1
+        for offer in self._offers:
+            begin, end = max(first - offer.start, 0), min(behind - offer.start, offer.changes.num_rows)
+            if begin < end:
+                yield offer, slice(begin, end)
+
+    def _offer(self, number: int) -> Offer:
+        found: Offer = next(offer for offer in reversed(self._offers) if offer.start <= number)
+        return found
 
     def put(self, ready: Ready, now: float) -> None:
         """Take these changes."""
-        self._offers.append((self.taken, ready.offered))
+        self._offers.append(Offer(self.taken, ready.offered, ready.offered.columns, ready.keys))
         start, self.taken = self.taken, self.taken + len(ready.texts)
         texts = cast(Sequence[str], ready.texts)  # those without one do not stay
         changes = list(map(Waiting, count(start), repeat(now), ready.places, texts, ready.rows))
@@ -163,5 +199,10 @@ class Schedule:
         while self.durable in self._done:
             self._done.remove(self.durable)
             self.durable += 1
-        while len(self._offers) > 1 and self._offers[1][0] < self.durable:
+        while len(self._offers) > 1 and self._offers[1].start < self.durable:
             self._offers.popleft()
+
+
+def _picked(found: list[_T], some: Sequence[Waiting]) -> list[_T]:
+    """What belongs to these, of what was found for all between the first and the last of them."""
+    return found if len(found) == len(some) else [found[one.number - some[0].number] for one in some]
