@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import repeat
-from operator import attrgetter, call
+from operator import attrgetter
 from typing import Any, NewType
 
 import pyarrow as pa
@@ -81,9 +80,8 @@ class Change:
         return self.position, self.ordinal or 0
 
     def replace(self, **altered: Any) -> Change:
-        """This change with other fields: the same as `dataclasses.replace`, in a fifth of the time."""
-        made = _NEW(Change)
-        deque(map(call, _PUT, repeat(made), values(self)), maxlen=0)
+        """This change with other fields: the same as `dataclasses.replace`, in a fraction of the time."""
+        made = _copy(self)
         for name, value in altered.items():
             if name not in _NAMES:
                 raise TypeError(f"a Change has no {name}")
@@ -102,6 +100,32 @@ values = attrgetter(*CHANGES.names)
 # Changes are made by the million, and a frozen dataclass is slow at making them.
 _NEW, _NAMES = object.__new__, {name: index for index, name in enumerate(CHANGES.names)}
 _PUT = [getattr(Change, name).__set__ for name in _NAMES]
+
+
+class _Draft:
+    """A change that may still be written to, and becomes one."""
+
+    __slots__ = tuple(CHANGES.names)
+
+
+def _copy(change: Change) -> Change:
+    """The same change once more, field by field: an assignment takes a sixth of what a frozen class makes of it."""
+    made: Any = _Draft()
+    made.position = change.position
+    made.op = change.op
+    made.table = change.table
+    made.key = change.key
+    made.before = change.before
+    made.after = change.after
+    made.at = change.at
+    made.old_row_id = change.old_row_id
+    made.new_row_id = change.new_row_id
+    made.error = change.error
+    made.transaction = change.transaction
+    made.ordinal = change.ordinal
+    made.__class__ = Change
+    copied: Change = made
+    return copied
 
 
 def to_batch(changes: Iterable[Change]) -> pa.RecordBatch:
