@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.rows import Row
-from penstock.sinks.webhook.inquest import Fault, Inquest, parted
+from penstock.sinks.webhook.inquest import Fault, Inquest, Part, parted
 from penstock.sinks.webhook.schedule import Waiting
 
 
@@ -29,6 +29,13 @@ def test_a_part_is_parted_by_places_whatever_its_order(numbers: set[int], named:
     refused, others = parted(changes, {(number, 0) for number in named})
     assert refused == [one for one in changes if one.number in named]
     assert others == [one for one in changes if one.number not in named]
+
+
+def test_parts_that_go_together_once_more_are_in_the_order_of_their_changes() -> None:
+    inquest = Inquest([waiting(number) for number in range(3)], lambda refusals: True)
+    inquest.parts = [Part([waiting(0)]), Part([waiting(3)], refusals=1), Part([waiting(2)], refusals=1)]
+    assert inquest.failed(inquest.parts[0], Fault.CERTAIN) == waiting(0)
+    assert [list(part.changes) for part in inquest.parts] == [[waiting(2), waiting(3)]]
 
 
 @dataclass

@@ -129,6 +129,16 @@ def test_what_it_takes_past_a_change_that_it_names_is_known_to_have_overtaken_it
     assert [event.changes for event in desk.events(ChangesPassed)] == [2]
 
 
+def test_what_it_takes_past_it_is_known_also_where_there_are_letters_of_other_keys(desk: Desk) -> None:
+    desk.receiver.turn(poison='"n":3}', statuses=(200,), names_poison=True)
+    delivery = desk.open(size=4)
+    desk.poison.condemn(*changes(99), DeliveryExhausted("status 422"))
+    delivery.offer(to_batch(changes(1, 2, 2, 2, 2, start=2)), 5)
+    until(lambda: delivery.drain(0.05))
+    assert desk.arrived() == [2, 4, 5]
+    assert [(one.change.position, one.is_overtaken) for one in desk.state.letters("orders")] == [(1, False), (3, True), (6, False)]
+
+
 def test_a_pipeline_that_halts_at_poison_does_so_when_it_is_named(desk: Desk) -> None:
     desk.receiver.turn(poison='"n":2}', statuses=(200,), names_poison=True)
     delivery = desk.open(then="halt")
