@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import gzip
 import os
+import re
 import ssl
 import subprocess
 import sys
@@ -257,12 +258,10 @@ class Receiver:
 
 def _named(request: Request, text: str) -> list[int]:
     """The positions of changes with this text, found without reading them: a receiver is not to be what takes the time."""
-    content, found, at = request.content, [], 0
-    while (at := content.find(text.encode(), at)) >= 0:
-        begin, end = content.rindex(_BEGIN, 0, at) + len(_BEGIN), content.find(_BEGIN, at)
-        found.append(int(content[begin : content.index(b",", begin)]))
-        at = end if end >= 0 else len(content)
-    return found
+    content = request.content
+    found = (content.rfind(_BEGIN, 0, one.start()) for one in re.finditer(re.escape(text.encode()), content))
+    begins = [at + len(_BEGIN) for at in found if at >= 0]
+    return list(dict.fromkeys(int(content[begin : content.index(b",", begin)]) for begin in begins))
 
 
 def _facts(request: Request) -> dict[str, Any]:
