@@ -86,10 +86,11 @@ class Program:
     def tree(self) -> list[psutil.Process]:
         """Every living process that carries the mark, the first one first."""
         wanted, found = f"{_MARK}={self.mark}".encode(), []
-        for process in psutil.process_iter():
+        for pid in psutil.pids():
             try:
-                if wanted in Path(f"/proc/{process.pid}/environ").read_bytes() and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+                if wanted in Path(f"/proc/{pid}/environ").read_bytes():
+                    process = psutil.Process(pid)  # made anew: one that is kept for a number used again takes no signal
+                    found += [process] if process.status() != psutil.STATUS_ZOMBIE else []
             except (OSError, psutil.NoSuchProcess):
                 continue
         return sorted(found, key=lambda process: (process.pid != self.pid, process.pid))
@@ -119,14 +120,17 @@ class Program:
         order.with_name(".new").write_text(deed)
         order.with_name(".new").rename(order)
 
-    def until_reached(self, point: str, within: float = PATIENCE, count: int = 1) -> None:
-        """Wait until so many processes pause at this point, or one was killed there."""
+    def until_reached(self, point: str, within: float = PATIENCE, count: int = 1, by: int | None = None) -> None:
+        """Wait until so many processes pause at this point, this one among them, or one was killed there."""
         order, reached = self.failpoints / point, self.failpoints / f"{point}.reached"
 
-        def came() -> int:
-            return len(set(reached.read_text().splitlines())) if reached.exists() else 0
+        def came() -> set[str]:
+            return set(reached.read_text().splitlines()) if reached.exists() else set()
 
-        until(lambda: came() >= count or not order.exists(), within, lambda: f"{came()} came to {point}\n{self.tail()}")
+        def have_come() -> bool:
+            return len(here := came()) >= count and (by is None or str(by) in here)
+
+        until(lambda: have_come() or not order.exists(), within, lambda: f"only {came()} came to {point}\n{self.tail()}")
 
     def release(self, point: str) -> None:
         """Let whoever pauses at this point go on."""

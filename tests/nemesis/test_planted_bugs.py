@@ -144,7 +144,7 @@ def half(program: Program, rig: Rig, writes: bool) -> psutil.Process:
     def found() -> list[psutil.Process]:
         return [one for one in program.workers() if _has(one, "/lane." if writes else "/shop.db", rig)]
 
-    return until(found, what=program.tail)[0]
+    return until(found, what=lambda: f"none {'writes' if writes else 'reads'} for {rig.name}\n{program.tail()}")[0]
 
 
 def _has(process: psutil.Process, part: str, rig: Rig) -> bool:
@@ -191,15 +191,18 @@ def overtaken_while_stopped(stage: Stage) -> list[str]:
     """The writer stops before a request; its reader dies, so that Spark starts another attempt beside it."""
     leader = stage.ready()
     pause(leader, "sink.sending", stage.plain.rig)
-    old = half(leader, stage.plain.rig, writes=True)
-    send(signal.SIGSTOP, [old])
-    leader.disarm()
-    send(signal.SIGKILL, [half(leader, stage.plain.rig, writes=False)])
-    stage.look()
+    old, reader = (half(leader, stage.plain.rig, writes) for writes in (True, False))
     leader.arm("writer.advancing", "pause")  # or it might learn that it was replaced before it goes on sending
+    leader.until_reached("writer.advancing", by=old.pid)
+    send(signal.SIGSTOP, [old])
+    until(lambda: old.status() == psutil.STATUS_STOPPED, what=lambda: f"the writer is {old.status()}")
+    leader.disarm()
+    send(signal.SIGKILL, [reader])
+    stage.look()
+    leader.arm("writer.advancing", "pause")
     came = len(stage.plain.rig.receiver.requests)
     send(signal.SIGCONT, [old])
-    until(lambda: len(stage.plain.rig.receiver.requests) > came, what=leader.tail)
+    until(lambda: len(stage.plain.rig.receiver.requests) > came, what=lambda: f"nothing came of {old}\n{leader.tail()}")
     leader.disarm()
     stage.plain.rig.until_settled()
     return stage.plain.breaches()
@@ -313,7 +316,7 @@ def deposed(stage: Stage) -> dict[str, list[str]]:
     leader.arm("writer.advancing", "pause")
     came = len(stage.far.receiver.judged)
     send(signal.SIGCONT, [behind])
-    until(lambda: len(stage.far.receiver.judged) > came, what=leader.tail)
+    until(lambda: len(stage.far.receiver.judged) > came, what=lambda: f"nothing came of {behind}\n{leader.tail()}")
     leader.disarm()
     send(signal.SIGCONT, leader.tree())
     return {"store": stage.plain.breaches(), "receiver": foreign(stage.far.receiver.judged[before:], epoch + 1)}
