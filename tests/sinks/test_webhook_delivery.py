@@ -243,6 +243,17 @@ def test_the_receiver_says_when_to_come_back(receiver, deliver, told, asked):
     assert 0.9 <= told.events[0].wait_seconds <= 2
 
 
+@pytest.mark.parametrize(
+    "header", [("Retry-After", "Wed, 21 Oct 99999999999 07:28:00 GMT"), ("Penstock-Refused", "9" * 5000)], ids=lambda one: one[0]
+)
+def test_a_header_of_an_answer_that_makes_no_sense_is_no_more_than_a_failed_try(receiver, deliver, told, header):
+    receiver.turn(script=(422,), headers=dict([header]))
+    delivery = deliver(receiver.url)
+    delivery.offer(rows(1), wait=1)
+    assert delivery.drain(PATIENCE)
+    assert [event.tries for event in told.events] == [1]
+
+
 def test_an_exhausted_batch_is_an_error_of_every_later_offer_and_what_was_delivered_before_is_still_told(receiver, deliver, told):
     delivery = deliver(receiver.url + "hook", retry=Retry(tries=3, min=MILLISECOND, max=MILLISECOND))
     delivery.offer(rows(1, 2, 3), wait=1)

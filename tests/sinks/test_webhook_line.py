@@ -22,7 +22,14 @@ def test_seconds_are_read_and_nonsense_is_passed_over(header, seconds):
 
 @pytest.mark.parametrize(
     ("header", "places"),
-    [("77 80", {(77, 0), (80, 0)}), ("77.2,80", {(77, 2), (80, 0)}), ("x7 8- 9.", set()), (None, set()), ("", set())],
+    [
+        ("77 80", {(77, 0), (80, 0)}),
+        ("77.2,80", {(77, 2), (80, 0)}),
+        ("x7 8- 9.", set()),
+        (f"{'9' * 5000} 7.{'9' * 5000} 80", {(80, 0)}),
+        (None, set()),
+        ("", set()),
+    ],
 )
 def test_what_was_refused_is_read_by_place_and_nonsense_is_passed_over(header, places):
     assert places_named(header) == places
@@ -38,10 +45,22 @@ def test_a_date_without_a_zone_is_in_utc():
     assert seconds_asked("Wed, 21 Oct 2015 07:28:00") == 0
 
 
-@pytest.mark.parametrize("header", ["Wed, 99 Oct 2015 07:28:00 GMT", "²", "9" * 400])
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Wed, 99 Oct 2015 07:28:00 GMT",
+        "Wed, 21 Oct 99999999999 07:28:00 GMT",
+        "Wed, 21 Oct 2015 99999999999:28:00 GMT",
+        "Wed, 21 Oct 2015 07:28:00 +99999999999999",
+        "Sat, 01 Jan 0001 00:00:00 +2300",
+        "²",
+        "9" * 400,
+        "9" * 5000,
+    ],
+)
 def test_a_header_out_of_all_bounds_does_no_harm(header):
     asked = seconds_asked(header)
-    assert asked is None or asked > 0
+    assert asked is None or asked >= 0
 
 
 @contextmanager

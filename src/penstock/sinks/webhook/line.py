@@ -175,7 +175,7 @@ def places_named(refused: str | None) -> frozenset[Place]:
     """The changes that a Penstock-Refused header names, by their positions, with an ordinal if they have one; else unread."""
     if not refused:
         return frozenset()
-    found = re.findall(r"(?<![^\s,])(\d+)(?:\.(\d+))?(?![^\s,])", refused, re.ASCII)
+    found = re.findall(r"(?<![^\s,])(\d{1,19})(?:\.(\d{1,19}))?(?![^\s,])", refused, re.ASCII)
     return frozenset((int(position), int(ordinal or 0)) for position, ordinal in found)
 
 
@@ -187,6 +187,6 @@ def seconds_asked(retry_after: str | None) -> float | None:
         return float(retry_after)
     try:
         at = parsedate_to_datetime(retry_after)
-    except ValueError:
+        return max(0.0, at.replace(tzinfo=at.tzinfo or UTC).timestamp() - time.time())
+    except (ValueError, OverflowError):
         return None
-    return max(0.0, at.replace(tzinfo=at.tzinfo or UTC).timestamp() - time.time())
