@@ -265,6 +265,15 @@ def test_dropping_asks_counts_and_leaves_what_waits(office: Office, capsys: Any,
     assert office.hook.applied == [5, 7]
 
 
+def test_dropping_tells_programs_what_is_gone(office: Office, capsys: Any) -> None:
+    parked_chain(office)
+    listed = [json.loads(line) for line in office.run(capsys, "list", "--json")[1].splitlines()]
+    code, said = office.run(capsys, "drop", "position=3", "--yes", "--json")
+    assert code == 0
+    assert [json.loads(line) for line in said.splitlines()] == [one for one in listed if one["position"] == 3]
+    assert office.parked() == [4, 5, 7]
+
+
 def test_status_doctor_and_forget_tell_of_letters(office: Office, capsys: Any) -> None:
     parked_chain(office)
     office.claim.advance(Watermark(Cursor("c7"), 7, 7), Tally(3, 0.0, dropped=2, passed=1))

@@ -106,6 +106,7 @@ def drop(
     file: File,
     which: Which = None,
     yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
     """Give dead letters up for good. What waits behind them stays parked until it is redriven.
 
@@ -117,8 +118,11 @@ def drop(
     chosen = _choice(which or [])
     found = _found(pipeline, chosen)
     if not yes:
-        typer.confirm(f"Give up {len(found)} changes of {pipeline.name} that were never delivered?", abort=True)
+        typer.confirm(f"Give up {len(found)} changes of {pipeline.name} that were never delivered?", abort=True, err=as_json)
     gone = redriving.drop(pipeline, chosen)
+    if as_json:
+        _print(map(described, gone))
+        return
     rows = {row for letter in gone for row in letter.rows}
     bound = sum(not rows.isdisjoint(letter.rows) for letter in pipeline.state.letters(pipeline.name))
     typer.echo(f"{len(gone)} dead letters are dropped.")
