@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import re
 import sqlite3
 import time
 import tracemalloc
@@ -11,6 +12,7 @@ from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -62,6 +64,27 @@ def test_repeats_are_left_out_however_they_are_batched(store):
     assert taken(receiver, run(1, 3)) == (200, [])
     assert taken(receiver, run(2, 5)) == (200, [4, 5])
     assert receiver.accept(*request(run(4, 6))).repeats == 2
+
+
+HISTORY = [change(1, None), *(change(2, 1, ordinal=n) for n in (1, 2, 3)), change(3, 2), change(7, 3), change(8, 7)]
+SENT = st.tuples(st.integers(0, len(HISTORY)), st.integers(1, 4), st.integers(1, 3))
+
+
+@given(st.lists(SENT, max_size=12))
+def test_the_receiver_that_docs_guarantees_shows_judges_as_ours_does(sent):
+    page = Path(__file__).parents[2].joinpath("docs/guarantees.md").read_text()
+    names = {}
+    exec(re.search(r"```python\n(def take.*?)```", page, re.DOTALL)[1], names)
+    kept, ours, applied = SimpleNamespace(epoch=0, place=None), Receiver(MemoryStore()), []
+    for first, count, epoch in sent:
+        changes, before = HISTORY[first : first + count], (kept.place, len(applied))
+        if not changes:
+            continue
+        status = names["take"](SimpleNamespace(epoch=epoch, changes=changes), kept, applied.append)
+        if status != 200:  # as the page says
+            kept.place, applied = before[0], applied[: before[1]]
+        verdict = ours.accept(*request(changes, epoch))
+        assert (status, applied[before[1] :]) == (verdict.status, list(verdict.changes))
 
 
 def test_a_gap_is_refused_and_says_what_is_missing(store):
