@@ -7,6 +7,7 @@ import json
 import platform
 import random
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import time
@@ -153,8 +154,9 @@ def _phase(title: str, began: float, rig: Rig, nemesis: Nemesis, keeper: Writers
 
 def versions() -> dict[str, str]:
     """What it was run with."""
+    commit = subprocess.run(["git", "-C", TESTS, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {
-        "penstock": version("penstock"),
+        "penstock": f"{version('penstock')} ({commit.stdout.strip() or 'no commit'})",
         "python": platform.python_version(),
         "pyspark": version("pyspark"),
         "sqlite": sqlite3.sqlite_version,
