@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,3 +118,13 @@ def test_every_error_is_documented_with_meaning_and_way_out(kind: type[PenstockE
 
 def test_no_error_is_documented_that_does_not_exist() -> None:
     assert set(re.findall(r"^\| `([a-z.-]+)`", ERRORS, re.MULTILINE)) == {kind.code for kind in kinds()}
+
+
+def test_the_report_of_the_last_campaign_keeps_its_bars() -> None:
+    folder = DOCS.parent / "bench" / "reports"
+    phases = json.loads((folder / "nemesis.json").read_text())["phases"]
+    steps = sum(one["commits"] + sum(one["faults"].values()) for one in phases)
+    assert steps >= 10_000
+    assert sum(sum(one["kills"].values()) for one in phases) >= 100
+    assert [breaches for one in phases for breaches in one["verdicts"].values() if breaches] == []
+    assert f"**{steps:,} steps**" in (folder / "nemesis.md").read_text()
