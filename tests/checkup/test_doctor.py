@@ -10,6 +10,7 @@ import resource
 import socket
 import sqlite3
 import ssl
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -321,13 +322,13 @@ def test_an_endpoint_that_cannot_be_reached_fails() -> None:
 
 
 @contextmanager
-def shaking_hands(context: ssl.SSLContext) -> Iterator[int]:
+def shaking_hands(context: ssl.SSLContext, then: Callable[[ssl.SSLSocket], object] = lambda line: line.recv(1)) -> Iterator[int]:
     """A TLS server for one connection; its port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
             with suppress(OSError), listening.accept()[0] as plain, context.wrap_socket(plain, server_side=True) as line:
-                line.recv(1)
+                then(line)
 
         thread = Thread(target=serve)
         thread.start()
@@ -377,6 +378,71 @@ def test_a_certificate_of_ours_that_has_gone_since_fails(authority: trustme.CA, 
     (tmp_path / "authority.pem").unlink()
     [one] = found(lambda: endpoint.endpoint(sink))
     assert (one.verdict, "tls.ca cannot be read" in one.said) == (FAILED, True)
+
+
+@pytest.fixture
+def asking(authority: trustme.CA) -> ssl.SSLContext:
+    """Of a server that wants a certificate to be shown."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+Showing = Callable[..., Tls]
+
+
+@pytest.fixture
+def showing(authority: trustme.CA, tmp_path: Path) -> Showing:
+    authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+
+    def shown(issuer: trustme.CA | None, days: float = 90) -> Tls:
+        """Trust the authority, and show a certificate of this issuer that ends in so many days."""
+        if issuer is None:
+            return Tls(ca=str(tmp_path / "authority.pem"))
+        now, file = datetime.now(UTC), tmp_path / "client.pem"
+        made = issuer.issue_cert("penstock.example.org", not_before=now - timedelta(days=9), not_after=now + timedelta(days=days))
+        made.private_key_and_cert_chain_pem.write_to_path(str(file))
+        return Tls(ca=str(tmp_path / "authority.pem"), cert=str(file))
+
+    return shown
+
+
+def shown_to(port: int, tls: Tls) -> list[Finding]:
+    return found(lambda: endpoint.endpoint(WebhookSink(url=f"https://localhost:{port}/hooks", tls=tls)))
+
+
+_SEE = "see the keys below sink.tls, and the certificate there"
+
+
+@pytest.mark.parametrize(("issuer", "why"), [(None, "certificate required"), (trustme.CA(), "unknown ca")])
+def test_a_receiver_that_refuses_our_certificate_fails_though_hands_were_shaken(
+    asking: ssl.SSLContext, showing: Showing, issuer: trustme.CA | None, why: str
+) -> None:
+    with shaking_hands(asking) as port:
+        refused, *_ = shown_to(port, showing(issuer))
+    said = (
+        f"localhost, port {port}: it refused the certificate shown to it, or that there is none: {why} (see tls.cert and tls.key)"
+    )
+    assert (refused.verdict, refused.said, refused.remedy) == (FAILED, said, _SEE)
+
+
+def _reset(line: ssl.SSLSocket) -> None:
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    line.close()
+
+
+@pytest.mark.parametrize("then", [_reset, ssl.SSLSocket.close, ssl.SSLSocket.unwrap])
+def test_a_receiver_that_hangs_up_as_soon_as_hands_are_shaken_fails(
+    asking: ssl.SSLContext, authority: trustme.CA, showing: Showing, then: Callable[[ssl.SSLSocket], object]
+) -> None:
+    with shaking_hands(asking, then) as port:
+        closed, *_ = shown_to(port, showing(authority))
+    said = (
+        f"localhost, port {port}: it closed the connection without a word (does it ask for a certificate? see tls.cert and tls.key)"
+    )
+    assert (closed.verdict, closed.said, closed.remedy) == (FAILED, said, _SEE)
 
 
 def test_tls_spoken_to_a_plain_server_fails(receiver: Receiver) -> None:

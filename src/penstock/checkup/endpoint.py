@@ -23,15 +23,19 @@ from penstock.sinks.webhook.tls import explained
 
 SOON_DAYS = 14
 """A certificate that ends sooner than this should be renewed."""
+LISTENING = 0.5
+"""Seconds in which a far side that refuses our certificate says so."""
 _RENEW = "renew it there"
 
 
 def endpoint(sink: WebhookSink) -> Iterator[Finding]:
-    """Connect, shake hands, and hang up; nothing is sent."""
+    """Connect, shake hands, listen, and hang up; nothing is sent."""
     place = parse(sink.url)
     try:
         with connected(sink, place) as line:
             until = _expiry(line) if isinstance(line, ssl.SSLSocket) else None
+            if isinstance(line, ssl.SSLSocket):
+                _listen(line)
     except OSError as error:
         yield judged_failure(place, error)
         return
@@ -101,6 +105,19 @@ def connected(sink: WebhookSink, place: Endpoint) -> Iterator[socket.socket]:
             return
         with sink.tls.context().wrap_socket(plain, server_hostname=sink.tls.server_name or place.host) as line:
             yield line
+
+
+def _listen(line: ssl.SSLSocket) -> None:
+    """Raise what it says of our certificate: in TLS 1.3 that comes after the handshake. Silence means that all is well."""
+    line.settimeout(LISTENING)
+    try:
+        is_open = bool(line.recv(1))
+    except TimeoutError:
+        is_open = True
+    except ConnectionError:
+        is_open = False  # a reset can overtake its reason
+    if not is_open:
+        raise ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "closed after the handshake")
 
 
 def _expiry(line: ssl.SSLSocket) -> datetime | None:

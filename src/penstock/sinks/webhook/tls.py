@@ -105,9 +105,9 @@ def explained(error: ssl.SSLError) -> str | None:
     """What went wrong between the two ends, and the key that mends it; None if it has nothing to do with certificates."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message} ({_way_out(error.verify_code)})"
-    reason = str(error.reason)
     if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return "it closed the connection without a word (does it ask for a certificate? see tls.cert and tls.key)"
+    reason = str(error.reason)
     if "_ALERT_" in reason and ("CERT" in reason or "UNKNOWN_CA" in reason or "HANDSHAKE_FAILURE" in reason):
         said = reason.partition("_ALERT_")[2].replace("_", " ").lower()
         return f"it refused the certificate shown to it, or that there is none: {said} (see tls.cert and tls.key)"
