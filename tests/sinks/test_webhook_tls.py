@@ -44,7 +44,7 @@ def listening(authority, *names, clients=None, **certificate):
 
 @pytest.fixture(scope="module")
 def files(authority, tmp_path_factory):
-    """ca.pem, client.pem, client.key and locked.key (password `opens`), stranger.pem and stranger.key of another authority."""
+    """ca.pem, client.pem, client.key and locked.key (password `opens`), old.pem, stranger.pem and .key of another authority."""
     folder = tmp_path_factory.mktemp("certs")
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
     for name, issuer in (("client", authority), ("stranger", trustme.CA())):
@@ -52,6 +52,8 @@ def files(authority, tmp_path_factory):
         issued.cert_chain_pems[0].write_to_path(str(folder / f"{name}.pem"))
         issued.private_key_pem.write_to_path(str(folder / f"{name}.key"))
         issued.private_key_and_cert_chain_pem.write_to_path(str(folder / f"{name}-both.pem"))
+    old = authority.issue_cert("penstock.example.org", not_after=datetime(2020, 1, 1, tzinfo=UTC))
+    old.private_key_and_cert_chain_pem.write_to_path(str(folder / "old.pem"))
     key = load_pem_private_key((folder / "client.key").read_bytes(), None)
     locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"opens"))
     (folder / "locked.key").write_bytes(locked)
@@ -196,12 +198,12 @@ def test_a_receiver_that_asks_for_a_certificate_gets_it(authority, files, delive
 
 
 @contextmanager
-def refusing(authority):
+def refusing(authority, version=ssl.TLSVersion.TLSv1_2):
     """The URL of a server that asks for a certificate and says why it refuses one; asyncio's closes without a word."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(context)
     authority.configure_trust(context)
-    context.verify_mode, context.maximum_version = ssl.CERT_REQUIRED, ssl.TLSVersion.TLSv1_2
+    context.verify_mode, context.maximum_version = ssl.CERT_REQUIRED, version
 
     def shake_hands(server):
         connection, _ = server.accept()
@@ -219,11 +221,23 @@ def refusing(authority):
     ("cert", "reason"), [(None, "handshake failure"), ("stranger-both.pem", "unknown ca"), ("old.pem", "certificate expired")]
 )
 def test_a_receiver_refuses_no_certificate_and_a_strangers_and_an_old_one(authority, files, deliver, cert, reason):
-    old = authority.issue_cert("penstock.example.org", not_after=datetime(2020, 1, 1, tzinfo=UTC))
-    old.private_key_and_cert_chain_pem.write_to_path(str(files / "old.pem"))
     with refusing(authority) as url:
         said = failure(deliver(url, retry=ONCE, tls=Tls(ca=str(files / "ca.pem"), cert=cert and str(files / cert))))
     assert f"it refused the certificate shown to it, or that there is none: {reason} (see tls.cert and tls.key)" in said
+
+
+@pytest.mark.parametrize(
+    ("cert", "reason"), [(None, "certificate required"), ("stranger-both.pem", "unknown ca"), ("old.pem", "certificate expired")]
+)
+def test_a_refusal_in_tls_1_3_which_comes_once_the_request_is_on_its_way_names_its_reason_or_the_keys(
+    authority, files, deliver, cert, reason
+):
+    with refusing(authority, ssl.TLSVersion.TLSv1_3) as url:
+        said = failure(deliver(url, retry=ONCE, tls=Tls(ca=str(files / "ca.pem"), cert=cert and str(files / cert))))
+    refused = f"it refused the certificate shown to it, or that there is none: {reason} (see tls.cert and tls.key)"
+    closed = "it closed the connection without a word (does it ask for a certificate? see tls.cert and tls.key)"
+    reset = "Connection reset by peer"  # docs/webhook.md says what it may mean
+    assert any(words in said for words in (refused, closed, reset)), said
 
 
 def test_a_receiver_that_asks_for_a_certificate_and_hangs_up_without_a_word_is_a_failure_that_names_the_keys(
