@@ -24,7 +24,7 @@ import trustme
 import yaml
 from standardwebhooks.webhooks import Webhook
 
-from penstock.checkup import capture, endpoint, machine, room, secrecy, standing
+from penstock.checkup import capture, certificate, endpoint, machine, room, secrecy, standing
 from penstock.checkup.examination import checks, examine
 from penstock.checkup.finding import Check, Finding, Verdict, examined
 from penstock.cli import main
@@ -428,6 +428,35 @@ def test_a_receiver_that_refuses_our_certificate_fails_though_hands_were_shaken(
     assert (refused.verdict, refused.said, refused.remedy) == (FAILED, said, _SEE)
 
 
+def test_an_expired_certificate_of_ours_fails_whether_or_not_the_receiver_asks_for_it(
+    authority: trustme.CA, asking: ssl.SSLContext, showing: Showing
+) -> None:
+    tls = showing(authority, days=-1)
+    with shaking_hands(asking) as port:
+        refused, expired = shown_to(port, tls)
+    assert (refused.verdict, refused.remedy) == (FAILED, _SEE)
+    assert "it refused the certificate shown to it, or that there is none: certificate expired" in refused.said
+    asking.verify_mode = ssl.CERT_NONE
+    with shaking_hands(asking) as port:
+        reached, again = shown_to(port, tls)
+    assert (reached.verdict, again) == (OK, expired)
+    assert (expired.verdict, "client.pem has expired: it ended at 20" in expired.said) == (FAILED, True)
+    assert expired.remedy == "have it renewed, and put the new one, with its key, into the files of tls.cert and tls.key"
+
+
+@pytest.mark.parametrize(
+    ("days", "verdict", "said"),
+    [(90, OK, "client.pem ends in 89 days"), (endpoint.SOON_DAYS, WARNING, f"client.pem ends in {endpoint.SOON_DAYS - 1} days")],
+)
+def test_a_certificate_of_ours_that_is_taken_is_in_order_until_it_soon_ends(
+    authority: trustme.CA, asking: ssl.SSLContext, showing: Showing, days: int, verdict: Verdict, said: str
+) -> None:
+    with shaking_hands(asking) as port:
+        reached, ours = shown_to(port, showing(authority, days))
+    assert (reached.verdict, "can be reached" in reached.said) == (OK, True)
+    assert (ours.verdict, said in ours.said) == (verdict, True)
+
+
 def _reset(line: ssl.SSLSocket) -> None:
     line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     line.close()
@@ -443,6 +472,21 @@ def test_a_receiver_that_hangs_up_as_soon_as_hands_are_shaken_fails(
         f"localhost, port {port}: it closed the connection without a word (does it ask for a certificate? see tls.cert and tls.key)"
     )
     assert (closed.verdict, closed.said, closed.remedy) == (FAILED, said, _SEE)
+
+
+@pytest.mark.parametrize("year", [1951, 2049, 2050, 2999])
+def test_the_end_of_a_certificate_is_read_from_the_first_in_the_file(authority: trustme.CA, year: int) -> None:
+    until = datetime(year, 2, 28, 13, 59, 58, tzinfo=UTC)
+    issued = authority.issue_cert("a.example.org", not_before=datetime(1950, 1, 1, tzinfo=UTC), not_after=until)
+    whole = issued.private_key_and_cert_chain_pem.bytes() + authority.cert_pem.bytes()
+    assert certificate.end_of(b"as people note it \xff\n" + whole) == until
+
+
+@pytest.mark.parametrize("body", [b"", b"AAAA", b"MII=", b"MAAwADAA", b"nonsense"])
+def test_a_certificate_that_cannot_be_read_is_told_with_the_key_that_names_it(body: bytes) -> None:
+    for pem in (body, b"-----BEGIN CERTIFICATE-----\n" + body + b"\n-----END CERTIFICATE-----\n"):
+        with pytest.raises(ValueError, match=r"tls\.cert holds .*: (it must be|have it)"):
+            certificate.end_of(pem)
 
 
 def test_tls_spoken_to_a_plain_server_fails(receiver: Receiver) -> None:

@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from importlib.metadata import version
+from pathlib import Path
 from urllib.parse import quote
 from uuid import uuid4
 
 from penstock.change import Lane
+from penstock.checkup.certificate import end_of
 from penstock.checkup.finding import Finding, failed, ok, warning
 from penstock.sink import Assignment
 from penstock.sinks.webhook import WebhookSink
@@ -26,11 +28,17 @@ SOON_DAYS = 14
 LISTENING = 0.5
 """Seconds in which a far side that refuses our certificate says so."""
 _RENEW = "renew it there"
+_RENEW_OURS = "have it renewed, and put the new one, with its key, into the files of tls.cert and tls.key"
 
 
 def endpoint(sink: WebhookSink) -> Iterator[Finding]:
-    """Connect, shake hands, listen, and hang up; nothing is sent."""
-    place = parse(sink.url)
+    """Connect, shake hands, listen, and hang up; nothing is sent. Then look at the certificate that we show."""
+    yield from _reached(sink, parse(sink.url))
+    if sink.tls.cert is not None:
+        yield judged_own(sink.tls.cert, end_of(Path(sink.tls.cert).read_bytes()), datetime.now(UTC))
+
+
+def _reached(sink: WebhookSink, place: Endpoint) -> Iterator[Finding]:
     try:
         with connected(sink, place) as line:
             until = _expiry(line) if isinstance(line, ssl.SSLSocket) else None
@@ -66,6 +74,15 @@ def judged_expiry(shown: str, until: datetime | None, now: datetime) -> Finding:
     days = (until - now).days
     said = f"{shown} can be reached; its certificate ends in {days} days"
     return warning("endpoint", said, _RENEW) if days < SOON_DAYS else ok("endpoint", said)
+
+
+def judged_own(path: str, until: datetime, now: datetime) -> Finding:
+    """What the end of our own certificate means."""
+    if until <= now:
+        return failed("endpoint", f"our certificate in {path} has expired: it ended at {until:%Y-%m-%d %H:%M:%S} UTC", _RENEW_OURS)
+    days = (until - now).days
+    said = f"our certificate in {path} ends in {days} days"
+    return warning("endpoint", said, _RENEW_OURS) if days < SOON_DAYS else ok("endpoint", said)
 
 
 def probe(sink: WebhookSink, pipeline: str) -> Iterator[Finding]:
