@@ -11,7 +11,7 @@ import socket
 import sqlite3
 import ssl
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPConnection
@@ -79,7 +79,14 @@ def write(tmp_path: Path, receiver: Receiver, shop: Shop) -> Write:
 
 
 def found(check: Check) -> list[Finding]:
-    return list(examined("it", check))
+    return remedied(examined("it", check))
+
+
+def remedied(findings: Iterable[Finding]) -> list[Finding]:
+    """All of them; each that is not in order must say what to do."""
+    told = list(findings)
+    assert [one for one in told if one.verdict is not OK and not one.remedy] == []
+    return told
 
 
 def files_in(folder: Path) -> dict[Path, bytes]:
@@ -87,8 +94,8 @@ def files_in(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if not path.name.endswith(("-wal", "-shm"))}
 
 
-def of(findings: Any, check: str) -> list[tuple[Verdict, str]]:
-    return [(one.verdict, f"{one.said} | {one.remedy}") for one in findings if one.check == check]
+def of(findings: Iterable[Finding], check: str) -> list[tuple[Verdict, str]]:
+    return [(one.verdict, f"{one.said} | {one.remedy}") for one in remedied(findings) if one.check == check]
 
 
 def test_a_pipeline_in_order_passes_and_nothing_is_changed_or_sent(
@@ -120,7 +127,7 @@ def test_what_failed_is_shown_with_its_remedy_and_ends_with_1(write: Write, shop
 
 def test_a_file_that_does_not_load_is_a_finding_and_others_are_looked_at(write: Write, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("name: x\nnonsense: 1\n")
-    findings = list(examine([tmp_path / "bad.yaml", write()]))
+    findings = remedied(examine([tmp_path / "bad.yaml", write()]))
     assert [(one.about.rpartition("/")[2], one.verdict) for one in findings if one.check == "file"] == [
         ("bad.yaml", FAILED),
         ("orders.yaml", OK),
