@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import ctypes
 import json
 import os
 import re
@@ -246,6 +247,36 @@ def test_a_database_without_write_ahead_logging_is_a_warning(shop: Shop) -> None
         connection.execute("pragma journal_mode = delete")
     [one] = found(lambda: capture.database(source(shop)))
     assert (one.verdict, one.remedy) == (WARNING, f"penstock capture enable {shop.path} --wal")
+
+
+def unprivileged(check: Check) -> list[Finding]:
+    """What is found by one to whom the modes of files apply, also where the tests run as root."""
+    told: list[Finding] = []
+
+    def work() -> None:  # in a thread of its own, since what Linux lets it give up is that thread's alone, and for good
+        version_3, nothing = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+        assert ctypes.CDLL(None, use_errno=True).capset(version_3, nothing) == 0, os.strerror(ctypes.get_errno())
+        told.extend(examined("it", check))
+
+    thread = Thread(target=work)
+    thread.start()
+    thread.join()
+    return remedied(told)
+
+
+@pytest.mark.parametrize("locked", ["shop.db", "."])
+def test_a_database_that_this_user_may_read_and_not_write_fails(shop: Shop, tmp_path: Path, locked: str) -> None:
+    with closing(sqlite3.connect(shop.path)) as writer:  # while somebody has it open, it can be read without a right to the folder
+        writer.execute("select * from orders").fetchall()
+        assert [one.verdict for one in unprivileged(lambda: capture.database(source(shop)))] == [OK]
+        before = (tmp_path / locked).stat().st_mode
+        (tmp_path / locked).chmod(before & ~0o222)
+        try:
+            [one] = unprivileged(lambda: capture.database(source(shop)))
+        finally:
+            (tmp_path / locked).chmod(before)
+    assert (one.verdict, "progress cannot be noted in it" in one.said) == (FAILED, True)
+    assert one.remedy == "give this user the right to write"
 
 
 def test_a_file_that_is_no_database_fails(tmp_path: Path) -> None:
