@@ -36,7 +36,7 @@ class Program:
         self.failpoints, self._log = folder / f"failpoints-{self.mark}", folder / f"{self.mark}.log"
         self.failpoints.mkdir()
         told = {**os.environ, **(env or {}), _MARK: self.mark, "PENSTOCK_FAILPOINTS": str(self.failpoints)}
-        command = [sys.executable, "-c", _LAUNCH, "run", *map(str, arguments), "--log-format", "json", "--verbose"]
+        command = [sys.executable, "-c", _LAUNCH, "run", "--log-format", "json", "--verbose", *map(str, arguments)]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 command, env=told, stdin=subprocess.DEVNULL if tty is None else tty, stdout=log, stderr=log, start_new_session=True

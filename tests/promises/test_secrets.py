@@ -1,0 +1,127 @@
+"""Secrets are sent and never shown, though a receiver that refuses everything says each of them back."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from fix_rig import Rig
+from penstock.cli import main
+
+BARE = base64.b64encode(b"a key of 24 random bytes").decode()
+GIVEN = {"TOKEN": "s3cret-token", "PASSWORD": "s3cret-password", "QUERY": "s3cret-query", "SIGNING": f"whsec_{BARE}"}
+HEADER, BASIC = "s3cret-header", base64.b64encode(b"anna:s3cret-password").decode()
+SECRETS = (*GIVEN.values(), HEADER, BASIC, BARE)
+
+HIDDEN = {"halting": "/?*** Bearer *** *** ***", "parking": "/?*** Basic *** *** ***"}
+"""What is left of the answers to each pipeline."""
+
+BEARER = {"bearer": "${TOKEN}"}
+USER = {"basic": {"user": "anna", "password": "${PASSWORD}"}}
+TWICE = {"tries": 2, "min": "10ms", "max": "10ms"}
+
+
+class Talkative(ThreadingHTTPServer):
+    """Answers every request with one status, and with all that it should keep to itself."""
+
+    daemon_threads = True
+
+    def __init__(self, status: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Refusing)
+        self.status, self.url, self.heard = status, f"http://127.0.0.1:{self.server_port}/", list[str]()
+        self._thread = Thread(target=self.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    server: Talkative
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        said = f"{self.path} {self.headers['Authorization']} {self.headers['X-Api-Key']} {GIVEN['SIGNING']}"
+        self.server.heard.append(said)
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def given(tmp_path: Path, monkeypatch: Any) -> None:
+    """The secrets are in the environment and in a file of their own; lines are long enough for all that is said."""
+    for name, secret in GIVEN.items():
+        monkeypatch.setenv(name, secret)
+    monkeypatch.setenv("COLUMNS", "1000")
+    (tmp_path / "key.txt").write_text(HEADER)
+
+
+def telling(folder: Path, status: int, auth: dict[str, Any], then: str) -> Rig:
+    """A pipeline with a secret in every place, to a receiver that tells them."""
+    rig = Rig(folder, name=folder.name, receiver=Talkative(status))
+    rig.write(
+        url=f"{rig.receiver.url}?token=${{QUERY}}",
+        auth=auth,
+        headers={"X-Api-Key": "${file:../key.txt}"},
+        signing={"secret": "${SIGNING}"},
+        retry=TWICE | {"then": then},
+    )
+    return rig
+
+
+def shown(text: str) -> list[str]:
+    """The secrets in it."""
+    return [secret for secret in SECRETS if secret in text]
+
+
+def written(rig: Rig) -> dict[str, str]:
+    """All files of a pipeline and its processes, by their names."""
+    return {path.name: path.read_text(errors="replace") for path in rig.folder.rglob("*") if path.is_file()}
+
+
+def answers(capsys: Any, *files: Path) -> Iterator[tuple[str, str]]:
+    """What all commands say of these pipelines, the first of which has dead letters."""
+    alone = (["dead", "list"], ["dead", "show", "all"])
+    for words in (["status"], ["validate"], ["doctor", "--probe"], *alone):
+        for option in ([], ["--json"]):
+            named = files[:1] if words in alone else files
+            main([*words[:2], *map(str, named), *words[2:], *option])
+            said = capsys.readouterr()
+            yield " ".join([*words, *option]), said.out + said.err
+
+
+@pytest.mark.usefixtures("given")
+def test_what_a_receiver_says_back_is_in_no_log_no_answer_and_no_file(tmp_path: Path, capsys: Any) -> None:
+    with (
+        telling(tmp_path / "halting", 401, BEARER, "halt") as halting,
+        telling(tmp_path / "parking", 422, USER, "dead-letter") as parking,
+    ):
+        for form in ("json", "text"):
+            halting.shop.sell()
+            parking.shop.sell()
+            program = halting.start(parking.file, "--available-now", "--log-format", form)
+            assert program.exit_code() == 1, program.tail()
+            assert shown(program.said()) == []
+            assert all(answer in program.said() for answer in HIDDEN.values()), program.said()
+        assert set(shown(" ".join(halting.receiver.heard + parking.receiver.heard))) == {*SECRETS} - {GIVEN["PASSWORD"]}
+
+        for command, said in answers(capsys, parking.file, halting.file):
+            assert shown(said) == [], command
+            assert ("***" if command.startswith("validate") else "status 4") in said, f"{command}: {said}"
+        for rig in (halting, parking):
+            files = written(rig)
+            assert [(name, secret) for name, text in files.items() for secret in shown(text)] == []
+            assert HIDDEN[rig.name] in "".join(text for name, text in files.items() if name.startswith("state.db"))
