@@ -14,10 +14,12 @@ from penstock.errors import ConfigInvalid, DeliveryExhausted
 from penstock.retry import Retry
 from penstock.sinks.webhook import WebhookSink
 from penstock.sinks.webhook.auth import Auth, Basic
+from penstock.sinks.webhook.signing import Signing
 
 CHANGE = to_batch([Change(1, Op.INSERT, "orders", '{"id":1}', None, '{"id":1}')])
 TWICE = Retry(tries=2, min=timedelta(milliseconds=1), max=timedelta(milliseconds=1))
 SECRETS = ("s3cret-token", "s3cret-password", "s3cret-header", "s3cret-query")
+BASIC, SIGNING = (base64.b64encode(text).decode() for text in (b"anna:s3cret-password", b"a key of 24 random bytes"))
 
 
 def refusal(**keys):
@@ -179,9 +181,8 @@ def test_a_secret_that_the_receiver_says_back_is_hidden_in_errors_and_events(ech
     with pytest.raises(DeliveryExhausted) as raised:
         delivery.drain(PATIENCE)
     assert "cannot POST" in str(raised.value)
-    basic = base64.b64encode(b"anna:s3cret-password").decode()
     for text in (str(raised.value), *map(repr, told.events)):
-        assert not any(secret in text for secret in (*SECRETS, basic))
+        assert not any(secret in text for secret in (*SECRETS, BASIC))
         assert "***" in text
 
 
@@ -201,6 +202,31 @@ def test_a_secret_is_hidden_however_it_is_spelled(url, headers, said):
     hidden = Hider(WebhookSink(url=url, headers=headers))(said)
     assert "***" in hidden
     assert not any(secret in hidden for secret in ("a%20b", "a b", "c=d", "d/e", "a@b", "a%40b", "hi", '"y"'))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"headers": {"authorization": "Token s3cret-token"}}, "nobody has the token s3cret-token"),
+        ({"headers": {"Authorization": f"Basic {BASIC}"}}, f"anna is not s3cret-password: {BASIC}"),
+        ({"headers": {"X-Api-Key": "s3cret\t-header"}}, "s3cret-header is no key"),
+        ({"signing": Signing(secret=f"whsec_{SIGNING}")}, f"not signed by {SIGNING}"),
+    ],
+)
+def test_the_secret_part_of_a_setting_is_hidden_by_itself(settings, said):
+    from penstock.sinks.webhook.hidden import Hider
+
+    hidden = Hider(WebhookSink(url="http://h/", **settings))(said)
+    assert "***" in hidden
+    assert not any(secret in hidden for secret in (*SECRETS, BASIC, SIGNING))
+
+
+@pytest.mark.parametrize("credentials", ["Basic", "Basic %", "Basic /w==", "Basic YW5uYQ==", "Basic YTo=", "Basic YToB"])
+def test_credentials_without_a_password_that_could_be_seen_hide_nothing_else(credentials):
+    from penstock.sinks.webhook.hidden import Hider
+
+    sink = WebhookSink(url="http://h/", headers={"Authorization": credentials})
+    assert Hider(sink)("no such user") == "no such user"
 
 
 def test_a_short_secret_is_hidden_with_the_long_one_that_holds_it():
