@@ -1,5 +1,5 @@
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Condition, Thread
@@ -68,23 +68,30 @@ def deliver(told: Told) -> Iterator[Callable[..., WebhookDelivery]]:
             delivery.close()
 
 
-class _Echo(BaseHTTPRequestHandler):
+class _Answering(BaseHTTPRequestHandler):
+    """Answers with what `verdict` says of a request: a status and a text."""
+
     def do_POST(self) -> None:
-        said = [self.path, *(self.headers.get(name, "") for name in ("Authorization", "X-Api-Key"))]
-        body = f"cannot POST {' '.join(said)}".encode()
-        self.send_response(404)
-        self.send_header("Content-Length", str(len(body)))
+        self.rfile.read(int(self.headers["Content-Length"]))
+        status, text = self.verdict()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(text.encode())
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
 
 
-@pytest.fixture
-def echo() -> Iterator[str]:
-    """The URL of a receiver that refuses everything, and says back what it was sent."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Echo)
+class _Echo(_Answering):
+    def verdict(self) -> tuple[int, str]:
+        said = [self.path, *(self.headers.get(name, "") for name in ("Authorization", "X-Api-Key"))]
+        return 404, f"cannot POST {' '.join(said)}"
+
+
+@contextmanager
+def _serving(handler: type[_Answering]) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
@@ -92,3 +99,25 @@ def echo() -> Iterator[str]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture
+def echo() -> Iterator[str]:
+    """The URL of a receiver that refuses everything, and says back what it was sent."""
+    with _serving(_Echo) as url:
+        yield url
+
+
+@pytest.fixture
+def locked() -> Iterator[Callable[[str], str]]:
+    """Open a receiver that takes what comes with this header Authorization, and nothing else; its URL."""
+    with ExitStack() as opened:
+
+        def locked(key: str) -> str:
+            class Locked(_Answering):
+                def verdict(self) -> tuple[int, str]:
+                    return (200, "") if self.headers["Authorization"] == key else (401, "who are you?")
+
+            return opened.enter_context(_serving(Locked))
+
+        yield locked

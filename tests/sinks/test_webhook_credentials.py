@@ -55,6 +55,27 @@ def test_further_headers_are_sent_with_every_try(receiver, deliver):
 
 
 @pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (Auth(bearer="s3cret-token"), Auth(bearer="s3cret-tokem")),
+        (Auth(basic=Basic(user="anna", password="s3cret-password")), Auth(basic=Basic(user="anna", password="s3cret-passwort"))),
+        (Auth(bearer="s3cret-token"), Auth()),
+    ],
+)
+def test_only_the_right_credentials_are_let_in_and_wrong_ones_are_called_so(locked, deliver, right, wrong):
+    url = locked(right.header)
+    delivery = deliver(url, auth=right, retry=TWICE)
+    delivery.offer(CHANGE, wait=1)
+    assert delivery.drain(PATIENCE)
+    delivery = deliver(url, auth=wrong, retry=TWICE)
+    delivery.offer(CHANGE, wait=1)
+    with pytest.raises(DeliveryExhausted) as raised:
+        delivery.drain(PATIENCE)
+    hint = "check the credentials: sink.auth, headers, signing or url"
+    assert raised.value.message == f"{url}: status 401 ({hint}): who are you?; changes 1..1 were not taken in 2 tries"
+
+
+@pytest.mark.parametrize(
     "value", ["a\r\nX-Evil: 1", "a\nb", "a\rb", "a\0b", "käse", "日本", " a", "a ", "", "a\x7f", "\t"], ids=ascii
 )
 def test_a_value_that_no_header_can_hold_is_refused_with_its_key(value):

@@ -189,13 +189,23 @@ def test_any_2xx_is_success(receiver, deliver, told, status):
     assert not told.events
 
 
-@pytest.mark.parametrize("status", [304, 400, 401, 404, 409, 410, 429, 500, 503])
+@pytest.mark.parametrize("status", [304, 400, 404, 407, 409, 410, 429, 500, 503])
 def test_any_other_status_is_tried_again(receiver, deliver, told, status):
     receiver.turn(script=(status,))
     delivery = deliver(receiver.url)
     delivery.offer(rows(1), wait=1)
     assert delivery.drain(PATIENCE)
     assert [event.reason for event in told.events] == [f"{receiver.url}: status {status}"]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_status_about_who_we_are_is_tried_again_and_names_the_settings(receiver, deliver, told, status):
+    receiver.turn(script=(status,))
+    delivery = deliver(receiver.url)
+    delivery.offer(rows(1), wait=1)
+    assert delivery.drain(PATIENCE)
+    said = f"{receiver.url}: status {status} (check the credentials: sink.auth, headers, signing or url)"
+    assert [event.reason for event in told.events] == [said]
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

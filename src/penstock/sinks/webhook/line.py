@@ -28,6 +28,8 @@ _READ_BYTES = 1 << 16  # what an answer may hold before its connection is given 
 _SHOWN_CHARACTERS = 120
 _FINAL = (400, 413, 415, 422)
 _NOT_NOW = (429, 503)
+_STRANGER = (401, 403)
+_CREDENTIALS = " (check the credentials: sink.auth, headers, signing or url)"
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -109,8 +111,9 @@ class Line:
             shown = self._finish(reply)
             if reply.status in _REDIRECTS:
                 shown = _redirection(reply.headers.get("location"))
+            hint = _CREDENTIALS if reply.status in _STRANGER else ""
             asked, named = reply.headers.get("retry-after"), reply.headers.get("penstock-refused")
-            return Answer(reply.status, f"status {reply.status}{shown}", seconds_asked(asked), named=places_named(named))
+            return Answer(reply.status, f"status {reply.status}{hint}{shown}", seconds_asked(asked), named=places_named(named))
 
     def _head(self, length: int, headers: Mapping[str, str]) -> bytes:
         fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
