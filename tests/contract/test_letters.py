@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from test_coordinator import RIGS
 
@@ -22,6 +26,8 @@ from penstock.rows import rows_of_change
 
 LANE = Lane("main")
 ERROR = DeliveryExhausted("status 422; changes 5..5 were not taken in 1 tries")
+PAGE = (Path(__file__).parents[2] / "docs" / "dead-letters.md").read_text()
+IN_FILE, IN_POSTGRES = re.findall(r"```sql\n(.+?)```", PAGE, re.DOTALL)
 
 
 def change(position: int, key: object = 1, op: Op = Op.INSERT, before: str | None = None, **more: Any) -> Change:
@@ -316,9 +322,48 @@ def test_threads_that_park_and_advance_at_once_lose_nothing(stage: Stage) -> Non
     assert stage.state.standing("p").delivered == 200
 
 
-def test_the_letters_of_a_state_file_are_an_ordinary_table(stage: Stage) -> None:
+@dataclass(frozen=True)
+class Table:
+    """The letters as whoever likes reads them, and how the page says that it is done."""
+
+    opened: Callable[[Any], Any]
+    name: str
+    example: str
+    flag: type
+    moment: type
+
+
+TABLES = {
+    "sqlite": Table(lambda state: sqlite3.connect(state.path), "dead_letters", IN_FILE, int, str),
+    "postgres": Table(lambda state: psycopg.connect(state.dsn), "penstock_state.dead_letters", IN_POSTGRES, bool, datetime),
+}
+"""Of the stores that have one: Kafka has none."""
+
+in_tables = pytest.mark.parametrize(("make", "table"), TABLES.items(), ids=TABLES, indirect=["make"])
+
+
+def documented_columns() -> list[str]:
+    rows = PAGE.split("| column | meaning |\n|---|---|\n")[1].split("\n\n")[0].splitlines()
+    return [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+
+
+@in_tables
+def test_the_letters_are_an_ordinary_table_with_the_columns_that_are_documented(stage: Stage, table: Table) -> None:
     stage.claim.park([letter(5)])
-    if path := getattr(stage.state, "path", None):
-        with closing(sqlite3.connect(path)) as db:
-            query = "select position, table_name, key->>'id', after->>'total', code, message, tries from dead_letters"
-            assert db.execute(query).fetchall() == [(5, "t", 1, 1.5, "sink.exhausted", "status 422", 3)]
+    with closing(table.opened(stage.state)) as db:
+        found = db.execute(f"select * from {table.name}")
+        [row] = found.fetchall()
+    got = dict(zip([about[0] for about in found.description], row, strict=True))
+    assert sorted(got) == sorted(documented_columns())
+    assert (got["position"], got["ordinal"], got["table_name"], got["tries"]) == (5, 0, "t", 3)
+    assert (got["key"], got["after"]) == ('{"id":1}', '{"id":1, "total": 1.50}')
+    assert {type(got[name]) for name in ("behind", "holds", "overtaken")} == {table.flag}
+    assert type(got["parked_at"]) is table.moment
+
+
+@in_tables
+def test_the_documented_query_finds_the_letters_that_wait_behind_no_other(stage: Stage, table: Table) -> None:
+    stage.claim.park([letter(5), letter(6, is_behind=True)])
+    with closing(table.opened(stage.state)) as db:
+        [(_, position, key, total, *why, _)] = db.execute(table.example.replace("'orders'", "'p'")).fetchall()
+    assert (position, int(key), float(total), why) == (5, 1, 1.5, ["sink.exhausted", "status 422"])
