@@ -18,6 +18,7 @@ class FileSink:
     halt_at: int = -1  # raise one that only a person can mend
     linger: float = 0.0  # seconds between having delivered a batch and knowing it
     condemn_at: int = -1  # say that this position is poison
+    is_lazy: bool = False  # write nothing before it is asked to drain
     retry: Retry = Retry()
 
     def open(self, assignment):
@@ -27,12 +28,19 @@ class FileSink:
 class FileDelivery:
     def __init__(self, sink, assignment):
         self.sink, self.assignment, self.last = sink, assignment, None
+        self.held = []
 
     def offer(self, changes, wait):
-        for change in from_batch(changes):
-            self.write(change)
+        self.held += from_batch(changes)
+        if not self.sink.is_lazy:
+            self.flush()
         time.sleep(self.sink.linger)
         return True
+
+    def flush(self):
+        held, self.held = self.held, []
+        for change in held:
+            self.write(change)
 
     def write(self, change: Change):
         if change.position == self.sink.fail_at and not os.path.exists(self.sink.path + ".failed"):
@@ -54,6 +62,7 @@ class FileDelivery:
         return self.last
 
     def drain(self, wait):
+        self.flush()
         return True
 
     def close(self):

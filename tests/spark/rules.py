@@ -23,3 +23,10 @@ def twice_up_to_1500(change):
 
 def rename_key(change):
     return replace(change, key="{}") if change.position == 1500 else replace(change, table="renamed", at=change.at + 1)
+
+
+def refuse_bad(change):
+    """Raises on what an expression before it has called bad."""
+    if json.loads(change.after)["bad"]:
+        raise ValueError("bad")
+    return change

@@ -8,6 +8,7 @@ from test_live import TOTAL, Live
 
 from deadline import PATIENCE
 from penstock.errors import TransformInvalid
+from penstock.retry import Retry
 from penstock.sources.synthetic import SyntheticSource
 
 
@@ -82,6 +83,59 @@ def test_the_change_that_an_expression_raised_on_is_named_when_all_before_it_is_
     assert "--from 1500" in error["remedy"]
     assert live.query.wait(lambda: live.watermark().position == 1499, PATIENCE)
     assert list(dict.fromkeys(positions(live.out))) == [at for at in range(1, 1500) if "select" not in transform or at % 2 == 0]
+
+
+def raising(part, bad):
+    """A transform of which this part raises on what the condition says."""
+    ways = {
+        "where": {"where": f"10 / if({bad}, 0, 1) is not null"},
+        "select": {"select": {"n": f"cast(if({bad}, 'abc', '1') as int)"}},
+        "function": {"select": {"bad": bad}, "function": "rules:refuse_bad"},
+    }
+    return ways[part]
+
+
+def parked(live):
+    return [letter.change.position for letter in live.state.letters("live")]
+
+
+parts = pytest.mark.parametrize("part", ["where", "select", "function"])
+
+
+@parts
+def test_ten_in_a_row_that_a_transform_raises_on_are_parked_as_they_were_and_the_rest_arrives(live, part):
+    live.start(**raising(part, "position between 1500 and 1520 and position <> 1510"), retry=Retry(then="dead-letter"))
+    live.until_position()
+    bad = [*range(1500, 1510), *range(1511, 1521)]
+    assert parked(live) == bad
+    assert positions(live.out) == [at for at in range(1, TOTAL + 1) if at not in bad]
+    letter = live.state.letters("live")[0]
+    assert (letter.stage, letter.code) == ("function" if part == "function" else "sql", "transform.invalid")
+    assert letter.message.startswith(f"transform.{part}")
+    assert json.loads(letter.change.after).keys() == ({"bad"} if part == "function" else {"id", "total", "text"})
+
+
+@parts
+def test_the_eleventh_in_a_row_that_a_transform_raises_on_halts_when_all_before_them_is_delivered(live, part):
+    live.start(**raising(part, "position between 1500 and 1510"), retry=Retry(then="dead-letter"), is_lazy=True)
+    assert live.query.wait(live.query.was_stopped_inside, 60)
+    error = live.state.standing("live").error
+    assert error["code"] == "transform.invalid"
+    assert error["message"].startswith(f"transform.{part}")
+    assert 'on change 1510 of synthetic, key {"id":510}' in error["message"]
+    assert positions(live.out) == list(range(1, 1500))
+    assert parked(live) == list(range(1500, 1510))
+
+
+@parts
+def test_what_a_transform_raises_on_is_dropped_and_counted_and_the_rest_arrives(live, part):
+    live.start(**raising(part, "position in (1, 700, 701, 3000)"), retry=Retry(then="drop"))
+    live.until_position()
+    assert live.query.wait(lambda: live.state.standing("live").dropped == 4, PATIENCE)
+    assert parked(live) == []
+    assert positions(live.out) == [at for at in range(1, TOTAL + 1) if at not in (1, 700, 701, 3000)]
+    if part == "select":
+        assert {line[4] for line in written(live.out)} == {'{"n":1}'}
 
 
 def test_an_expression_that_needs_more_than_one_change_is_refused(live):
