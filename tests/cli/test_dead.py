@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,11 +20,12 @@ from penstock.change import Change, Lane, Op
 from penstock.checkup.finding import Verdict
 from penstock.checkup.standing import leader
 from penstock.cli import main
+from penstock.cli.dead import described
 from penstock.config import load
 from penstock.coordinator import Tally, Term
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted
-from penstock.poison import Circumstances, Poison
+from penstock.poison import Circumstances, DeadLetter, Poison
 from penstock.receiver import MemoryStore, Receiver
 from penstock.redriving import Redriven, redrive
 from penstock.status import _poison, summarise
@@ -263,6 +264,21 @@ def test_dropping_asks_counts_and_leaves_what_waits(office: Office, capsys: Any,
     assert office.pipeline.state.standing("orders").dropped == 1
     assert office.run(capsys, "redrive", 'key={"id":1}')[0] == 0
     assert office.hook.applied == [5, 7]
+
+
+def test_programs_are_told_all_of_a_letter() -> None:
+    change = Change(7, Op.UPDATE, "t", '{"id":1}', '{"id":1}', '{"id":1}', 1_767_225_600_250_000, 1, 2, "odd", 9, 3)
+    letter = DeadLetter("cafe", Lane("log"), change, "sink", "c", "m", 2, 4, True, False, True, number=5)
+    told = described(letter)
+    facts = {one.name for part in (change, letter) for one in fields(part)} - {"change"}
+    assert {
+        "at": "2026-01-01T00:00:00.250Z",
+        "old_row_id": 1,
+        "new_row_id": 2,
+        "error": "odd",
+        "transaction": 9,
+    }.items() <= told.items()
+    assert set(told) == {name.removeprefix("is_") for name in facts}
 
 
 def test_dropping_tells_programs_what_is_gone(office: Office, capsys: Any) -> None:

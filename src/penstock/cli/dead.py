@@ -132,8 +132,11 @@ def drop(
 
 def described(letter: DeadLetter) -> dict[str, Any]:
     """A letter as `--json` tells it."""
+    from penstock.formats.text import instant
+
     change = letter.change
     images = {name: text and json.loads(text) for name, text in (("before", change.before), ("after", change.after))}
+    rest = {name: getattr(change, name) for name in ("old_row_id", "new_row_id", "error", "transaction")}
     return {
         "number": letter.number,
         "position": change.position,
@@ -141,9 +144,11 @@ def described(letter: DeadLetter) -> dict[str, Any]:
         "table": change.table,
         "key": json.loads(change.key),
         "op": str(change.op),
-        **{name: image for name, image in images.items() if image is not None},
+        **{name: value for name, value in (images | rest).items() if value is not None},
+        "at": instant(change.at),
         "stage": letter.stage,
         "behind": letter.is_behind,
+        "holds": letter.holds,
         "overtaken": letter.is_overtaken,
         "code": letter.code or None,
         "message": letter.message or None,
