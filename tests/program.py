@@ -122,15 +122,17 @@ class Program:
 
     def until_reached(self, point: str, within: float = PATIENCE, count: int = 1, by: int | None = None) -> None:
         """Wait until so many processes pause at this point, this one among them, or one was killed there."""
-        order, reached = self.failpoints / point, self.failpoints / f"{point}.reached"
-
-        def came() -> set[str]:
-            return set(reached.read_text().splitlines()) if reached.exists() else set()
 
         def have_come() -> bool:
-            return len(here := came()) >= count and (by is None or str(by) in here)
+            return len(here := self.come_to(point)) >= count and (by is None or by in here)
 
-        until(lambda: have_come() or not order.exists(), within, lambda: f"only {came()} came to {point}\n{self.tail()}")
+        order = self.failpoints / point
+        until(lambda: have_come() or not order.exists(), within, lambda: f"{self.come_to(point)} came to {point}\n{self.tail()}")
+
+    def come_to(self, point: str) -> set[int]:
+        """The processes that pause at this point."""
+        reached = self.failpoints / f"{point}.reached"
+        return set(map(int, reached.read_text().split())) if reached.exists() else set()
 
     def release(self, point: str) -> None:
         """Let whoever pauses at this point go on."""

@@ -244,15 +244,23 @@ class RelayNemesis(Nemesis):
 
     def _stop_the_leader_inside_a_transaction(self) -> None:
         """Everything of it was sent, and nothing committed; when it wakes up, somebody else has the lane."""
-        victim = until(self._keeping_two(self._rig.leader), what=self._rig.tails)
-        victim.arm("sink.sending", "pause")
-        victim.until_reached("sink.sending")
+        victim = self._paused_leader("sink.sending")
         self._dwell(0.5)
         self._rig.freeze(victim)
         victim.disarm()
         until(lambda: self._rig.leader() not in (victim, None), what=lambda: f"nobody took over\n{self._rig.tails()}")
         self._until_progress()
         send(signal.SIGCONT, victim.tree())
+
+    def _paused_leader(self, point: str) -> Program:
+        """The leader, which pauses at this point; the next one, if it was deposed before it came there."""
+        while True:
+            victim = until(self._keeping_two(self._rig.leader), what=self._rig.tails)
+            victim.arm(point, "pause")
+            until(lambda victim=victim: victim.come_to(point) or self._rig.leader() is not victim, what=self._rig.tails)
+            if victim.come_to(point):
+                return victim
+            victim.disarm()
 
     def _restart_the_broker(self) -> None:
         self._rig.broker.stop()
