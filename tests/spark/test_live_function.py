@@ -118,12 +118,12 @@ def test_ten_in_a_row_that_a_transform_raises_on_are_parked_as_they_were_and_the
 @parts
 def test_the_eleventh_in_a_row_that_a_transform_raises_on_halts_when_all_before_them_is_delivered(live, part):
     live.start(**raising(part, "position between 1500 and 1510"), retry=Retry(then="dead-letter"), is_lazy=True)
-    assert live.query.wait(live.query.was_stopped_inside, 60)
+    assert live.query.wait(live.query.was_stopped_inside, PATIENCE)
     error = live.state.standing("live").error
     assert error["code"] == "transform.invalid"
     assert error["message"].startswith(f"transform.{part}")
     assert 'on change 1510 of synthetic, key {"id":510}' in error["message"]
-    assert positions(live.out) == list(range(1, 1500))
+    assert list(dict.fromkeys(positions(live.out))) == list(range(1, 1500))
     assert parked(live) == list(range(1500, 1510))
 
 
