@@ -35,8 +35,7 @@ def measure() -> list[Figure]:
             raw[name].append(_run(dials, keys, every))
     figures = [Figure(name, median(runs), "changes/s") for name, runs in raw.items()]
     figures += [_kept(raw, AGAIN, "1 % of them poison", 0.7), _kept(raw, NEW, "1 % poison, the rest is taken", 0.7)]
-    # no bar where every batch is refused whole: all of it goes again, and without names in some eight parts
-    figures += [_kept(raw, NEW, "1 % poison, named", None), _kept(raw, NEW, "1 % poison, found by halves", None)]
+    figures += [_kept(raw, NEW, "1 % poison, named", 0.7), _kept(raw, NEW, "1 % poison, found by halves", None)]
     keep("poison", figures, raw)
     return figures
 
