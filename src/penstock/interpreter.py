@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-_SWITCH_SECONDS = 0.0001
+_SWITCH_SECONDS = 0.00001
 
 
 def share_interpreter() -> None:

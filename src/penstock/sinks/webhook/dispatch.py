@@ -8,7 +8,7 @@ from threading import Condition, Event, Lock
 
 from penstock.change import Change
 from penstock.sinks.webhook.cut import due_in
-from penstock.sinks.webhook.schedule import Ready, Schedule, Waiting
+from penstock.sinks.webhook.schedule import Ready, Schedule, Waiting, made
 from penstock.sinks.webhook.sink import WebhookSink
 
 _ROOM_BATCHES = 4
@@ -115,7 +115,7 @@ class Dispatch:
             return some
         with self._lock:
             rows = self._schedule.rows(some)
-        return [one._replace(rows=found) for one, found in zip(some, rows, strict=True)]
+        return [made((*one[:-1], found)) for one, found in zip(some, rows, strict=True)]
 
     def keys(self, some: Sequence[Waiting]) -> Sequence[str] | None:
         """The keys of these, if it is known that each of them is about one row."""
