@@ -44,7 +44,7 @@ def _run(changes: int, size: int) -> float:
 def last_position(out: Path) -> int:
     """Of the last line only, so that the receiver is not disturbed."""
     lines = _tail(out, 200_000).split(b"\n")
-    return orjson.loads(orjson.loads(lines[-2])["body"])["changes"][-1]["position"] if len(lines) > 2 else 0
+    return orjson.loads(lines[-2])["body"]["changes"][-1]["position"] if len(lines) > 2 else 0
 
 
 def _tail(out: Path, size: int) -> bytes:

@@ -39,7 +39,7 @@ GOOD = {OURS: result(4, 40_000), TUNED: result(20, 10_000), AGAIN: result(5, 36_
 
 
 def request(at: float, body: object) -> str:
-    return json.dumps({"at": at, "body": json.dumps(body)}) + "\n"
+    return json.dumps({"at": at, "body": body}) + "\n"
 
 
 def row(number: int, sent: float) -> dict[str, object]:

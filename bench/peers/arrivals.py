@@ -17,7 +17,7 @@ def arrivals(out: Path, first: int, last: int) -> Iterator[Arrival]:
     seen: set[int] = set()
     for line in _lines(out):
         request = orjson.loads(line)
-        for row in rows(orjson.loads(request["body"])):
+        for row in rows(request["body"]):
             if first <= row["id"] <= last and row["id"] not in seen:
                 seen.add(row["id"])
                 yield request["at"], row["id"], float(row["at"])
@@ -32,7 +32,7 @@ def newest(out: Path) -> int:
             file.seek(max(0, size - reach))
             lines = file.read(size).split(b"\n")
         if len(lines) > (1 if reach >= size else 2):  # the first one read may have lost its beginning
-            return rows(orjson.loads(orjson.loads(lines[-2])["body"]))[-1]["id"]
+            return rows(orjson.loads(lines[-2])["body"])[-1]["id"]
     return 0
 
 

@@ -74,7 +74,7 @@ def test_ctrl_c_ends_it_with_the_proof_and_a_breach_ends_it_with_1(tmp_path: Pat
 
 def tamper(received: Path) -> None:
     """Make an insert that has arrived a delete, in place."""
-    place = received.read_bytes().index(rb"\"op\":\"insert\"") + len(rb"\"op\":\"")
+    place = received.read_bytes().index(b'"op":"insert"') + len(b'"op":"')
     with received.open("r+b") as file:
         file.seek(place)
         file.write(b"delete")

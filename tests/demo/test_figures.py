@@ -14,7 +14,7 @@ from penstock.demo.figures import Figures, percentile
 
 def request(*positions: int, is_taken: bool = True) -> str:
     changes = [{"position": position, "at": "1970-01-01T00:01:40.000Z"} for position in positions]
-    return json.dumps({"at": 100.25, "body": json.dumps({"changes": changes}), "is_taken": is_taken}) + "\n"
+    return json.dumps({"at": 100.25, "body": {"changes": changes}, "is_taken": is_taken}) + "\n"
 
 
 def arrival(position: int, committed_at: float, received_at: float, is_repeat: bool = False) -> Arrival:

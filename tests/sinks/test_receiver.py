@@ -1,5 +1,6 @@
 """The receiver that is shipped for tests: it records what came, and fails as its dials say."""
 
+import gzip
 import json
 import signal
 import socket
@@ -124,6 +125,20 @@ def test_a_process_of_its_own_writes_a_line_for_each_request_before_it_answers(t
             ([2], True),
         ]
     assert receiver.process.returncode is not None
+
+
+BODIES = [b'{"a": "\xc3\xa9 \\" \\n"}', b"[]", b'{"two":\n"lines"}', b'{"two":\r"lines"}', b'{no JSON, "body":1}', b'"text"', b""]
+
+
+def test_bodies_are_written_byte_for_byte_and_a_file_of_json_is_lines_of_json(tmp_path):
+    with ReceiverProcess(tmp_path / "out") as receiver:
+        for content in BODIES:
+            HTTP.request("POST", receiver.url, body=content, headers={"body": ',"body":'})
+        compressed = gzip.compress(BODIES[0])
+        HTTP.request("POST", receiver.url, body=compressed)
+        assert [request.body for request in receiver.requests] == [*BODIES, BODIES[0]]
+    lines = receiver.out.read_bytes().splitlines()
+    assert [json.loads(line)["body"] for line in lines[:2]] == [json.loads(content) for content in BODIES[:2]]
 
 
 def test_a_process_of_its_own_goes_with_its_parent(tmp_path):

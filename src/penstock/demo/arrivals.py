@@ -52,6 +52,6 @@ class Arrivals:
         return [arrival for line in lines.splitlines() for arrival in self._of(orjson.loads(line))]
 
     def _of(self, request: dict[str, Any]) -> Iterator[Arrival]:
-        for change in orjson.loads(request["body"])["changes"] if request["is_taken"] else ():
+        for change in request["body"]["changes"] if request["is_taken"] else ():
             yield Arrival(change, request["at"], change["position"] <= self._highest)
             self._highest = max(self._highest, change["position"])
