@@ -77,10 +77,15 @@ class Holding:
             self._passed.discard(row)
             self._known.discard(row)
 
-    def is_far(self, first: Place, places: Iterable[Place], keys: Iterable[str]) -> bool:
-        """Whether the changes there, about one row each with these keys, are surely no letters and behind none."""
-        are_others = first > self._last or self._places.isdisjoint(places)
-        return are_others and not self._wholes and self._keys.isdisjoint(keys)
+    def near(self, places: Sequence[Place], keys: Sequence[str]) -> list[int]:
+        """Which of the changes there, about one row each with these keys, may be letters, or behind one: hardly any. Quick."""
+        if self._wholes:
+            return list(range(len(keys)))
+        letters = self._places.intersection(places) if places[0] <= self._last else set()
+        known = self._keys.intersection(keys)
+        if not known and not letters:
+            return []
+        return [index for index, (place, key) in enumerate(zip(places, keys, strict=True)) if key in known or place in letters]
 
     def among(self, places: Sequence[Place], rows: Sequence[Sequence[Row]]) -> list[int]:
         """Which of the changes at these places, about these rows, are worth a closer look: hardly any."""

@@ -6,7 +6,7 @@ the watermark may pass them, once what was condemned is parked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Lock
@@ -188,9 +188,9 @@ class Poison:
         """Whether `sift` might take out anything at all."""
         return bool(self._holding)
 
-    def is_far(self, first: Place, places: Iterable[Place], keys: Sequence[str] | None) -> bool:
-        """Whether `sift` surely lets pass the changes there, about one row each with these keys, and counts none; quick."""
-        return keys is not None and self._holding.is_far(first, places, keys)
+    def near(self, places: Sequence[Place], keys: Sequence[str] | None) -> Sequence[int]:
+        """Which of the changes there are worth to be asked about: all, unless each is about one row, and these are the keys."""
+        return range(len(places)) if keys is None else self._holding.near(places, keys)
 
     def concerned(self, places: Sequence[Place], rows: Sequence[Sequence[Row]]) -> list[int]:
         """Which of the changes there, about these, `sift` might take out, or count; without waiting for whoever asks the store."""

@@ -24,20 +24,17 @@ CHANGES = st.dictionaries(PLACES, st.sampled_from(KEYS), min_size=1, max_size=4)
 
 
 @given(st.lists(HOLDS, max_size=4), CHANGES)
-def test_what_is_far_from_all_letters_is_worth_no_closer_look(
-    holds: list[Hold], changes: list[tuple[tuple[int, int], str]]
-) -> None:
+def test_what_is_not_near_a_letter_is_worth_no_closer_look(holds: list[Hold], changes: list[tuple[tuple[int, int], str]]) -> None:
     holding, places, keys = Holding(holds), [place for place, _ in changes], [key for _, key in changes]
     rows = [(("t", key),) for key in keys]
-    if holding.is_far(places[0], places, keys):
-        assert holding.among(places, rows) == []
-        about = [Hold("cafe", Lane("main"), place, row) for place, row in zip(places, rows, strict=True)]
-        assert not any(map(holding.concerns, about))
+    near, about = holding.near(places, keys), [Hold("cafe", Lane("main"), *one) for one in zip(places, rows, strict=True)]
+    assert set(near) >= set(holding.among(places, rows))
+    assert set(near) >= {index for index, one in enumerate(about) if holding.concerns(one)}
 
 
-def test_other_keys_and_other_places_are_far_and_the_same_are_not() -> None:
+def test_other_keys_and_other_places_are_not_near_and_the_same_are() -> None:
     holding = Holding([Hold("cafe", Lane("main"), (5, 0), (("t", KEYS[1]),))])
-    assert holding.is_far((6, 0), [(6, 0)], [KEYS[2]])
-    assert holding.is_far((4, 0), [(4, 0), (6, 0)], [KEYS[2], KEYS[3]])
-    assert not holding.is_far((4, 0), [(4, 0), (5, 0)], [KEYS[2], KEYS[3]])
-    assert not holding.is_far((6, 0), [(6, 0)], [KEYS[1]])
+    assert holding.near([(6, 0)], [KEYS[2]]) == []
+    assert holding.near([(4, 0), (6, 0)], [KEYS[2], KEYS[3]]) == []
+    assert holding.near([(4, 0), (5, 0)], [KEYS[2], KEYS[3]]) == [1]
+    assert holding.near([(6, 0), (7, 0), (8, 0)], [KEYS[1], KEYS[2], KEYS[1]]) == [0, 2]

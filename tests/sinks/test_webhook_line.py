@@ -147,3 +147,12 @@ def test_an_answer_that_is_no_http_or_has_no_end_is_a_failed_request(said, reaso
         assert answer.status is None
         assert answer.reason.startswith(reason)
         assert not answer.is_stale
+
+
+@pytest.mark.parametrize("body", [b"{}", b"x" * 50_000_000], ids=["never answers", "never reads"])
+def test_a_request_ends_with_its_time_though_nobody_severs_it(body):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        with closing(Line(parse(url), 0.2, None)) as line:
+            answer = line.post(body, {})
+    assert (answer.status, answer.reason, answer.is_stale) == (None, "no answer within 0.2 s", False)

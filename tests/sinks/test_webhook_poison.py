@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -261,6 +263,50 @@ def test_a_receiver_that_names_what_it_refuses_is_believed_and_asked_only_once_m
     assert desk.parked() == [7, *range(70, 80)]
     assert desk.state.letters("orders")[0].message.endswith("changes 7..7 were not taken in 1 tries")
     assert [len(request.changes()) for request in desk.receiver.requests] == [100, 89]
+
+
+def test_what_is_named_is_parked_while_the_rest_is_under_way_however_long_that_takes(desk: Desk, tmp_path: Path) -> None:
+    desk.receiver.turn(poison='"n":7}', statuses=(422,), names_poison=True)
+    delivery = desk.open(timeout=1000 * MILLISECOND)
+    desk.poison.condemn(*changes(99), DeliveryExhausted("status 422"))
+    with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as busy:
+        busy.execute("begin immediate")
+        delivery.offer(to_batch(changes(*range(101, 121), start=2)), 5)
+        desk.receiver.wait_for(lambda: len(desk.receiver.requests) == 2, PATIENCE)
+        asked_at = time.monotonic()
+        until(lambda: not delivery.drain(0.05) and time.monotonic() > asked_at + 1.2)
+        assert desk.parked() == [1]
+    until(lambda: delivery.drain(0.05))
+    assert desk.parked() == [1, 7]
+    assert (len(desk.receiver.requests), desk.events(DeliveryRetried)) == (2, [])
+
+
+def test_what_shares_a_row_with_what_is_named_waits_behind_it(desk: Desk) -> None:
+    desk.receiver.turn(poison='"n":3}', statuses=(422,), names_poison=True)
+    delivery = desk.open()
+    desk.poison.condemn(*changes(99), DeliveryExhausted("status 422"))
+    delivery.offer(to_batch(changes(1, 2, 2, 3, start=2)), 5)
+    until(lambda: delivery.drain(0.05))
+    assert (desk.parked(), desk.arrived()) == ([1, 3, 4], [2, 5])
+
+
+def test_what_shares_a_row_with_what_is_named_in_another_part_of_the_batch_waits_behind_it(desk: Desk) -> None:
+    desk.receiver.turn(script=(500, 422), headers={"Penstock-Refused": "2"})
+    delivery = desk.open(tries=1)
+    desk.poison.condemn(*changes(99), DeliveryExhausted("status 422"))
+    delivery.offer(to_batch(changes(7, 7, start=2)), 5)
+    until(lambda: delivery.drain(0.05))
+    assert (desk.parked(), desk.arrived()) == ([1, 2, 3], [])
+
+
+def test_what_was_named_is_parked_though_the_end_comes_before_the_rest_is_sent(desk: Desk) -> None:
+    desk.receiver.turn(poison='"n":7}', statuses=(422,), names_poison=True, slow=0.5)
+    delivery = desk.open()
+    desk.poison.condemn(*changes(99), DeliveryExhausted("status 422"))
+    delivery.offer(to_batch(changes(*range(101, 111), start=2)), 5)
+    desk.receiver.wait_for(lambda: desk.receiver.connections == 1, PATIENCE)
+    delivery.close()
+    assert (desk.parked(), len(desk.receiver.requests)) == ([1, 7], 1)
 
 
 def test_what_a_receiver_names_and_was_not_sent_is_passed_over(desk: Desk) -> None:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from threading import Thread
+from typing import NamedTuple
 
 from penstock.errors import DeliveryExhausted
 from penstock.event import DeliveryRetried
@@ -15,10 +16,18 @@ from penstock.poison import IN_A_ROW, Condemned
 from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.webhook.dispatch import Dispatch
-from penstock.sinks.webhook.inquest import AT, Fault, Inquest, Part, parted, passing
+from penstock.sinks.webhook.inquest import Fault, Inquest, Part, parted, passing
 from penstock.sinks.webhook.line import Answer, Line
 from penstock.sinks.webhook.parcel import Packer, Parcel
 from penstock.sinks.webhook.schedule import Waiting
+
+
+class Sentence(NamedTuple):
+    """What an answer has condemned: to be carried out while the rest of the same batch is under way."""
+
+    condemned: Sequence[Waiting]
+    answer: Answer
+    tries: int
 
 
 class Courier(Thread):
@@ -28,6 +37,7 @@ class Courier(Thread):
         super().__init__(name="webhook", daemon=True)
         self.line, self._packer, self._dispatch, self._retry, self._assignment = line, packer, dispatch, retry, assignment
         self._poison, self._halts = assignment.poison, assignment.poison.then == "halt"
+        self._sentence: Sentence | None = None
 
     def run(self) -> None:
         """Send batches until the end."""
@@ -43,7 +53,7 @@ class Courier(Thread):
         while not inquest.is_over:
             reach("sink.sending")
             if self._dispatch.is_ending:
-                return False
+                break
             if part := inquest.next(self._dispatch.requests_taken):
                 answer = self._try(inquest, part) or answer
             elif more := self._dispatch.more() if inquest.is_in_doubt else []:
@@ -51,7 +61,8 @@ class Courier(Thread):
             elif answer:
                 self._rest(answer, max(part.failures for part in inquest.parts))
                 inquest.again()
-        return True
+        self._carry_out()
+        return inquest.is_over
 
     def _try(self, inquest: Inquest, part: Part) -> Answer | None:
         """Send what does not have to wait for a dead letter; the answer if it failed."""
@@ -59,8 +70,10 @@ class Courier(Thread):
             return None
         parcel = self._packer.pack(part.changes)
         part.attempts += 1
-        part.sent_at, is_believed = self._dispatch.requests_taken, self._is_believed()
-        answer = self.line.post(parcel.body, parcel.numbered(part.attempts))
+        part.sent_at = self._dispatch.requests_taken
+        self.line.send(parcel.body, parcel.numbered(part.attempts))
+        self._carry_out()
+        is_believed, answer = self._is_believed(), self.line.answer()
         if answer.status is not None:
             reach("sink.sent")
         if answer.is_taken:
@@ -89,21 +102,23 @@ class Courier(Thread):
 
     def _passing(self, changes: Sequence[Waiting], refused: Sequence[Waiting]) -> tuple[Collection[Place], int]:
         """Which refused ones were overtaken, if the far side has all others of these; and by how many of them."""
-        keys = self._dispatch.keys(changes)
-        if keys is not None and len(set(keys)) == len(keys):  # nearly always so: nothing shares a row with anything
+        if self._are_apart(changes):
             return (), 0
         return passing(self._dispatch.with_rows(changes), {one.at for one in refused})
+
+    def _are_apart(self, changes: Sequence[Waiting]) -> bool:
+        """Whether it is known that none of these shares a row with another one, as is nearly always so."""
+        keys = self._dispatch.keys(changes)
+        return keys is not None and len(set(keys)) == len(keys)
 
     def _sift(self, inquest: Inquest, part: Part) -> bool:
         """Leave out what waits behind a dead letter, which settles it; whether anything is left."""
         if not self._poison.has_letters:
             return True
-        changes = part.changes
-        if self._poison.is_far(changes[0].at, map(AT, changes), self._dispatch.keys(changes)):
-            return True
-        part.changes = changes = self._dispatch.with_rows(changes)
-        found = self._poison.concerned([one.at for one in changes], [one.rows for one in changes])
-        if not (concerned := [changes[index] for index in found]):
+        near = self._poison.near([one.at for one in part.changes], self._dispatch.keys(part.changes))
+        some = self._dispatch.with_rows([part.changes[index] for index in near]) if near else []
+        found = self._poison.concerned([one.at for one in some], [one.rows for one in some])
+        if not (concerned := [some[index] for index in found]):
             return True
         sent = {change.place for change in self._poison.sift(self._dispatch.changes(concerned))}
         if parked := [one for one in concerned if one.at not in sent]:
@@ -118,14 +133,22 @@ class Courier(Thread):
         failures = part.failures + 1
         if self._halts and self._retry.is_spent(failures):
             raise self._exhausted(answer, parcel.span, failures)
-        fault = self._fault(answer)
+        fault, changes = self._fault(answer), part.changes
         condemned = inquest.named(part, answer.named) if fault is Fault.CERTAIN else []
+        if condemned and inquest.parts == [part] and self._are_apart(changes):
+            self._sentence = Sentence(condemned, answer, failures)
+            return
         if not condemned:
             part.changes = part.changes if self._halts else self._dispatch.with_rows(part.changes)
             found = inquest.failed(part, fault)
             condemned = [found] if found else []
         if condemned:
             self._condemn(condemned, answer, failures)
+
+    def _carry_out(self) -> None:
+        if sentence := self._sentence:
+            self._sentence = None
+            self._condemn(*sentence)
 
     def _fault(self, answer: Answer) -> Fault:
         if self._halts or not answer.is_refusal:

@@ -11,7 +11,7 @@ from penstock.change import Change, from_batch, last_place
 from penstock.errors import SinkUnavailable
 from penstock.event import Warned
 from penstock.interpreter import share_interpreter
-from penstock.rows import plain_keys, rows_of
+from penstock.rows import Row, plain_keys, rows_at, rows_of
 from penstock.sink import Assignment
 from penstock.sinks.webhook.courier import Courier
 from penstock.sinks.webhook.dispatch import Dispatch
@@ -50,10 +50,14 @@ class WebhookDelivery:
         has_letters, rows = self._poison.has_letters, rows_of(changes) if self._is_parallel else []
         keys = plain_keys(changes) if has_letters else None
         ready = Ready(changes, places(changes), self._packer.format.texts(changes, self._previous), rows or repeat(()), keys)
-        if not has_letters or self._poison.is_far(ready.places[0], ready.places, keys):
-            return ready
-        concerned = self._poison.concerned(ready.places, rows or rows_of(changes))
+        near = self._poison.near(ready.places, keys) if has_letters else ()
+        concerned = self._concerned(ready, near, rows) if near else []
         return self._without_parked(ready, concerned) if concerned else ready
+
+    def _concerned(self, ready: Ready, near: Sequence[int], rows: Sequence[Sequence[Row]]) -> list[int]:
+        """Which of these may be letters, or wait for one; of all others it is known that they are not."""
+        some = rows_at(ready.offered, near, ready.keys) if ready.keys else rows or rows_of(ready.offered)
+        return [near[index] for index in self._poison.concerned([ready.places[index] for index in near], some)]
 
     def _without_parked(self, ready: Ready, concerned: Sequence[int]) -> Ready:
         """Park what of these is known to wait for a dead letter; of a whole offer at once, since each time costs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import ssl
+import struct
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
@@ -26,6 +27,7 @@ from penstock.sinks.webhook.tls import explained
 
 _READ_BYTES = 1 << 16  # what an answer may hold before its connection is given up rather than read to the end
 _SHOWN_CHARACTERS = 120
+_FAILURES = (OSError, HTTPError, HTTPException, HttpParserError)
 _FINAL = (400, 413, 415, 422)
 _NOT_NOW = (429, 503)
 _STRANGER = (401, 403)
@@ -81,32 +83,53 @@ class Line:
         self._opening = f"POST {endpoint.target} HTTP/1.1\r\nHost: {endpoint.authority}\r\nAccept-Encoding: identity\r\n"
         self._connection = _connection(endpoint, timeout, security)
         self._due_at: float | None = None
-        self._is_sent = False
+        self._is_kept = self._is_sent = False
+        self._failure: Answer | None = None
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Send a request and wait for its answer."""
-        is_kept = self._connection.is_connected
-        if not is_kept:
+        self.send(body, headers)
+        return self.answer()
+
+    def send(self, body: bytes, headers: Mapping[str, str]) -> None:
+        """Send a request; `answer` is to be called next."""
+        self._is_kept, self._is_sent, self._failure = self._connection.is_connected, False, None
+        if not self._is_kept:
             self._connection.close()
-        self._due_at, self._is_sent = time.monotonic() + self._timeout, False
+        self._due_at = time.monotonic() + self._timeout
         try:
-            return self._ask(body, headers)
-        except (OSError, HTTPError, HTTPException, HttpParserError) as error:
-            self._connection.close()
-            is_late = time.monotonic() >= self._due_at
-            is_stale = is_kept and not is_late and isinstance(error, ConnectionError)
-            reason = self._late() if is_late else self._reason(error)
-            return Answer(None, reason, is_stale=is_stale, is_unsent=not self._is_sent)
+            sock, self._is_sent = self._connected(), True
+            with suppress(BrokenPipeError):  # an endpoint may refuse before it has read everything, and its answer is waiting
+                sock.sendall(self._head(len(body), headers) + body)
+        except _FAILURES as error:
+            self._failure = self._failed(error, self._due_at)
+
+    def answer(self) -> Answer:
+        """What has come of the request that was sent, as soon as that is known."""
+        assert self._due_at
+        try:
+            return self._failure or self._heard()
+        except _FAILURES as error:
+            return self._failed(error, self._due_at)
         finally:
             self._due_at = None
 
-    def _ask(self, body: bytes, headers: Mapping[str, str]) -> Answer:
-        if self._connection.sock is None:
+    def _failed(self, error: Exception, due_at: float) -> Answer:
+        self._connection.close()
+        is_late = time.monotonic() >= due_at
+        is_stale = self._is_kept and not is_late and isinstance(error, ConnectionError)
+        reason = self._late() if is_late else self._reason(error)
+        return Answer(None, reason, is_stale=is_stale, is_unsent=not self._is_sent)
+
+    def _connected(self) -> socket.socket:
+        if not self._connection.sock:
             self._connection.connect()
-        sock, self._is_sent = self._connection.sock, True
-        with suppress(BrokenPipeError):  # an endpoint may refuse before it has read everything, and its answer is waiting
-            sock.sendall(self._head(len(body), headers) + body)
-        with closing(Reply(sock)) as reply:
+            wait_in_kernel(self._connection.sock, self._timeout)
+        return self._connection.sock
+
+    def _heard(self) -> Answer:
+        assert self._connection.sock
+        with closing(Reply(self._connection.sock)) as reply:
             reply.begin()
             shown = self._finish(reply)
             if reply.status in _REDIRECTS:
@@ -162,6 +185,15 @@ def _connection(endpoint: Endpoint, timeout: float, security: Security | None) -
     return HTTPSConnection(
         endpoint.host, endpoint.port, timeout=timeout, ssl_context=security.context, server_hostname=security.server_name
     )
+
+
+def wait_in_kernel(sock: socket.socket, timeout: float) -> None:
+    """With a timeout, Python asks before each call whether it would wait, and gives the interpreter away twice instead of once."""
+    if not isinstance(sock, ssl.SSLSocket):
+        length = struct.pack("ll", *divmod(max(1, round(timeout * 1e6)), 1_000_000))
+        sock.settimeout(None)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, length)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, length)
 
 
 def _redirection(location: str | None) -> str:
