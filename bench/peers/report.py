@@ -101,6 +101,7 @@ def _draw_backlog(axes: Any, results: Mapping[str, Result]) -> None:
     axes.bar_label(bars, [f"{value:,.0f}" for value in rates.values()], padding=4, fontsize=9)
     axes.invert_yaxis()
     axes.margins(x=0.18)
+    axes.locator_params(axis="x", nbins=4)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.set_title("saturation: a backlog drained, changes/s (higher is better)", fontsize=10)
     axes.grid(axis="x", color="#dddddd", zorder=0)
