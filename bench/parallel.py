@@ -8,7 +8,8 @@ from pathlib import Path
 
 from bench.rig import Figure, at_least, keep, penstock_run, row, shop, wait_until
 from bench.saturation import last_position
-from penstock.testing.receiver import ReceiverProcess, Request
+from penstock.testing.receiver import ReceiverProcess
+from penstock.testing.request import Request
 
 SLOW, LINES, ROWS = 0.005, 8, 500
 

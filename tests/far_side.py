@@ -11,7 +11,7 @@ from threading import Thread
 from typing import Any, Self
 
 from penstock.receiver import MemoryStore, Receiver, Verdict
-from penstock.testing.receiver import Request
+from penstock.testing.request import Request
 
 
 @dataclass(frozen=True, slots=True)

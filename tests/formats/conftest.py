@@ -6,7 +6,8 @@ from deadline import PATIENCE
 from penstock.change import Change, Lane, Op, to_batch
 from penstock.sink import Assignment
 from penstock.sinks.webhook import WebhookSink
-from penstock.testing.receiver import Receiver, Request
+from penstock.testing.receiver import Receiver
+from penstock.testing.request import Request
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from penstock.testing import oracle
 from penstock.testing.oracle import Mark, deliveries
-from penstock.testing.receiver import Request
 from penstock.testing.replica import Replica, row_name
+from penstock.testing.request import Request
 
 MADE = {
     1: {"table": "t", "op": "insert", "key": {"id": 1}, "after": {"id": 1, "n": 0}},

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fix_rig import Rig
-from penstock.testing.receiver import Request
+from penstock.testing.request import Request
 from program import Program, status
 
 

@@ -16,7 +16,7 @@ from penstock.demo.figures import Figures
 from penstock.demo.stage import Stage
 from penstock.source import Span
 from penstock.testing.oracle import deliveries
-from penstock.testing.receiver import recorded
+from penstock.testing.request import recorded
 
 LOOK_SECONDS = 0.25
 PATIENCE = 60.0

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
-from penstock.testing.receiver import Request
 from penstock.testing.replica import Place, Replica, canonical, row_name
+from penstock.testing.request import Request
 
 _DECODER = json.JSONDecoder()
 

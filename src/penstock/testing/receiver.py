@@ -5,14 +5,12 @@
         receiver.wait_for(lambda: len(receiver.changes()) == 3, within=5)
 
 `python -m penstock.testing.receiver --out FILE` is the same as a process of its own, with a line of JSON for each request.
-A body that is JSON stands there byte for byte: a receiver is not to be what takes the time.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import gzip
 import os
 import ssl
 import subprocess
@@ -32,10 +30,10 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from penstock.testing.request import Request, line_of, recorded
+
 _DIALS_PATH = "/_dials"
-_GZIP = b"\x1f\x8b"  # how such bytes begin, and JSON never
 _BEGIN = b'{"position":'
-_SIZE, _BODY = b'{"size":', b',"body":'
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,68 +78,6 @@ def judge(dials: Dials, chance: float) -> Verdict:
             return verdict
         chance -= rate
     return Verdict(True, dials.status)
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request as it came; the names of headers are in lower case."""
-
-    at: float
-    connection: int
-    path: str
-    headers: Mapping[str, str]
-    body: bytes
-    is_taken: bool = False
-    status: int | None = None
-    refused: Collection[int] = ()  # of one that is taken
-
-    @property
-    def content(self) -> bytes:
-        """The body, decompressed."""
-        return gzip.decompress(self.body) if self.body.startswith(_GZIP) else self.body
-
-    def changes(self) -> list[dict[str, Any]]:
-        """The changes inside, as their format has them, but for those refused; in format rqlite, the groups."""
-        content = orjson.loads(self.content)
-        if isinstance(content, list):
-            return content
-        changes: list[dict[str, Any]] = content["payload"] if "payload" in content else content["changes"]
-        return [change for change in changes if change["position"] not in self.refused] if self.refused else changes
-
-    def positions(self) -> list[int]:
-        """The positions of the changes inside."""
-        return [_position(change) for change in self.changes()]
-
-
-def _position(change: Mapping[str, Any]) -> int:
-    """Where a change stands, in whatever format."""
-    if "specversion" in change:
-        change = change["data"]
-    elif "source" in change:
-        change = change["source"]
-    position: int = change["index"] if "index" in change else change["position"]
-    return position
-
-
-def recorded(out: Path) -> list[Request]:
-    """What a receiver has written; a line that is not whole yet is left out."""
-    lines = out.read_bytes().split(b"\n")[:-1] if out.exists() else []
-    return list(map(_of_line, lines))
-
-
-def _of_line(line: bytes) -> Request:
-    size = int(line[len(_SIZE) : line.index(b",")])
-    body, facts = line[-size - 1 : -1], orjson.loads(line[: -size - len(_BODY) - 1] + b"}")
-    del facts["size"]
-    return Request(**facts, body=orjson.loads(body).encode() if body.startswith(b'"') else body)
-
-
-def _line(request: Request, content: bytes) -> tuple[bytes, ...]:
-    """A request as JSON, in pieces. Its body, if that is no JSON of one line, as a string."""
-    is_json = content[:1] in (b"{", b"[") and b"\n" not in content
-    body = content if is_json else orjson.dumps(content.decode())
-    facts = {name: getattr(request, name) for name in Request.__slots__ if name != "body"}
-    return orjson.dumps({"size": len(body), **facts})[:-1], _BODY, body, b"}\n"
 
 
 class Receiver:
@@ -258,7 +194,7 @@ class Receiver:
             request, is_taken=verdict.is_taken, status=verdict.status, refused=verdict.refused if verdict.is_taken else ()
         )
         if self._out is not None:
-            os.writev(self._out, _line(record, content))
+            os.writev(self._out, line_of(record, content))
         with self._changed:
             if self._out is None:
                 self._requests.append(record)
