@@ -116,7 +116,9 @@ class Courier(Thread):
         if not self._poison.has_letters:
             return True
         near = self._poison.near([one.at for one in part.changes], self._dispatch.keys(part.changes))
-        some = self._dispatch.with_rows([part.changes[index] for index in near]) if near else []
+        if not near:
+            return True
+        some = self._dispatch.with_rows([part.changes[index] for index in near])
         found = self._poison.concerned([one.at for one in some], [one.rows for one in some])
         if not (concerned := [some[index] for index in found]):
             return True
