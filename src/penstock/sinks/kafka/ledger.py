@@ -97,8 +97,11 @@ class Ledger:
         ]
 
     def member(self) -> Any:
-        """Who commits offsets: somebody of this group, which has no members."""
-        with closing(self._consumer("read_uncommitted")) as consumer:
+        """Who commits offsets: somebody of this group, which has no members.
+
+        Asked of a client that knows no servers: one that is closed while it connects has been seen to abort the process.
+        """
+        with closing(self._kafka.Consumer(client.others({}) | {"group.id": self.name})) as consumer:
             return consumer.consumer_group_metadata()
 
     def prepare(self) -> None:
