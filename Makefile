@@ -34,7 +34,7 @@ demo: install ## A shop in SQLite, Spark, a receiver that breaks: about a minute
 	$(BIN)/penstock demo
 
 test: check ## All checks and all tests, real servers included
-	$(BIN)/python -m pytest -m "not alone" -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not alone" -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 	$(BIN)/python -m pytest -m alone
 
 check: $(VENV)/.installed-dev ## Formatting, lint, types
