@@ -20,6 +20,7 @@ steps = st.lists(
         st.tuples(st.just("put"), changes),
         st.tuples(st.just("take"), st.integers(1, 5)),
         st.tuples(st.just("settle"), st.integers(0, 99)),
+        st.tuples(st.just("settle_part"), st.integers(0, 99)),
     ),
     max_size=60,
 )
@@ -63,9 +64,22 @@ class Model:
 
     def settle(self, which):
         if self.under_way:
+            self.done(self.under_way.pop(which % len(self.under_way)))
+
+    def settle_part(self, which):
+        """Of a batch that was refused, parts are taken, in the order of their rows but in no other."""
+        if self.under_way:
             batch = self.under_way.pop(which % len(self.under_way))
-            self.schedule.settle(batch)
-            self.settled |= {change.number for change in batch}
+            first = batch[which % len(batch)]
+            earlier = set(self.earlier(first.number))
+            part = [one for one in batch if one.number in earlier or one is first]
+            if rest := [one for one in batch if one not in part]:
+                self.under_way.append(rest)
+            self.done(part)
+
+    def done(self, changes):
+        self.schedule.settle(changes)
+        self.settled |= {change.number for change in changes}
         self.judge_prefix()
 
     def judge_prefix(self):
@@ -123,6 +137,17 @@ def test_a_stuck_row_holds_nobody_else_until_the_reach_is_used_up():
         model.schedule.settle(batch)
     assert taken == [2, 4, 5, 6, 7, 8, 9, 10, 11]
     assert model.schedule.durable == 0
+
+
+def test_a_row_that_is_twice_in_a_batch_is_free_when_both_are_settled():
+    model = Model(REACH)
+    model.put([(("t", key),) for key in "abaaa"])
+    first, other, again = model.schedule.take(3)
+    for part in ([first], [other]):
+        model.schedule.settle(part)
+        assert model.schedule.take(3) == []
+    model.schedule.settle([again])
+    assert [change.number for change in model.schedule.take(3)] == [3, 4]
 
 
 def test_what_is_blocked_is_not_looked_at_again_for_what_comes():

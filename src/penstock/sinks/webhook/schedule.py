@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count, repeat
@@ -78,6 +78,7 @@ class Schedule:
         self._fresh: deque[Waiting] = deque()
         self._passed: list[Waiting] = []  # were looked at and could not go; all of them come before those in _fresh
         self._busy: set[Row] = set()  # of what is under way
+        self._again: Counter[Row] = Counter()  # how often each of them is, but for once
         self._blocked: set[Row] = set()  # of what was passed
         self._whole = 0  # changes about whole tables that are not durable
         self._done: set[int] = set()  # durable, behind one that is not
@@ -157,8 +158,15 @@ class Schedule:
             else:
                 self._passed.append(change)
                 self._blocked.update(change.rows)
-        self._busy.update(row for change in batch for row in change.rows)
+        self._occupy([row for change in batch for row in change.rows])
         return batch
+
+    def _occupy(self, rows: Sequence[Row]) -> None:
+        """These are under way, and none of them was; a row may be there more than once."""
+        others = len(self._busy)
+        self._busy.update(rows)
+        if len(self._busy) - others < len(rows):
+            self._again += Counter(rows) - Counter(set(rows))
 
     def _is_free(self, change: Waiting) -> bool:
         if self._whole:
@@ -193,12 +201,19 @@ class Schedule:
 
     def _release(self, batch: Sequence[Waiting]) -> None:
         """Look again at what was passed, if this may have been the reason."""
-        released = {row for change in batch for row in change.rows}
-        self._busy -= released
+        released = self._vacate([row for change in batch for row in change.rows])
         if self._whole or not self._blocked.isdisjoint(released):
             self._fresh.extendleft(reversed(self._passed))
             self._passed, self._blocked = [], set()
         self._whole -= sum(change.is_whole for change in batch)
+
+    def _vacate(self, rows: Sequence[Row]) -> set[Row]:
+        """These are no longer under way; which of them are not at all, since a batch may be settled in parts."""
+        gone = Counter(filter(self._again.__contains__, rows))
+        released = set(rows) - {row for row, times in gone.items() if times <= self._again[row]}
+        self._again -= gone
+        self._busy -= released
+        return released
 
     def _advance(self) -> None:
         while self.durable in self._done:
