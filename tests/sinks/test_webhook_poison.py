@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ from deadline import PATIENCE, until
 from penstock.change import Change, Lane, Op, to_batch
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
-from penstock.errors import DeliveryExhausted
+from penstock.errors import DeliveryExhausted, StateUnavailable
 from penstock.event import ChangeDropped, ChangeParked, ChangesPassed, DeliveryRetried
 from penstock.poison import HALTING, Circumstances, Poison
 from penstock.retry import Retry
@@ -316,3 +318,84 @@ def test_what_a_receiver_names_and_was_not_sent_is_passed_over(desk: Desk) -> No
     until(lambda: delivery.drain(0.05))
     assert desk.parked() == [7]
     assert sorted(desk.arrived()) == [1, 2, 3, 4, 5, 6, 8]
+
+
+def test_poison_is_looked_for_while_others_go_on_and_what_shares_a_row_waits(desk: Desk) -> None:
+    desk.receiver.turn(poison='"n":7}', statuses=(422,), slow=0.02)
+    delivery = desk.open()
+    delivery.offer(to_batch(changes(*range(101, 121), *range(201, 219), 101, 107)), 5)
+    until(lambda: delivery.drain(0.05))
+    assert desk.parked() == [7, 40]
+    assert desk.receiver.connections == 2
+    first = {position: index for index, position in reversed(list(enumerate(desk.arrived())))}
+    assert max(first[p] for p in range(21, 39)) < max(first[p] for p in range(1, 21) if p != 7), "the next batch was not held up"
+    assert first[1] < first[39]
+    assert_in_order(desk.receiver.changes())
+
+
+def test_without_inquests_beside_others_everything_waits_for_the_one_that_is_open(desk: Desk) -> None:
+    desk.receiver.turn(poison='"n":7}', statuses=(422,))
+    delivery = desk.open(inquests=0)
+    delivery.offer(to_batch(changes(*range(101, 161))), 5)
+    until(lambda: delivery.drain(0.05))
+    assert (desk.parked(), desk.receiver.connections) == ([7], 1)
+    assert desk.arrived() == [p for p in range(1, 61) if p != 7]
+
+
+def test_no_more_inquests_than_allowed_are_open_and_each_has_a_connection(desk: Desk) -> None:
+    desk.receiver.turn(poison='5,"n":', statuses=(422,), slow=0.01)
+    delivery = desk.open(inquests=2)
+    delivery.offer(to_batch(changes(*range(1, 201))), 5)
+    until(lambda: delivery.drain(0.05))
+    assert desk.parked() == list(range(5, 201, 10))
+    assert desk.receiver.connections == 3
+    assert sorted(desk.arrived()) == [p for p in range(1, 201) if p % 10 != 5]
+
+
+def test_the_rest_of_what_a_far_receiver_names_is_sent_beside_others(desk: Desk) -> None:
+    desk.receiver.turn(poison='"n":7}', statuses=(422,), names_poison=True, slow=0.02)
+    delivery = desk.open()
+    delivery.offer(to_batch(changes(*range(101, 121), *range(201, 220), 107)), 5)
+    until(lambda: delivery.drain(0.05))
+    assert (desk.parked(), desk.receiver.connections) == ([7, 40], 2)
+    assert sorted(desk.arrived()) == [p for p in range(1, 40) if p != 7]
+
+
+def test_the_end_comes_at_once_while_inquests_are_open(desk: Desk) -> None:
+    desk.receiver.turn(poison='5,"n":', statuses=(422,), slow=0.2)
+    delivery = desk.open()
+    delivery.offer(to_batch(changes(*range(1, 101))), 5)
+    desk.receiver.wait_for(lambda: desk.receiver.connections > 2, PATIENCE)
+    delivery.close()
+    left = len(desk.receiver.requests)
+    delivery.close()
+    assert len(desk.receiver.requests) == left
+
+
+def test_a_store_that_fails_in_an_inquest_beside_others_ends_the_delivery(desk: Desk, tmp_path: Path) -> None:
+    desk.receiver.turn(poison='"n":7}', statuses=(422,))
+    delivery = desk.open()
+    with closing(sqlite3.connect(tmp_path / "state.db")) as spoilt:
+        spoilt.execute("alter table dead_letters rename to lost")
+    delivery.offer(to_batch(changes(*range(101, 141))), 5)
+    with pytest.raises(StateUnavailable, match="no such table"):
+        until(lambda: delivery.drain(0.05))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_keep_their_order_whatever_is_refused_and_however_many_inquests_are_open(desk: Desk, seed: int) -> None:
+    chance = random.Random(seed)
+    bad = {chance.randrange(40) for _ in range(4)}
+    desk.receiver.turn(poison='"bad":1', statuses=(422,), slow=0.001, names_poison=seed % 2 == 1)
+    given = [
+        Change(p, Op.INSERT, "t", f'{{"id":{key}}}', None, f'{{"id":{key},"bad":{int(key in bad and p > 50)}}}', p)
+        for p, key in enumerate((chance.randrange(40) for _ in range(400)), 1)
+    ]
+    delivery = desk.open(inquests=chance.choice([1, 3, 16]), parallel=chance.choice([1, 1, 3]), size=chance.choice([3, 10, 20]))
+    for start in range(0, 400, 40):
+        assert delivery.offer(to_batch(given[start : start + 40]), PATIENCE)
+    until(lambda: delivery.drain(0.05))
+    expected = {one.position for one in given if json.loads(one.key)["id"] in bad and one.position > 50}
+    assert set(desk.parked()) == expected
+    assert set(desk.arrived()) == {one.position for one in given} - expected
+    assert_in_order(desk.receiver.changes())

@@ -21,32 +21,48 @@ steps = st.lists(
         st.tuples(st.just("take"), st.integers(1, 5)),
         st.tuples(st.just("settle"), st.integers(0, 99)),
         st.tuples(st.just("settle_part"), st.integers(0, 99)),
+        st.tuples(st.just("set_aside"), st.none()),
     ),
     max_size=60,
 )
+
+
+def changed(position, rows):
+    """A change about these rows."""
+    if rows is None:
+        return Change(position, Op.INSERT, "t", "{}")
+    (table, key), *others = rows
+    if key is None:
+        return Change(position, Op.SCHEMA, table, "")
+    before = f'{{"k":"{others[0][1]}","n":1}}' if others else None
+    return Change(position, Op.UPDATE if others else Op.INSERT, table, f'{{"k":"{key}"}}', before)
 
 
 class Model:
     """Every change with its fate, and what must hold whenever a batch is taken. No rows: left out by its format."""
 
     def __init__(self, reach):
-        self.reach, self.schedule = reach, Schedule(reach)
+        self.reach, self.schedule = reach, Schedule(reach or REACH, is_parallel=reach is not None)
         self.rows, self.settled, self.under_way, self.gone = [], set(), [], []
+        self.was_aside = False
+        self.aside = []  # numbers of what was set aside, a batch each
 
     def put(self, rows):
         start = len(self.rows)
         self.rows += rows
         self.settled |= {start + i for i, one in enumerate(rows) if one is None}
         if rows:
-            batch = to_batch(Change(start + i, Op.INSERT, "t", "{}") for i in range(len(rows)))
+            batch = to_batch(changed(start + i, one) for i, one in enumerate(rows))
             texts = [None if one is None else "text" for one in rows]
-            self.schedule.put(Ready(batch, list(map(str, range(start, len(self.rows)))), texts, [one or () for one in rows]), 0.0)
+            named = repeat(()) if self.reach is None else [one or () for one in rows]
+            self.schedule.put(Ready(batch, list(map(str, range(start, len(self.rows)))), texts, named), 0.0)
         self.judge_prefix()
 
     def take(self, most):
-        if self.reach is None and self.under_way:
+        if self.reach is None and len(self.under_way) > len(self.aside):
             return
-        near = [n for n in self.outstanding() if self.reach is None or n < self.schedule.durable + self.reach]
+        goes_in_order = self.reach is None and not self.aside
+        near = [n for n in self.outstanding() if goes_in_order or n < self.schedule.durable + REACH]
         batch = self.schedule.take(most)
         numbers = [change.number for change in batch]
         assert len(numbers) <= most
@@ -62,6 +78,16 @@ class Model:
         if batch:
             self.under_way.append(batch)
 
+    def set_aside(self, _):
+        """The batch under way, of one line, is refused."""
+        if self.reach is None and len(self.under_way) > len(self.aside):
+            batch = self.under_way[-1]
+            rows = self.schedule.rows(batch)
+            self.under_way[-1] = [one._replace(rows=found) for one, found in zip(batch, rows, strict=True)]
+            self.schedule.set_aside(self.under_way[-1])
+            self.aside.append({one.number for one in batch})
+            self.was_aside = True
+
     def settle(self, which):
         if self.under_way:
             self.done(self.under_way.pop(which % len(self.under_way)))
@@ -74,12 +100,15 @@ class Model:
             earlier = set(self.earlier(first.number))
             part = [one for one in batch if one.number in earlier or one is first]
             if rest := [one for one in batch if one not in part]:
-                self.under_way.append(rest)
+                self.under_way.insert(0 if any(rest[0].number in one for one in self.aside) else len(self.under_way), rest)
             self.done(part)
 
     def done(self, changes):
         self.schedule.settle(changes)
         self.settled |= {change.number for change in changes}
+        for batch in [one for one in self.aside if one <= self.settled]:
+            self.aside.remove(batch)
+            self.schedule.aside -= 1
         self.judge_prefix()
 
     def judge_prefix(self):
@@ -98,7 +127,7 @@ class Model:
         """What must be durable before this one, or go before it in its batch."""
         mine = self.rows[number]
         sent = [n for n in range(number) if self.rows[n] is not None]
-        if self.reach is None or self.is_whole(number):
+        if self.is_whole(number) or (self.reach is None and not self.was_aside):
             return sent
         return [n for n in sent if set(self.rows[n]) & {*mine, (mine[0][0], None)}]
 
@@ -123,8 +152,27 @@ def test_each_row_in_order_each_change_once_and_durable_without_a_gap(history):
 @given(steps)
 def test_one_request_at_a_time_sends_all_in_the_order_taken(history):
     model = Model(None)
-    follow(model, history)
+    follow(model, [step for step in history if step[0] != "set_aside"])
     assert model.gone == sorted(model.gone)
+
+
+@settings(deadline=None, max_examples=400)
+@given(steps)
+def test_what_was_set_aside_holds_up_its_rows_and_nobody_else(history):
+    follow(Model(None), history)
+
+
+def test_when_nothing_is_aside_any_more_all_go_in_order_again():
+    model = Model(None)
+    model.put([(("t", key),) for key in "abcabcde"])
+    model.take(2)
+    model.set_aside(None)
+    model.take(2)
+    assert model.gone == [0, 1, 2, 5]
+    for _ in range(2):
+        model.settle(0)
+    model.take(9)
+    assert model.gone[4:] == [3, 4, 6, 7]
 
 
 def test_a_stuck_row_holds_nobody_else_until_the_reach_is_used_up():
@@ -162,12 +210,25 @@ def test_what_is_blocked_is_not_looked_at_again_for_what_comes():
     assert model.schedule.waiting == 3
 
 
+def test_what_was_passed_just_before_nothing_is_aside_any_more_goes_when_its_turn_comes():
+    model = Model(None)
+    model.put([(("u", "x"),), (("t", "a"),), (("t", None),), (("t", "b"),)])
+    model.take(1)
+    model.set_aside(None)
+    [doubted] = model.schedule.take(1)
+    model.schedule.settle(model.under_way[0])
+    assert model.schedule.take(3) == []
+    model.schedule.aside -= 1
+    model.schedule.settle([doubted])
+    assert [change.number for change in model.schedule.take(3)] == [2, 3]
+
+
 keyed = st.lists(st.tuples(st.lists(st.sampled_from("abc"), min_size=1, max_size=4), st.booleans()), min_size=1, max_size=4)
 
 
 @given(keyed, st.data())
 def test_keys_and_rows_are_told_of_any_of_what_was_taken(offers, data):
-    schedule, each = Schedule(None), []
+    schedule, each = Schedule(REACH, is_parallel=False), []
     for letters, is_known in offers:
         keys = [f'{{"id":"{letter}"}}' for letter in letters]
         batch = to_batch(Change(len(each) + i, Op.INSERT, "t", key) for i, key in enumerate(keys))

@@ -128,6 +128,8 @@ def test_settings_do_not_show_the_url():
         ({"parallel": 0}, "parallel is 0: it must be from 1 to 64"),
         ({"parallel": 65}, "parallel is 65: it must be from 1 to 64"),
         ({"parallel": "4"}, "parallel"),
+        ({"inquests": -1}, "inquests is -1: it must be from 0 to 64"),
+        ({"inquests": 65}, "inquests is 65: it must be from 0 to 64"),
         ({"timeout": "0s"}, "timeout"),
         ({"timeout": "soon"}, "timeout"),
         ({"retry": {"tries": 0}}, "retry.tries"),

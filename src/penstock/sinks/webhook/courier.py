@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from threading import Thread
 from typing import NamedTuple
@@ -21,6 +21,9 @@ from penstock.sinks.webhook.line import Answer, Line
 from penstock.sinks.webhook.parcel import Packer, Parcel
 from penstock.sinks.webhook.schedule import Waiting
 
+FAR_SECONDS = 0.002
+"""Where an answer takes longer, not even the rest of a batch of which all poison is named is worth waiting for."""
+
 
 class Sentence(NamedTuple):
     """What an answer has condemned: to be carried out while the rest of the same batch is under way."""
@@ -30,39 +33,67 @@ class Sentence(NamedTuple):
     tries: int
 
 
-class Courier(Thread):
-    """A thread with a line of its own."""
+class Equipment(NamedTuple):
+    """What every courier of a delivery has, but for the line."""
 
-    def __init__(self, line: Line, packer: Packer, dispatch: Dispatch, retry: Retry, assignment: Assignment) -> None:
+    packer: Packer
+    dispatch: Dispatch
+    retry: Retry
+    assignment: Assignment
+
+
+class Courier(Thread):
+    """A thread with a line of its own. `take_over`: whether somebody else goes on with an inquest."""
+
+    def __init__(self, line: Line, equipment: Equipment, take_over: Callable[[Inquest, Answer], bool] | None = None) -> None:
         super().__init__(name="webhook", daemon=True)
-        self.line, self._packer, self._dispatch, self._retry, self._assignment = line, packer, dispatch, retry, assignment
+        self._packer, self._dispatch, self._retry, assignment = equipment
+        self.line, self._assignment, self._take_over = line, assignment, take_over
         self._poison, self._halts = assignment.poison, assignment.poison.then == "halt"
         self._sentence: Sentence | None = None
 
     def run(self) -> None:
         """Send batches until the end."""
         try:
-            while (batch := self._dispatch.cut()) and self._carry(Inquest(batch, self._retry.is_spent)):
-                continue
+            self._work()
         except BaseException as failure:  # noqa: BLE001 - a thread's last words: every later call of its owner raises them
             self._dispatch.fail(failure)
 
-    def _carry(self, inquest: Inquest) -> bool:
-        """Try until everything is settled; False when the end came first."""
-        answer: Answer | None = None
+    def _work(self) -> None:
+        while (batch := self._dispatch.cut()) and self._carry(Inquest(batch, self._retry.is_spent)):
+            continue
+
+    def _carry(self, inquest: Inquest, answer: Answer | None = None) -> bool:
+        """Try until everything is settled, or somebody else goes on with it; False when the end came first."""
         while not inquest.is_over:
             reach("sink.sending")
             if self._dispatch.is_ending:
                 break
             if part := inquest.next(self._dispatch.requests_taken):
                 answer = self._try(inquest, part) or answer
-            elif more := self._dispatch.more() if inquest.is_in_doubt else []:
+                if answer and self._gives_away(inquest, answer):
+                    return True
+            elif more := self._more() if inquest.is_in_doubt else []:
                 inquest.add(self._dispatch.with_rows(more))
             elif answer:
                 self._rest(answer, max(part.failures for part in inquest.parts))
                 inquest.again()
         self._carry_out()
         return inquest.is_over
+
+    def _more(self) -> list[Waiting]:
+        """What else could be sent, for the far side to take something."""
+        return self._dispatch.more()
+
+    def _gives_away(self, inquest: Inquest, answer: Answer) -> bool:
+        """Whether somebody else goes on with it; not if the far side may be in trouble, since everything waits then."""
+        is_long = len(inquest.parts) > 1 or (answer.named and self.line.seconds > FAR_SECONDS)
+        if self._take_over is None or not is_long or inquest.is_in_doubt or self._fault(answer) is not Fault.CERTAIN:
+            return False
+        self._carry_out()
+        for part in inquest.parts:
+            part.changes = self._dispatch.with_rows(part.changes)
+        return self._take_over(inquest, answer)
 
     def _try(self, inquest: Inquest, part: Part) -> Answer | None:
         """Send what does not have to wait for a dead letter; the answer if it failed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import repeat
 
 import pyarrow as pa
@@ -13,9 +14,10 @@ from penstock.event import Warned
 from penstock.interpreter import share_interpreter
 from penstock.rows import Row, plain_keys, rows_at, rows_of
 from penstock.sink import Assignment
-from penstock.sinks.webhook.courier import Courier
+from penstock.sinks.webhook.courier import Courier, Equipment
 from penstock.sinks.webhook.dispatch import Dispatch
 from penstock.sinks.webhook.endpoint import Endpoint, parse
+from penstock.sinks.webhook.hearing import Hearings
 from penstock.sinks.webhook.hidden import Hider
 from penstock.sinks.webhook.line import Line, Security
 from penstock.sinks.webhook.parcel import Packer, places
@@ -32,8 +34,10 @@ class WebhookDelivery:
         self._previous, self._poison, self._is_parallel = assignment.previous, assignment.poison, sink.parallel > 1
         share_interpreter()
         timeout, security, hide = sink.timeout.total_seconds(), _security(sink, endpoint, assignment), Hider(sink)
-        lines = [Line(endpoint, timeout, security, hide) for _ in range(sink.parallel)]
-        self._couriers = [Courier(line, self._packer, self._dispatch, sink.retry, assignment) for line in lines]
+        line = partial(Line, endpoint, timeout, security, hide)
+        equipment = Equipment(self._packer, self._dispatch, sink.retry, assignment)
+        self._hearings = Hearings(line, equipment)
+        self._couriers = [Courier(line(), equipment, self._hearings.take_over) for _ in range(sink.parallel)]
         for courier in self._couriers:
             courier.start()
 
@@ -80,11 +84,15 @@ class WebhookDelivery:
     def close(self) -> None:
         """Let the requests under way have their time, and stop."""
         self._dispatch.end()
-        while alive := [courier for courier in self._couriers if courier.is_alive()]:
+        self._hearings.end()
+        while alive := [courier for courier in self._all() if courier.is_alive()]:
             self._sever_late()
             alive[0].join(0.1)
-        for courier in self._couriers:
+        for courier in self._all():
             courier.line.close()
+
+    def _all(self) -> list[Courier]:
+        return [*self._couriers, *self._hearings.couriers]
 
     def _wait(self, condition: Callable[[], bool], seconds: float) -> bool:
         self._check()
@@ -97,7 +105,7 @@ class WebhookDelivery:
         self._dispatch.check()
 
     def _sever_late(self) -> None:
-        for courier in self._couriers:
+        for courier in self._all():
             courier.line.sever_if_late()
 
 

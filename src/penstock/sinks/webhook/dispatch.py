@@ -22,10 +22,9 @@ class Dispatch:
     """
 
     def __init__(self, sink: WebhookSink) -> None:
-        self._batch = sink.batch
+        self._batch, self._most_aside = sink.batch, sink.inquests
         self._stock = max(_ROOM_CHANGES, _ROOM_BATCHES * sink.batch.size)
-        self._room = self._stock + sink.parallel * sink.batch.size
-        self._schedule = Schedule(self._room if sink.parallel > 1 else None)
+        self._schedule = Schedule(self._stock + sink.parallel * sink.batch.size, is_parallel=sink.parallel > 1)
         self._urgent = 0
         self.requests_taken = self.condemned_in_row = 0
         self._failure: BaseException | None = None
@@ -44,7 +43,7 @@ class Dispatch:
 
     def has_room(self) -> bool:
         """Whether more may be put in."""
-        return self._schedule.taken - self._schedule.durable < self._room
+        return self._schedule.taken - self._schedule.durable < self._schedule.reach
 
     def is_drained(self) -> bool:
         """Whether everything taken is durable."""
@@ -103,6 +102,21 @@ class Dispatch:
         """A batch of what waits now, if anything does."""
         with self._lock:
             return self._schedule.take(self._batch.size)
+
+    def set_aside(self, batch: Sequence[Waiting]) -> bool:
+        """Let what shares no row with these go on, and have room for as many more; False if too many were set aside already."""
+        with self._lock:
+            if self._schedule.aside >= self._most_aside:
+                return False
+            self._schedule.set_aside(batch)
+            self._schedule.reach += _ROOM_BATCHES * self._batch.size
+            return True
+
+    def close_aside(self) -> None:
+        """Everything of a batch that was set aside is settled."""
+        with self._lock:
+            self._schedule.aside -= 1
+            self._schedule.reach -= _ROOM_BATCHES * self._batch.size
 
     def changes(self, some: Sequence[Waiting]) -> list[Change]:
         """The changes that these were made of."""

@@ -76,13 +76,14 @@ class Answer:
 
 
 class Line:
-    """Sends one request at a time; `timeout` holds for a request as a whole."""
+    """Sends one request at a time; `timeout` holds for a request as a whole. `seconds`: what the last one took."""
 
     def __init__(self, endpoint: Endpoint, timeout: float, security: Security | None, hide: Callable[[str], str] = str) -> None:
         self.shown, self._timeout, self._hide = endpoint.shown, timeout, hide
         self._opening = f"POST {endpoint.target} HTTP/1.1\r\nHost: {endpoint.authority}\r\nAccept-Encoding: identity\r\n"
         self._connection = _connection(endpoint, timeout, security)
         self._due_at: float | None = None
+        self.seconds = 0.0
         self._is_kept = self._is_sent = False
         self._failure: Answer | None = None
 
@@ -112,6 +113,7 @@ class Line:
         except _FAILURES as error:
             return self._failed(error, self._due_at)
         finally:
+            self.seconds = time.monotonic() - self._due_at + self._timeout
             self._due_at = None
 
     def _failed(self, error: Exception, due_at: float) -> Answer:

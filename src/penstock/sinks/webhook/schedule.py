@@ -68,27 +68,33 @@ class Schedule:
 
     - Of changes that share a row, a later one goes behind the earlier one in its batch, or when that one is durable.
     - A change about a whole table goes alone, when everything before it is durable; what follows it in its table waits for it.
-    - Nothing goes that is `reach` or more behind the first one that is not durable. No reach: one batch at a time, all in order.
+    - Nothing goes that is `reach` or more behind the first one that is not durable.
     - `durable` counts changes from the first on, never over a gap; what a format leaves out is durable with what is before it.
+    - Without `is_parallel` one batch is under way at a time, and all go in order, as long as none was set `aside`: only then rows
+      matter, and are looked for.
     """
 
-    def __init__(self, reach: int | None) -> None:
-        self.taken = self.durable = 0
-        self._reach = reach
+    def __init__(self, reach: int, *, is_parallel: bool) -> None:
+        self.taken = self.durable = self.aside = 0
+        self.reach, self._is_parallel = reach, is_parallel
         self._fresh: deque[Waiting] = deque()
         self._passed: list[Waiting] = []  # were looked at and could not go; all of them come before those in _fresh
-        self._busy: set[Row] = set()  # of what is under way
+        self._busy: set[Row] = set()  # of what is under way, or was set aside
         self._again: Counter[Row] = Counter()  # how often each of them is, but for once
         self._blocked: set[Row] = set()  # of what was passed
-        self._whole = 0  # changes about whole tables that are not durable
+        self._wholes: set[int] = set()  # changes that are known to be about whole tables, and are not durable
         self._done: set[int] = set()  # durable, behind one that is not
         self._offers: deque[Offer] = deque()
 
     @property
     def waiting(self) -> int:
         """How many may be able to go."""
-        is_near = self._fresh and (self._reach is None or self._fresh[0].number < self.durable + self._reach)
+        is_near = self._fresh and (self._goes_in_order or self._fresh[0].number < self.durable + self.reach)
         return len(self._fresh) if is_near else 0
+
+    @property
+    def _goes_in_order(self) -> bool:
+        return not (self._is_parallel or self.aside or self._passed)
 
     @property
     def since(self) -> float:
@@ -140,17 +146,19 @@ class Schedule:
             self._done.update(change.number for change in changes if change.text is None)
             changes = [change for change in changes if change.text is not None]
             self._advance()
-        if self._reach is not None:
-            self._whole += sum(change.is_whole for change in changes)
+        if self._is_parallel:
+            self._note_wholes(changes)
         self._fresh.extend(changes)
 
     def take(self, most: int) -> list[Waiting]:
         """The first changes that may go now, at most so many; they are under way until settled."""
-        if self._reach is None:
+        if self._goes_in_order:
             return [self._fresh.popleft() for _ in range(min(len(self._fresh), most))]
         batch: list[Waiting] = []
-        end = self.durable + self._reach
+        end = self.durable + self.reach
         while len(batch) < most and self._fresh and self._fresh[0].number < end:
+            if not self._fresh[0].rows:
+                self._name_rows(most)
             change = self._fresh.popleft()
             if self._is_free(change):
                 batch.append(change)
@@ -158,18 +166,36 @@ class Schedule:
             else:
                 self._passed.append(change)
                 self._blocked.update(change.rows)
-        self._occupy([row for change in batch for row in change.rows])
+        if self._is_parallel:
+            self._occupy(batch)
         return batch
 
-    def _occupy(self, rows: Sequence[Row]) -> None:
-        """These are under way, and none of them was; a row may be there more than once."""
-        others = len(self._busy)
+    def _name_rows(self, most: int) -> None:
+        """Look for the rows of the next ones, many at once."""
+        some = [self._fresh.popleft() for _ in range(min(len(self._fresh), most))]
+        named = [made((*one[:-1], rows)) for one, rows in zip(some, self.rows(some), strict=True)]
+        self._note_wholes(named)
+        self._fresh.extendleft(reversed(named))
+
+    def _note_wholes(self, changes: Iterable[Waiting]) -> None:
+        self._wholes.update(change.number for change in changes if change.is_whole)
+
+    def set_aside(self, batch: Sequence[Waiting]) -> None:
+        """These were taken, and will be settled in parts, whenever that is: what shares no row with them goes on."""
+        self.aside += 1
+        if not self._is_parallel:
+            self._note_wholes(batch)
+            self._occupy(batch)
+
+    def _occupy(self, batch: Sequence[Waiting]) -> None:
+        """Nothing else about the rows of these may go; a row may be there more than once."""
+        rows, others = [row for change in batch for row in change.rows], len(self._busy)
         self._busy.update(rows)
         if len(self._busy) - others < len(rows):
             self._again += Counter(rows) - Counter(set(rows))
 
     def _is_free(self, change: Waiting) -> bool:
-        if self._whole:
+        if self._wholes:
             if change.is_whole:
                 return change.number == self.durable
             if not self._are_free([(change.rows[0][0], None)]):
@@ -185,8 +211,10 @@ class Schedule:
         if not self._pass_over(batch):
             self._done.update(change.number for change in batch)
         self._advance()
-        if self._reach is not None:
+        if not self._goes_in_order:
             self._release(batch)
+        if self._wholes:
+            self._wholes.difference_update(change.number for change in batch)
         return self.waiting > before
 
     def _pass_over(self, batch: Sequence[Waiting]) -> bool:
@@ -202,10 +230,9 @@ class Schedule:
     def _release(self, batch: Sequence[Waiting]) -> None:
         """Look again at what was passed, if this may have been the reason."""
         released = self._vacate([row for change in batch for row in change.rows])
-        if self._whole or not self._blocked.isdisjoint(released):
+        if self._wholes or not self._blocked.isdisjoint(released):
             self._fresh.extendleft(reversed(self._passed))
             self._passed, self._blocked = [], set()
-        self._whole -= sum(change.is_whole for change in batch)
 
     def _vacate(self, rows: Sequence[Row]) -> set[Row]:
         """These are no longer under way; which of them are not at all, since a batch may be settled in parts."""

@@ -41,12 +41,16 @@ class Batch:
 
 @settings
 class WebhookSink:
-    """POSTs changes to a URL, `parallel` requests at a time. `service_id` is for format rqlite."""
+    """POSTs changes to a URL, `parallel` requests at a time, and beside them one for each of at most so many `inquests`.
+
+    `service_id` is for format rqlite.
+    """
 
     url: str = field(repr=False)
     format: Literal["penstock", "rqlite", "debezium", "cloudevents"] = "penstock"
     batch: Batch = Batch()
     parallel: int = 1
+    inquests: int = 16
     timeout: Duration = timedelta(seconds=5)
     retry: Retry = Retry()
     service_id: str | None = None
@@ -60,6 +64,8 @@ class WebhookSink:
         self._check_connection(endpoint.parse(self.url))
         if not 1 <= self.parallel <= MOST_PARALLEL:
             raise ValueError(f"parallel is {self.parallel}: it must be from 1 to {MOST_PARALLEL}")
+        if not 0 <= self.inquests <= MOST_PARALLEL:
+            raise ValueError(f"inquests is {self.inquests}: it must be from 0 to {MOST_PARALLEL}")
         if self.timeout <= timedelta(0):
             raise ValueError("timeout is not positive: write 1ms or more")
         if self.service_id is not None and self.format != "rqlite":
