@@ -88,7 +88,10 @@ class Holding:
         return [index for index, (place, key) in enumerate(zip(places, keys, strict=True)) if key in known or place in letters]
 
     def among(self, places: Sequence[Place], rows: Sequence[Sequence[Row]]) -> list[int]:
-        """Which of the changes at these places, about these rows, are worth a closer look: hardly any."""
+        """Which of the changes at these places, about these rows, are worth a closer look: hardly any.
+
+        Who may have to wait, and is about another row, too, is a reason to look at all changes of that one.
+        """
         each = list(chain.from_iterable(rows))
         letters, known = self._places.intersection(places), self._known.intersection(each)
         if self._wholes or None in map(itemgetter(1), each):
@@ -96,6 +99,8 @@ class Holding:
         found = {index for index, some in enumerate(rows) if not known.isdisjoint(some)} if known else set()
         if letters:
             found.update(index for index, place in enumerate(places) if place in letters)
+        if any(len(rows[index]) > 1 or rows[index][0][1] is None for index in found):
+            found = _spread(found, rows)
         return sorted(found)
 
     def concerns(self, one: Hold) -> bool:
@@ -111,3 +116,14 @@ class Holding:
     def is_passed(self, rows: Iterable[Row]) -> bool:
         """Whether later changes of these rows go on past a letter."""
         return not self._passed.isdisjoint(rows)
+
+
+def _spread(found: set[int], rows: Sequence[Sequence[Row]]) -> set[int]:
+    """These, and all that are bound to one of them by a row, however many lie between."""
+    while True:
+        bound = {row for index in found for row in rows[index]}
+        wholes = {table for table, key in bound if key is None}
+        grown = {index for index, some in enumerate(rows) if any(row in bound or row[0] in wholes for row in some)}
+        if grown <= found:
+            return found
+        found = found | grown

@@ -399,3 +399,20 @@ def test_rows_keep_their_order_whatever_is_refused_and_however_many_inquests_are
     assert set(desk.parked()) == expected
     assert set(desk.arrived()) == {one.position for one in given} - expected
     assert_in_order(desk.receiver.changes())
+
+
+def moved(position: int, old: int, new: int) -> Change:
+    """An update that changes the key."""
+    before, after = (f'{{"id":{key},"n":{position}}}' for key in (old, new))
+    return Change(position, Op.UPDATE, "t", f'{{"id":{new}}}', before, after, position)
+
+
+@PARALLEL
+@pytest.mark.parametrize("names", [True, False])
+def test_what_waits_for_a_change_of_key_that_waits_itself_is_parked_behind_it(desk: Desk, parallel: int, names: bool) -> None:
+    desk.receiver.turn(poison='"n":1}', statuses=(422,), names_poison=names)
+    delivery = desk.open(parallel=parallel)
+    given = [*changes(12, 11), moved(3, 11, 12), *changes(11, 5, start=4), moved(6, 5, 11), *changes(5, 6, start=7)]
+    delivery.offer(to_batch(given), 5)
+    until(lambda: delivery.drain(0.05))
+    assert (desk.parked(), sorted(desk.arrived())) == ([1, 3, 4, 6, 7], [2, 5, 8])
