@@ -21,18 +21,20 @@ def test_seconds_are_read_and_nonsense_is_passed_over(header, seconds):
 
 
 @pytest.mark.parametrize(
-    ("header", "places"),
+    ("header", "places", "unread"),
     [
-        ("77 80", {(77, 0), (80, 0)}),
-        ("77.2,80", {(77, 2), (80, 0)}),
-        ("x7 8- 9.", set()),
-        (f"{'9' * 5000} 7.{'9' * 5000} 80", {(80, 0)}),
-        (None, set()),
-        ("", set()),
+        ("77 80", {(77, 0), (80, 0)}, ""),
+        ("77.2,80, ,77.2", {(77, 2), (80, 0)}, ""),
+        ("x7 8- 9.", set(), "x7 8- 9."),
+        ("77;80 81", {(81, 0)}, "77;80"),
+        ("[77]", set(), "[77]"),
+        (f"{'9' * 5000} 80", {(80, 0)}, "9" * 5000),
+        ("\u0667", set(), "\u0667"),
+        ("", set(), ""),
     ],
 )
-def test_what_was_refused_is_read_by_place_and_nonsense_is_passed_over(header, places):
-    assert places_named(header) == places
+def test_what_was_refused_is_read_by_place_and_what_cannot_be_read_is_told(header, places, unread):
+    assert places_named(header) == (places, unread)
 
 
 @pytest.mark.parametrize("ahead", [90, -90])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import socket
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from penstock.poison import HALTING, Circumstances, Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.webhook import Batch, WebhookSink
+from penstock.sinks.webhook.reply import Reply
 from penstock.testing.receiver import Receiver
 
 LANE = Lane("main")
@@ -313,11 +315,13 @@ def test_what_was_named_is_parked_though_the_end_comes_before_the_rest_is_sent(d
 
 def test_what_a_receiver_names_and_was_not_sent_is_passed_over(desk: Desk) -> None:
     desk.receiver.turn(poison='"n":7}', statuses=(422,), headers={"Penstock-Refused": "12, x, 7.1"})
-    delivery = desk.open()
+    delivery = desk.open(tries=4)
     delivery.offer(to_batch(changes(*range(1, 9))), 5)
+    desk.receiver.wait_for(lambda: len(desk.receiver.requests) > 1, PATIENCE)
+    desk.receiver.turn(headers={})
     until(lambda: delivery.drain(0.05))
     assert desk.parked() == [7]
-    assert sorted(desk.arrived()) == [1, 2, 3, 4, 5, 6, 8]
+    assert set(desk.arrived()) == {1, 2, 3, 4, 5, 6, 8}
 
 
 def test_poison_is_looked_for_while_others_go_on_and_what_shares_a_row_waits(desk: Desk) -> None:
@@ -416,3 +420,40 @@ def test_what_waits_for_a_change_of_key_that_waits_itself_is_parked_behind_it(de
     delivery.offer(to_batch(given), 5)
     until(lambda: delivery.drain(0.05))
     assert (desk.parked(), sorted(desk.arrived())) == ([1, 3, 4, 6, 7], [2, 5, 8])
+
+
+@pytest.mark.parametrize("named", ["2;3", "[2]", "2 three", "99", "2.1"])
+def test_a_success_that_names_nobody_knows_what_is_a_failed_try(desk: Desk, named: str) -> None:
+    desk.receiver.turn(headers={"Penstock-Refused": named})
+    delivery = desk.open(tries=4)
+    delivery.offer(to_batch(changes(1, 2, 3)), 5)
+    desk.told.wait(2)
+    assert (delivery.delivered(), desk.parked()) == (None, [])
+    assert "Penstock-Refused" in desk.events(DeliveryRetried)[0].reason
+    desk.receiver.turn(headers={})
+    until(lambda: delivery.drain(0.05))
+    assert (delivery.delivered().position, desk.parked()) == (3, [])
+
+
+def test_what_is_named_in_several_lines_of_the_head_is_one_list() -> None:
+    answer = b"HTTP/1.1 200 OK\r\nPenstock-Refused: 2\r\nX: y\r\nPenstock-Refused: 3\r\nContent-Length: 0\r\n\r\n"
+    here, there = socket.socketpair()
+    with here, there, closing(Reply(there)) as reply:
+        here.sendall(answer)
+        reply.begin()
+        assert reply.headers["penstock-refused"] == "2, 3"
+
+
+def test_a_receiver_that_takes_nothing_and_names_everything_is_believed_only_so_often(desk: Desk) -> None:
+    desk.receiver.turn(poison='"n":', statuses=(207,), names_poison=True)
+    delivery = desk.open("drop")
+    for start in range(1, 401, 20):
+        delivery.offer(to_batch(changes(*range(start, start + 20), start=start)), 5)
+    desk.told.wait(40)
+    assert desk.events(DeliveryRetried)
+    dropped = desk.poison.dropped
+    assert dropped <= 40
+    desk.receiver.turn(poison="")
+    until(lambda: delivery.drain(0.05))
+    assert len(desk.arrived()) == 400 - desk.poison.dropped
+    assert desk.poison.dropped == dropped

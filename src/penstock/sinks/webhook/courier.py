@@ -17,7 +17,7 @@ from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.webhook.dispatch import Dispatch
 from penstock.sinks.webhook.inquest import Fault, Inquest, Part, parted, passing
-from penstock.sinks.webhook.line import Answer, Line
+from penstock.sinks.webhook.line import Answer, Line, void
 from penstock.sinks.webhook.parcel import Packer, Parcel
 from penstock.sinks.webhook.schedule import Waiting
 
@@ -104,7 +104,7 @@ class Courier(Thread):
         part.sent_at = self._dispatch.requests_taken
         self.line.send(parcel.body, parcel.numbered(part.attempts))
         self._carry_out()
-        is_believed, answer = self._is_believed(), self.line.answer()
+        is_believed, answer = self._is_believed(), self._read(part, self.line.answer())
         if answer.status is not None:
             reach("sink.sent")
         if answer.is_taken:
@@ -113,6 +113,15 @@ class Courier(Thread):
             self._failed(inquest, part, parcel, answer if is_believed else replace(answer, is_doubtful=True))
             return answer
         return None
+
+    def _read(self, part: Part, answer: Answer) -> Answer:
+        """An answer as it is meant: a 2xx that names all has taken nothing; that names what was not sent, nobody knows what."""
+        if not answer.is_taken or not answer.named:
+            return answer
+        refused, others = parted(part.changes, answer.named)
+        if len(refused) < len(answer.named):
+            return void(answer, "names what was not sent")
+        return answer if others or self._halts else replace(answer, is_void=True)
 
     def _taken(self, inquest: Inquest, part: Part, answer: Answer) -> None:
         """The far side has it; all but what its answer names."""

@@ -9,7 +9,7 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
@@ -48,7 +48,8 @@ class Answer:
 
     `status` is None if no answer came. `is_stale`: the endpoint closed a kept connection just as the request was sent on it,
     which is no sign of trouble. `is_unsent`: nobody was reached. `named`: the places of changes that it says it is about.
-    `is_doubtful`: the far side seemed to be in trouble when the request was sent.
+    `is_doubtful`: the far side seemed to be in trouble when the request was sent. `is_void`: though a 2xx, it has taken nothing,
+    if it names all, or nobody knows what.
     """
 
     status: int | None
@@ -58,16 +59,17 @@ class Answer:
     is_unsent: bool = False
     named: frozenset[Place] = frozenset()
     is_doubtful: bool = False
+    is_void: bool = False
 
     @property
     def is_taken(self) -> bool:
-        """Whether the far side has the changes: any 2xx."""
-        return self.status is not None and 200 <= self.status < 300
+        """Whether the far side has the changes, but for those it names: any 2xx."""
+        return self.status is not None and 200 <= self.status < 300 and not self.is_void
 
     @property
     def is_final(self) -> bool:
         """Whether it says that these changes will never be taken as they are."""
-        return self.status in _FINAL
+        return self.status in _FINAL or (self.is_void and bool(self.named))
 
     @property
     def is_refusal(self) -> bool:
@@ -137,8 +139,9 @@ class Line:
             if reply.status in _REDIRECTS:
                 shown = _redirection(reply.headers.get("location"))
             hint = _CREDENTIALS if reply.status in _STRANGER else ""
-            asked, named = reply.headers.get("retry-after"), reply.headers.get("penstock-refused")
-            return Answer(reply.status, f"status {reply.status}{hint}{shown}", seconds_asked(asked), named=places_named(named))
+            asked, refused = reply.headers.get("retry-after"), reply.headers.get("penstock-refused", "")
+            answer = Answer(reply.status, f"status {reply.status}{hint}{shown}", seconds_asked(asked))
+            return _naming(answer, refused) if refused else answer
 
     def _head(self, length: int, headers: Mapping[str, str]) -> bytes:
         fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
@@ -208,12 +211,25 @@ def _redirection(location: str | None) -> str:
     return f": a redirect {where}, which is not followed; write the final address in url"
 
 
-def places_named(refused: str | None) -> frozenset[Place]:
-    """The changes that a Penstock-Refused header names, by their positions, with an ordinal if they have one; else unread."""
-    if not refused:
-        return frozenset()
-    found = re.findall(r"(?<![^\s,])(\d{1,19})(?:\.(\d{1,19}))?(?![^\s,])", refused, re.ASCII)
-    return frozenset((int(position), int(ordinal or 0)) for position, ordinal in found)
+def _naming(answer: Answer, refused: str) -> Answer:
+    """An answer with what its header Penstock-Refused names. A 2xx of which that cannot be read whole takes nobody knows what."""
+    named, unread = places_named(refused)
+    if answer.is_taken and unread:
+        return void(answer, f"cannot be read at {unread[:_SHOWN_CHARACTERS]!a}")
+    return replace(answer, named=named, reason=f"{answer.reason}, named by Penstock-Refused" if answer.is_taken else answer.reason)
+
+
+def void(answer: Answer, why: str) -> Answer:
+    """The same, as one that has taken nothing for certain, and names nothing."""
+    return replace(answer, named=frozenset(), is_void=True, reason=f"status {answer.status}, but its Penstock-Refused {why}")
+
+
+def places_named(refused: str) -> tuple[frozenset[Place], str]:
+    """The changes that a Penstock-Refused header names, by position, with an ordinal if they have one; and what else it says."""
+    words = [word for word in re.split(r"[\s,]+", refused) if word]
+    found = {word: re.fullmatch(r"(\d{1,19})(?:\.(\d{1,19}))?", word, re.ASCII) for word in words}
+    named = frozenset((int(one[1]), int(one[2] or 0)) for one in found.values() if one)
+    return named, " ".join(word for word, one in found.items() if not one)
 
 
 def seconds_asked(retry_after: str | None) -> float | None:

@@ -40,8 +40,8 @@ class Reply:
                 raise HTTPException(f"the head of the answer is longer than {HEAD_BYTES} bytes")
             data = self._sock.recv(_PIECE)
             if not data:
-                self._end(taken)
-                return
+                broken = HTTPException("the connection was closed within the answer")
+                raise broken if taken else ConnectionResetError("the connection was closed without an answer")
             taken += len(data)
             self._feed(data)
 
@@ -49,13 +49,6 @@ class Reply:
         """Read the body, or so much of it. Raises OSError."""
         while not self._is_over and len(self.body) < most and (data := self._sock.recv(_PIECE)):
             self._feed(data)
-
-    def _end(self, taken: int) -> None:
-        """The connection was closed within the head. If the status is known, it counts, whatever else was to come."""
-        self.status, self._is_over = self._parser.get_status_code(), True
-        if self.status < 200:
-            broken = HTTPException("the connection was closed within the answer")
-            raise broken if taken else ConnectionResetError("the connection was closed without an answer")
 
     def close(self) -> None:
         """Let go of the parser, which holds on to this as this does to it."""
@@ -77,9 +70,10 @@ class Reply:
         self.is_whole = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One line of the head."""
+        """One line of the head; what is said in several lines is a list."""
         if not self._is_headed:
-            self.headers.setdefault(name.decode("latin-1").lower(), value.decode("latin-1").strip())
+            called, said = name.decode("latin-1").lower(), value.decode("latin-1").strip()
+            self.headers[called] = f"{self.headers[called]}, {said}" if called in self.headers else said
 
     def on_headers_complete(self) -> None:
         """The end of the head."""
