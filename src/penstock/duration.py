@@ -10,6 +10,10 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPELLING = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 
+_LONGEST_DAYS = 36_500
+"""A hundred years: beyond that neither clocks nor sockets can follow."""
+
+
 def parse(text: object) -> timedelta:
     """The duration that is spelled like this."""
     if isinstance(text, timedelta):
@@ -17,7 +21,10 @@ def parse(text: object) -> timedelta:
     found = _SPELLING.fullmatch(text.strip()) if isinstance(text, str) else None
     if not found:
         raise ValueError(f"{text!r} is not a duration: write a number and a unit, such as 5ms, 1s, 2m, 3h or 7d")
-    return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
+    seconds = float(found[1]) * _UNITS[found[2]]
+    if seconds > _LONGEST_DAYS * 86400:
+        raise ValueError(f"{text!r} is too long: write {_LONGEST_DAYS}d or less")
+    return timedelta(seconds=seconds)
 
 
 def roughly(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from penstock.change import Change, to_batch
+from penstock.coordinator import Standing
 from penstock.errors import DeliveryExhausted, PenstockError
 from penstock.event import Event
 from penstock.importing import function_of
@@ -18,12 +20,16 @@ from penstock.pipeline import Pipeline
 from penstock.poison import IN_A_ROW, DeadLetter
 from penstock.rows import Row
 from penstock.sink import Assignment
+from penstock.source import Source
 
 PATIENCE = 300.0
 """Seconds that one letter may take."""
 
-Outcome = Literal["sent", "left out", "failed", "waits", "overtaken"]
-"""Sent; left out by the transform as it is now; failed again; waits behind one that failed; needs force."""
+REACH_SECONDS, LOOK_SECONDS = 10.0, 0.1
+"""How long a running pipeline may take to deliver what lies before a letter, and how often that is looked at."""
+
+Outcome = Literal["sent", "left out", "failed", "waits", "early", "overtaken"]
+"""Sent; left out by the transform as it is now; failed again; waits behind one that failed, or for the pipeline; needs force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,9 @@ class Sending:
         state = self._pipeline.state
         if not self._blocked.isdisjoint(letter.rows):
             return Redriven(letter, "waits")
+        if not force and not self._is_reached(letter):
+            self._blocked.update(letter.rows)
+            return Redriven(letter, "early")
         if not state.hold(letter, force=force):
             return Redriven(letter, "overtaken")
         try:
@@ -96,6 +105,15 @@ class Sending:
         self.failed_in_row = 0
         state.remove(letter, redriven=True)
         return Redriven(letter, "sent" if changes.num_rows else "left out")
+
+    def _is_reached(self, letter: DeadLetter) -> bool:
+        """Whether everything before it is delivered or parked: earlier changes of its rows may still be on their way."""
+        deadline = time.monotonic() + REACH_SECONDS
+        while _lies_ahead(letter, standing := self._pipeline.state.standing(self._pipeline.name), self._pipeline.source):
+            if not standing.is_held or time.monotonic() > deadline:
+                return False
+            time.sleep(LOOK_SECONDS)
+        return True
 
     def _transformed(self, letter: DeadLetter) -> pa.RecordBatch:
         """The letter behind the stages that it had not passed, as they are now."""
@@ -133,6 +151,12 @@ class Sending:
             delivery.offer(changes, PATIENCE)
             if not delivery.drain(PATIENCE):
                 raise DeliveryExhausted(f"the sink has not taken change {letter.change.position} within {PATIENCE:g} s")
+
+
+def _lies_ahead(letter: DeadLetter, standing: Standing, source: Source) -> bool:
+    """Whether its lane has not come to it yet; what is left of another life of the source, or of a lane that is over, does not."""
+    mark = standing.watermarks.get(letter.lane)
+    return mark is not None and letter.change.position > mark.position and source.incarnation(mark.cursor) == letter.incarnation
 
 
 def _once(sink: Any) -> Any:

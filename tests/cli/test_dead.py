@@ -38,6 +38,10 @@ def change(position: int, key: int = 1, **more: Any) -> Change:
     return Change(position, Op.INSERT, "orders", f'{{"id":{key}}}', None, f'{{"id":{key},"n":{position}}}', position, **more)
 
 
+def mark(position: int) -> Watermark:
+    return Watermark(Cursor(json.dumps({"incarnation": "cafe", "position": position, "witness": ""})), position)
+
+
 class Hook:
     """A receiver of webhooks as a user would write it, with `penstock.receiver` inside; refuses changes with certain numbers."""
 
@@ -118,8 +122,10 @@ def office(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Office]:
     with ExitStack() as stage:
         term = stage.enter_context(closing(state.candidate("orders", "test"))).campaign()
         assert term
-        state.place(term, LANE, Watermark(Cursor("c0"), 0))
-        yield Office(tmp_path / "p.yaml", hook, term, stage.enter_context(state.claim(term, LANE, 1)))
+        state.place(term, LANE, mark(0))
+        claim = stage.enter_context(state.claim(term, LANE, 1))
+        claim.advance(mark(999), Tally())
+        yield Office(tmp_path / "p.yaml", hook, term, claim)
     hook.server.shutdown()
     hook.server.server_close()
     thread.join()
@@ -218,6 +224,32 @@ def test_changes_that_come_for_the_key_meanwhile_are_parked_and_sent_by_the_same
     assert arrived == [14], "another key does not wait"
     assert office.parked() == [4]
     assert [one.position for one in poison.sift([change(15)])] == [15], "the key is free"
+
+
+def test_a_letter_is_not_sent_before_what_lies_before_it_is_delivered(
+    office: Office, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.redriving.REACH_SECONDS", 0.3)
+    poison = office.poison()
+    for position in (7, 1001, 1003):
+        poison.condemn(change(position, position), ERROR)
+    code, said = office.run(capsys, "redrive", "all")
+    assert (code, office.hook.applied, office.parked()) == (1, [7], [1001, 1003])
+    assert "changes before it are not delivered yet" in said
+    office.hook.before[1001] = lambda: office.claim.advance(mark(1003), Tally())
+    monkeypatch.setattr("penstock.redriving.REACH_SECONDS", 60.0)
+    office.claim.advance(mark(1001), Tally())
+    assert office.run(capsys, "redrive", "all")[0] == 0
+    assert office.hook.applied == [7, 1001, 1003]
+    poison.condemn(change(2000), ERROR)
+    assert office.run(capsys, "redrive", "all", "--force")[0] == 0
+
+
+def test_a_letter_of_another_life_of_the_source_waits_for_nothing(office: Office, capsys: Any) -> None:
+    about = Circumstances("orders", LANE, "an older one", office.term.epoch, office.told.extend)
+    Poison("dead-letter", "wait", office.claim, about).condemn(change(5000), ERROR)
+    assert office.run(capsys, "redrive", "all")[0] == 0
+    assert office.hook.applied == [5000]
 
 
 def test_a_letter_that_was_overtaken_is_sent_by_force_alone(office: Office, capsys: Any) -> None:

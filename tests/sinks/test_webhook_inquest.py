@@ -147,6 +147,14 @@ def test_what_is_about_a_whole_table_waits_for_doubted_changes_and_they_for_it()
     assert (world.condemned, world.arrived) == ([], [])
 
 
+@pytest.mark.parametrize("bad", [0, 1])
+def test_a_change_about_a_whole_table_holds_up_no_other_table(bad: int) -> None:
+    whole = Waiting(1, 0.0, (1, 0), "", (("t", None),))
+    other = Waiting(2, 0.0, (2, 0), "", (("u", "2"),))
+    world = World({bad}, more=[other]).carry([waiting(0), whole], patience=20)
+    assert (world.condemned, sorted(world.arrived)) == ([bad], sorted({0, 1, 2} - {bad}))
+
+
 def test_a_doubted_change_whose_second_hearing_came_to_nothing_waits_for_a_rest_and_another_witness() -> None:
     inquest = Inquest([waiting(0)], lambda refusals: refusals >= 1)
     [part] = inquest.parts

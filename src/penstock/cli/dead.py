@@ -234,6 +234,7 @@ _WORDS = {
     "left out": "left out by the transform",
     "failed": "failed again",
     "waits": "waits behind one that failed",
+    "early": "not sent: changes before it are not delivered yet; try again once the pipeline has come to it (--force sends it now)",
     "overtaken": "not sent: later changes of its key went on, and it would put an old image behind them (--force sends it)",
 }
 

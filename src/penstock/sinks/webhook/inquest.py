@@ -54,7 +54,7 @@ class Part:
 
     def holding(self, changes: Sequence[Waiting]) -> Part:
         """Another one of these, to which the same has happened, but which was not sent itself."""
-        return Part(changes, self.attempts, self.failures, self.refusals, False, self.sent_at, self.doubted_at)
+        return Part(changes, 0, self.failures, self.refusals, False, self.sent_at, self.doubted_at)
 
     def halves(self) -> list[Part]:
         """Two of half the size, or one again; what failed has failed for both."""
@@ -132,7 +132,7 @@ class Inquest:
         found, others = parted(part.changes, places)
         if found:
             part.changes = others
-            part.is_tried, part.sibling = False, None
+            part.attempts, part.is_tried, part.sibling = 0, False, None
             if not part.changes:
                 self.parts.remove(part)
         return found
@@ -204,9 +204,10 @@ def _parted(earlier: Iterable[Waiting], batch: Sequence[Waiting]) -> _Split:
 
 
 def _overlap(blocked: set[Row], changes: Sequence[Waiting]) -> bool:
-    """Whether one of these has to wait for a blocked row; what is about a whole table waits for all, and all for it."""
+    """Whether one of these has to wait for a blocked row; a whole table waits for all, and all of that table for it."""
     if not blocked:
         return False
-    if any(change.is_whole for change in changes) or any(key is None for _, key in blocked):
+    if any(change.is_whole for change in changes):
         return True
-    return any(not blocked.isdisjoint(change.rows) for change in changes)
+    wholes = {table for table, key in blocked if key is None}
+    return any(row in blocked or row[0] in wholes for change in changes for row in change.rows)
