@@ -52,12 +52,12 @@ class World:
     arrived: list[int] = field(default_factory=list)
     condemned: list[int] = field(default_factory=list)
 
-    def carry(self, batch: Sequence[Waiting], tries: int = 1, patience: int = 1000) -> World:
+    def carry(self, batch: Sequence[Waiting], tries: float = 1, patience: int = 1000) -> World:
         inquest = Inquest(batch, lambda refusals: refusals >= tries)
         while not inquest.is_over and self.rests < patience:
             part = inquest.next(self.taken)
             if part is None:
-                if inquest.is_in_doubt and self.more:
+                if inquest.wants_more and self.more:
                     inquest.add([self.more.pop(0)])
                     continue
                 self.rests += 1
@@ -176,3 +176,20 @@ def test_what_was_taken_while_a_doubted_change_was_under_way_is_no_witness_again
     assert inquest.next(taken=0) is part
     assert inquest.failed(part, Fault.POSSIBLE) is None, "another line's request was taken after this one was sent"
     assert inquest.next(taken=1) is part
+
+
+@pytest.mark.parametrize("size", [1, 8])
+@pytest.mark.parametrize("tries", [1, 5, math.inf])
+def test_an_outage_costs_few_requests_however_much_waits_behind(size: int, tries: float) -> None:
+    fault = Fault.LIKELY if tries == math.inf else Fault.POSSIBLE
+    world = World(range(2000), fault, more=[waiting(number) for number in range(size, 2000)])
+    world.carry([waiting(number) for number in range(size)], tries, patience=100)
+    assert (world.condemned, world.arrived) == ([], [])
+    assert world.requests <= 3 * world.rests + 2 * size
+
+
+def test_who_has_failed_least_is_the_first_to_be_a_witness() -> None:
+    bad = range(6)
+    world = World(bad, more=[waiting(number) for number in range(1, 20)]).carry([waiting(0)], tries=3)
+    assert sorted(world.condemned) == [*bad]
+    assert world.arrived == [6]

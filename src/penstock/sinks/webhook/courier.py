@@ -73,7 +73,7 @@ class Courier(Thread):
                 answer = self._try(inquest, part) or answer
                 if answer and self._gives_away(inquest, answer):
                     return True
-            elif more := self._more() if inquest.is_in_doubt else []:
+            elif more := self._more() if inquest.wants_more else []:
                 inquest.add(self._dispatch.with_rows(more))
             elif answer:
                 self._rest(answer, max(part.failures for part in inquest.parts))

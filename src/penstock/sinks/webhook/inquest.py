@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
@@ -21,6 +21,9 @@ class Fault(Enum):
     LIKELY = "likely"  # no further try can help, but so many have failed that the far side may be at fault
     CERTAIN = "certain"
 
+
+FEW = 3
+"""Requests between two rests that are enough to see that nothing is taken."""
 
 AT = attrgetter("at")
 _Split = tuple[list[Waiting], list[Waiting]]
@@ -70,7 +73,8 @@ class Inquest:
 
     - A part whose tries are spent is halved, until a change is refused alone. Then it is doubted, but not condemned: the far side
       may be in trouble. It is condemned if the far side takes something else, and then refuses it once more.
-    - As long as a change is in doubt, further parts are halved one at a time, after rests: an outage costs few requests.
+    - As long as a change is in doubt, further parts are halved one at a time, after rests, and few are sent between two rests, first
+      those that failed least: an outage costs few requests.
     - Of changes that share a row, no later one is sent before the earlier one is settled.
     - `taken` is how many requests the far side has taken, on any line: told with every question.
     """
@@ -78,6 +82,7 @@ class Inquest:
     def __init__(self, batch: Sequence[Waiting], is_spent: Callable[[int], bool]) -> None:
         self.parts = [Part(batch)]
         self._is_spent, self._turn, self._most = is_spent, 0, len(batch)
+        self._failed_since, self._was_given = 0, False  # the last rest, in doubt
 
     @property
     def is_over(self) -> bool:
@@ -91,16 +96,30 @@ class Inquest:
 
     def next(self, taken: int) -> Part | None:
         """The part to send now; None if all wait for a rest."""
+        ready = self._ready(taken)
+        if not self.is_in_doubt:
+            return next(ready, None)
+        return min(ready, key=lambda part: (not part.is_cleared(taken), part.failures), default=None)
+
+    def _ready(self, taken: int) -> Iterator[Part]:
+        """What may be sent, without waiting for another."""
         blocked: set[Row] = set()
+        is_enough = self.is_in_doubt and self._failed_since >= FEW
         for part in self.parts:
-            if (not part.is_tried or part.is_cleared(taken)) and not _overlap(blocked, part.changes):
-                return part
+            is_due = part.is_cleared(taken) or not (part.is_tried or is_enough)
+            if is_due and not _overlap(blocked, part.changes):
+                yield part
             blocked.update(row for change in part.changes for row in change.rows)
-        return None
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether what waits behind could be a witness: a batch of it is enough until the next rest."""
+        return self.is_in_doubt and not self._was_given and self._failed_since < FEW
 
     def taken(self, part: Part) -> None:
         """The far side has it. So its other half was the reason why both were refused, and is halved without being sent."""
         self.parts.remove(part)
+        self._failed_since = 0
         if (other := part.sibling) and other in self.parts and not other.is_tried and len(other.changes) > 1:
             self._halve(other)
 
@@ -110,6 +129,7 @@ class Inquest:
 
     def failed(self, part: Part, fault: Fault) -> Waiting | None:
         """What is condemned now, if anything. What was taken after it was sent does not speak against it yet."""
+        self._failed_since += self.is_in_doubt
         part.failures += 1
         part.refusals += fault is not Fault.NONE
         part.is_tried = True
@@ -139,6 +159,7 @@ class Inquest:
 
     def again(self) -> None:
         """After a rest: try again what has tries left; of the rest the first part, and half of another one, each in its turn."""
+        self._failed_since, self._was_given = 0, False
         spent = [part for part in self.parts if self._is_spent(part.refusals)]
         for part in self.parts:
             part.is_tried = part in spent[1:]
@@ -148,6 +169,7 @@ class Inquest:
 
     def add(self, batch: Sequence[Waiting]) -> None:
         """Take these as well, behind all others: those that wait for nothing here, and those that do."""
+        self._was_given = True
         free, bound = _parted((change for part in self.parts for change in part.changes), batch)
         self.parts += [Part(some) for some in (free, bound) if some]
 
