@@ -55,16 +55,15 @@ class World:
     def carry(self, batch: Sequence[Waiting], tries: float = 1, patience: int = 1000) -> World:
         inquest = Inquest(batch, lambda refusals: refusals >= tries)
         while not inquest.is_over and self.rests < patience:
+            if inquest.wants_more(self.taken) and self.more:
+                inquest.add([self.more.pop(0)])
             part = inquest.next(self.taken)
             if part is None:
-                if inquest.wants_more and self.more:
-                    inquest.add([self.more.pop(0)])
-                    continue
                 self.rests += 1
                 inquest.again()
                 continue
             assert list(part.changes) == sorted(part.changes)
-            self.requests, part.sent_at = self.requests + 1, self.taken
+            self.requests, part.sent_at, part.attempts = self.requests + 1, self.taken, part.attempts + 1
             if self.is_down(self.requests):
                 condemned = inquest.failed(part, Fault.POSSIBLE)
             elif not any(one.number in self.bad for one in part.changes):
@@ -190,6 +189,7 @@ def test_an_outage_costs_few_requests_however_much_waits_behind(size: int, tries
 
 def test_who_has_failed_least_is_the_first_to_be_a_witness() -> None:
     bad = range(6)
-    world = World(bad, more=[waiting(number) for number in range(1, 20)]).carry([waiting(0)], tries=3)
+    more = [waiting(number) for number in range(1, 20)]
+    world = World(bad, Fault.LIKELY, more=more).carry([waiting(0)], tries=math.inf, patience=20)
     assert sorted(world.condemned) == [*bad]
     assert world.arrived == [6]

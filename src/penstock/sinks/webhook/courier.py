@@ -69,12 +69,13 @@ class Courier(Thread):
             reach("sink.sending")
             if self._dispatch.is_ending:
                 break
-            if part := inquest.next(self._dispatch.requests_taken):
+            taken = self._dispatch.requests_taken
+            if more := self._more() if inquest.wants_more(taken) else []:
+                inquest.add(self._dispatch.with_rows(more))
+            elif part := inquest.next(taken):
                 answer = self._try(inquest, part) or answer
                 if answer and self._gives_away(inquest, answer):
                     return True
-            elif more := self._more() if inquest.wants_more else []:
-                inquest.add(self._dispatch.with_rows(more))
             elif answer:
                 self._rest(answer, max(part.failures for part in inquest.parts))
                 inquest.again()

@@ -73,8 +73,8 @@ class Inquest:
 
     - A part whose tries are spent is halved, until a change is refused alone. Then it is doubted, but not condemned: the far side
       may be in trouble. It is condemned if the far side takes something else, and then refuses it once more.
-    - As long as a change is in doubt, further parts are halved one at a time, after rests, and few are sent between two rests, first
-      those that failed least: an outage costs few requests.
+    - As long as a change is in doubt, further parts are halved one at a time, after rests, and few are sent between two rests,
+      first those that failed least: an outage costs few requests.
     - Of changes that share a row, no later one is sent before the earlier one is settled.
     - `taken` is how many requests the far side has taken, on any line: told with every question.
     """
@@ -99,7 +99,7 @@ class Inquest:
         ready = self._ready(taken)
         if not self.is_in_doubt:
             return next(ready, None)
-        return min(ready, key=lambda part: (not part.is_cleared(taken), part.failures), default=None)
+        return min(ready, key=lambda part: (not part.is_cleared(taken), part.attempts > 0, part.failures), default=None)
 
     def _ready(self, taken: int) -> Iterator[Part]:
         """What may be sent, without waiting for another."""
@@ -111,10 +111,9 @@ class Inquest:
                 yield part
             blocked.update(row for change in part.changes for row in change.rows)
 
-    @property
-    def wants_more(self) -> bool:
-        """Whether what waits behind could be a witness: a batch of it is enough until the next rest."""
-        return self.is_in_doubt and not self._was_given and self._failed_since < FEW
+    def wants_more(self, taken: int) -> bool:
+        """Whether what waits behind should be a witness: a batch of it after each rest, if all here have failed by themselves."""
+        return self.is_in_doubt and not self._was_given and all(part.attempts for part in self._ready(taken))
 
     def taken(self, part: Part) -> None:
         """The far side has it. So its other half was the reason why both were refused, and is halved without being sent."""
