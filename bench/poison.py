@@ -17,12 +17,20 @@ CHANGES, KEYS, SHARE, TURNS = 300_000, 10_000, 0.01, 3
 MARK = "spoilt"
 HALVES = {"poison": MARK, "statuses": (422,)}
 NAMED, REST = {**HALVES, "names_poison": True}, {**HALVES, "names_poison": True, "statuses": (207,)}
-AGAIN, NEW = "rows that change again", "new rows"
+FAR_CHANGES, FAR_SECONDS = 60_000, 0.005
+FAR_HALVES, FAR_NAMED = {**HALVES, "slow": FAR_SECONDS}, {**NAMED, "slow": FAR_SECONDS}
+AGAIN, NEW, FAR = "rows that change again", "new rows", "new rows, a receiver 5 ms away"
 CHANCE = Random(7)
 NONE: frozenset[int] = frozenset()
 SOME = frozenset(key for key in range(1, CHANGES + 1) if CHANCE.random() < SHARE)
 EVERY = frozenset(range(100, CHANGES + 1, 100))  # as many, but no batch without one
+FAR_CASES = (
+    (f"{FAR}, no poison", FAR_HALVES, FAR_CHANGES, NONE),
+    (f"{FAR}, 1 % poison, named", FAR_NAMED, FAR_CHANGES, SOME),
+    (f"{FAR}, 1 % poison, found by halves", FAR_HALVES, FAR_CHANGES, SOME),
+)
 CASES = (
+    *FAR_CASES,
     (f"{AGAIN}, no poison", HALVES, KEYS, NONE),
     (f"{AGAIN}, 1 % of them poison", HALVES, KEYS, SOME),
     (f"{NEW}, no poison", HALVES, CHANGES, NONE),
@@ -43,6 +51,7 @@ def measure() -> list[Figure]:
     figures += [_kept(raw, AGAIN, "1 % of them poison", 0.7), _kept(raw, NEW, "1 % poison, the rest is taken", 0.7)]
     figures += [_kept(raw, NEW, "1 % poison, named", 0.7), _kept(raw, NEW, "1 % poison, one in every batch, named", None)]
     figures += [_kept(raw, NEW, "1 % poison, found by halves", None)]
+    figures += [_kept(raw, FAR, poison, 0.7) for poison in ("1 % poison, named", "1 % poison, found by halves")]
     keep("poison", figures, raw)
     return figures
 
@@ -62,7 +71,8 @@ def _run(dials: dict[str, Any], keys: int, spoilt: frozenset[int]) -> float:
             database = shop(folder, f"{{type: webhook, url: '{receiver.url}', retry: {{then: dead-letter}}}}")
             database.execute("begin")
             again = "on conflict (id) do update set quantity = quantity + 1"
-            database.executemany(f"insert into orders values (?,?,?,?,?,?,?) {again}", _rows(keys, spoilt))
+            changes = FAR_CHANGES if "slow" in dials else CHANGES
+            database.executemany(f"insert into orders values (?,?,?,?,?,?,?) {again}", _rows(changes, keys, spoilt))
             database.execute("commit")
             head = database.execute("select max(seq) from _penstock_log").fetchone()[0]
             database.close()
@@ -76,8 +86,8 @@ def _run(dials: dict[str, Any], keys: int, spoilt: frozenset[int]) -> float:
     return len(counted) / (counted[-1] - counted[0])
 
 
-def _rows(keys: int, spoilt: frozenset[int]) -> Iterator[tuple[Any, ...]]:
-    for number in range(CHANGES):
+def _rows(changes: int, keys: int, spoilt: frozenset[int]) -> Iterator[tuple[Any, ...]]:
+    for number in range(changes):
         key = number % keys + 1
         made = list(row(key))
         made[2] = MARK if key in spoilt else "open"
