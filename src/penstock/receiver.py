@@ -89,6 +89,10 @@ class Receiver:
         largest: int = LARGEST,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        if by not in ("lane", "row"):
+            raise ValueError(f"by is {by!r}: it must be 'lane' or 'row'")
+        if largest < 1:
+            raise ValueError(f"largest is {largest}: it must be 1 or more")
         secrets = [secret] if isinstance(secret, str) else secret
         self._keys = [signature.key(one) for one in secrets]
         self._store, self._by, self._largest, self._clock = store, by, largest, clock
@@ -159,11 +163,11 @@ class Receiver:
     def _by_row(self, request: _Request) -> Verdict:
         fresh = []
         for change in request.changes:
-            row = f"{request.lane}{_row(change)}"
-            last = self._last(row)
-            if last is None or _place(change) > last:
+            rows = [f"{request.lane}{row}" for row in _rows(change)]
+            if all((last := self._last(row)) is None or _place(change) > last for row in rows):
                 fresh.append(change)
-                self._keep(row, _place(change))
+                for row in rows:
+                    self._keep(row, _place(change))
         return Verdict(200, fresh, len(request.changes) - len(fresh))
 
     def _last(self, name: str) -> Place | None:
@@ -254,8 +258,15 @@ def _gap(fresh: Sequence[Change], last: int | None) -> str | None:
     return None
 
 
-def _row(change: Change) -> str:
-    text = json.dumps([change["table"], change["key"]], sort_keys=True)
+def _rows(change: Change) -> list[str]:
+    """The row of its key, and of the key that it had before an update has changed it."""
+    key, before = change["key"], change.get("before")
+    was = {name: before[name] for name in key} if isinstance(before, dict) and key.keys() <= before.keys() else key
+    return [_row(change["table"], one) for one in ([key] if was == key else [key, was])]
+
+
+def _row(table: str, key: Mapping[str, Any]) -> str:
+    text = json.dumps([table, key], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

@@ -169,6 +169,20 @@ def test_by_row_a_change_may_be_overtaken_by_one_of_another_row_and_none_comes_t
     assert taken(receiver, [change(1, None), change(2, 1, row=2), change(5, 4)]) == (200, [5])
 
 
+def test_by_row_an_update_that_changes_the_key_is_of_both_rows(store):
+    receiver = Receiver(store, by="row")
+    moved = change(4, 3, row=2, op="update", before={"id": 1, "n": 3})
+    assert taken(receiver, [change(5, 4, row=1)]) == (200, [5])
+    assert taken(receiver, [moved]) == (200, []), "it would take away what has come to its old row since"
+    assert taken(receiver, [moved | {"position": 6}, change(5, 4, row=1), change(7, 6, row=1)]) == (200, [6, 7])
+
+
+@pytest.mark.parametrize("wrong", [{"by": "x"}, {"largest": -1}])
+def test_what_a_receiver_cannot_be_is_refused_at_once(wrong):
+    with pytest.raises(ValueError, match="it must be"):
+        Receiver(MemoryStore(), **wrong)
+
+
 def test_with_sqlite_changes_and_their_record_are_one_transaction(tmp_path: Path):
     def opened():
         db = sqlite3.connect(tmp_path / "shop.db")

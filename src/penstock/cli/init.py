@@ -32,7 +32,7 @@ source:
 sink:
   type: webhook
   url: {url}
-  # format: penstock            # or rqlite
+  # format: penstock            # or rqlite, debezium, cloudevents
   # batch: {{size: 100, delay: 5ms}}
   # parallel: 1                 # requests at a time; each row stays in order
   # retry: {{tries: 10, policy: exponential, min: 1s, max: 30s, then: halt}}    # tries: forever never gives up
