@@ -245,6 +245,10 @@ def test_a_letter_is_not_sent_before_what_lies_before_it_is_delivered(
     assert office.run(capsys, "redrive", "all", "--force")[0] == 0
 
 
+def test_to_send_all_where_there_is_none_is_no_error(office: Office, capsys: Any) -> None:
+    assert office.run(capsys, "redrive", "all") == (0, "0 of 0 dead letters are gone.\n")
+
+
 def test_a_letter_of_another_life_of_the_source_waits_for_nothing(office: Office, capsys: Any) -> None:
     about = Circumstances("orders", LANE, "an older one", office.term.epoch, office.told.extend)
     Poison("dead-letter", "wait", office.claim, about).condemn(change(5000), ERROR)
