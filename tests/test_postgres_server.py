@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import psycopg
 import pytest
@@ -33,6 +36,20 @@ def test_it_keeps_what_was_committed_over_a_restart_and_a_crash(private_postgres
             private_postgres.execute("select 1")
         private_postgres.start()
     assert private_postgres.execute("select n from t order by n", dsn) == [(0,), (1,)]
+
+
+def test_it_starts_again_when_the_last_session_of_a_killed_server_is_gone(private_postgres: PostgresServer) -> None:
+    with psycopg.connect(private_postgres.dsn) as connection:
+        session = connection.info.backend_pid
+        os.kill(session, signal.SIGSTOP)
+        first = int((private_postgres.folder / "data" / "postmaster.pid").read_text().split()[0])
+        os.kill(first, signal.SIGKILL)
+        until(lambda: not private_postgres.is_running())
+        ending = Thread(target=lambda: (until(lambda: "shared memory" in private_postgres.log()), os.kill(session, signal.SIGKILL)))
+        ending.start()
+        private_postgres.start()
+        ending.join()
+    assert private_postgres.execute("select 1") == [(1,)]
 
 
 def test_paused_it_answers_nobody_until_it_goes_on(private_postgres: PostgresServer) -> None:
