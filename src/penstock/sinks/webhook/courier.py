@@ -88,8 +88,10 @@ class Courier(Thread):
 
     def _gives_away(self, inquest: Inquest, answer: Answer) -> bool:
         """Whether somebody else goes on with it; not if the far side may be in trouble, since everything waits then."""
-        is_long = len(inquest.parts) > 1 or (answer.named and self.line.seconds > FAR_SECONDS)
-        if self._take_over is None or not is_long or inquest.is_in_doubt or self._fault(answer) is not Fault.CERTAIN:
+        is_far = bool(answer.named) and self.line.seconds > FAR_SECONDS
+        if self._take_over is None or len(inquest.parts) < (1 if is_far else 2) or inquest.is_in_doubt:
+            return False
+        if self._fault(answer) is not Fault.CERTAIN:
             return False
         self._carry_out()
         for part in inquest.parts:
