@@ -158,10 +158,10 @@ class PostgresServer:
         deadline = time.monotonic() + WITHIN
         process = self._spawn()
         while not self._is_ready():
-            if process.poll() is not None and self._is_haunted():
-                process = self._spawn()
-            if process.poll() is not None or time.monotonic() > deadline:
+            has_ended = process.poll() is not None
+            if time.monotonic() > deadline or (has_ended and not self._is_haunted()):
                 raise RuntimeError(f"Postgres does not start:\n{self.log()[-2000:]}")
+            process = self._spawn() if has_ended else process
             time.sleep(0.01)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
