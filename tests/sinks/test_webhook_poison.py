@@ -271,7 +271,7 @@ def test_a_receiver_that_names_what_it_refuses_is_believed_and_asked_only_once_m
 
 def test_what_is_named_is_parked_while_the_rest_is_under_way_however_long_that_takes(desk: Desk, tmp_path: Path) -> None:
     desk.receiver.turn(poison='"n":7}', statuses=(422,), names_poison=True)
-    delivery = desk.open(timeout=1000 * MILLISECOND, inquests=0)  # a starved receiver seems far, and a far one's rest goes beside others
+    delivery = desk.open(timeout=1000 * MILLISECOND, inquests=0)  # a slow machine makes it seem far
     desk.poison.condemn(*changes(99), DeliveryExhausted("status 422"))
     with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as busy:
         busy.execute("begin immediate")
