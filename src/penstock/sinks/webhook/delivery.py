@@ -37,7 +37,8 @@ class WebhookDelivery:
         line = partial(Line, endpoint, timeout, security, hide)
         equipment = Equipment(self._packer, self._dispatch, sink.retry, assignment)
         self._hearings = Hearings(line, equipment)
-        self._couriers = [Courier(line(), equipment, self._hearings.take_over) for _ in range(sink.parallel)]
+        take_over = self._hearings.take_over if sink.inquests else None
+        self._couriers = [Courier(line(), equipment, take_over) for _ in range(sink.parallel)]
         for courier in self._couriers:
             courier.start()
 
