@@ -76,6 +76,7 @@ class Sending:
     def __init__(self, pipeline: Pipeline, stage: ExitStack) -> None:
         self._pipeline, self._stage, self.failed_in_row = pipeline, stage, 0
         self._blocked: set[Row] = set()
+        self._patience = REACH_SECONDS
         self._expressions: Callable[[Change], pa.RecordBatch] | None = None
 
     def send(self, letters: Sequence[DeadLetter], force: bool) -> Iterator[Redriven]:
@@ -108,9 +109,10 @@ class Sending:
 
     def _is_reached(self, letter: DeadLetter) -> bool:
         """Whether everything before it is delivered or parked: earlier changes of its rows may still be on their way."""
-        deadline = time.monotonic() + REACH_SECONDS
+        deadline = time.monotonic() + self._patience
         while _lies_ahead(letter, standing := self._pipeline.state.standing(self._pipeline.name), self._pipeline.source):
-            if not standing.is_held or time.monotonic() > deadline:
+            if not standing.is_held or time.monotonic() >= deadline:
+                self._patience = 0.0  # others are not waited for as long again
                 return False
             time.sleep(LOOK_SECONDS)
         return True

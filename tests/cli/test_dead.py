@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
@@ -27,7 +28,7 @@ from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted
 from penstock.poison import Circumstances, DeadLetter, Poison
 from penstock.receiver import MemoryStore, Receiver
-from penstock.redriving import Redriven, redrive
+from penstock.redriving import REACH_SECONDS, Redriven, redrive
 from penstock.status import _poison, summarise
 
 LANE = Lane("log")
@@ -243,6 +244,19 @@ def test_a_letter_is_not_sent_before_what_lies_before_it_is_delivered(
     assert office.hook.applied == [7, 1001, 1003]
     poison.condemn(change(2000), ERROR)
     assert office.run(capsys, "redrive", "all", "--force")[0] == 0
+
+
+def test_a_pipeline_that_does_not_come_on_is_waited_for_once_and_not_for_each_letter(
+    office: Office, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+    clock = SimpleNamespace(sleep=looks.append, monotonic=lambda: sum(looks))
+    monkeypatch.setattr("penstock.redriving.time", clock)
+    poison = office.poison()
+    for position in range(1001, 1021):
+        poison.condemn(change(position, position), ERROR)
+    assert office.run(capsys, "redrive", "all")[0] == 1
+    assert (round(sum(looks)), len(office.parked())) == (REACH_SECONDS, 20)
 
 
 def test_to_send_all_where_there_is_none_is_no_error(office: Office, capsys: Any) -> None:

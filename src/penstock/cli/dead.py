@@ -76,7 +76,8 @@ def redrive(
     file: File,
     which: Which = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Also letters that later changes of their key have passed: the old image comes behind.")
+        bool,
+        typer.Option("--force", help="Also what later changes of its key have passed, or the pipeline has not come to."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
