@@ -22,7 +22,7 @@ from urllib3.exceptions import HTTPError
 
 from penstock.holding import Place
 from penstock.sinks.webhook.endpoint import Endpoint
-from penstock.sinks.webhook.reply import Reply
+from penstock.sinks.webhook.reply import REFUSED, Reply
 from penstock.sinks.webhook.tls import explained
 
 _READ_BYTES = 1 << 16  # what an answer may hold before its connection is given up rather than read to the end
@@ -139,7 +139,7 @@ class Line:
             if reply.status in _REDIRECTS:
                 shown = _redirection(reply.headers.get("location"))
             hint = _CREDENTIALS if reply.status in _STRANGER else ""
-            asked, refused = reply.headers.get("retry-after"), reply.headers.get("penstock-refused", "")
+            asked, refused = reply.headers.get("retry-after"), reply.headers.get(REFUSED, "")
             answer = Answer(reply.status, f"status {reply.status}{hint}{shown}", seconds_asked(asked))
             return _naming(answer, refused) if refused else answer
 

@@ -7,6 +7,8 @@ from http.client import HTTPException
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+REFUSED = "penstock-refused"
+
 HEAD_BYTES = 1 << 18
 """What an answer may hold before its status and headers are complete."""
 
@@ -70,10 +72,12 @@ class Reply:
         self.is_whole = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One line of the head; what is said in several lines is a list."""
+        """One line of the head. Of several the first counts, but for what is a list."""
         if not self._is_headed:
             called, said = name.decode("latin-1").lower(), value.decode("latin-1").strip()
-            self.headers[called] = f"{self.headers[called]}, {said}" if called in self.headers else said
+            first = self.headers.setdefault(called, said)
+            if called == REFUSED and first is not said:
+                self.headers[called] = f"{first}, {said}"
 
     def on_headers_complete(self) -> None:
         """The end of the head."""
