@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from penstock.change import Lane
-from penstock.rows import Row
+from penstock.rows import Row, bound_by
 
 Place = tuple[int, int]
 """Position and ordinal."""
@@ -121,9 +121,8 @@ class Holding:
 def _spread(found: set[int], rows: Sequence[Sequence[Row]]) -> set[int]:
     """These, and all that are bound to one of them by a row, however many lie between."""
     while True:
-        bound = {row for index in found for row in rows[index]}
-        wholes = {table for table, key in bound if key is None}
-        grown = {index for index, some in enumerate(rows) if any(row in bound or row[0] in wholes for row in some)}
+        is_bound = bound_by({row for index in found for row in rows[index]})
+        grown = {index for index, some in enumerate(rows) if is_bound(some)}
         if grown <= found:
             return found
         found = found | grown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -55,6 +55,12 @@ def _keep_keys(keys: pa.Array, befores: pa.Array, where: pa.Array) -> bool:
 
     starts = pc.binary_replace_slice(keys.filter(where), -1, _WHOLE, ",")
     return all(map(str.startswith, pc.fill_null(befores.filter(where), "").to_pylist(), starts.to_pylist()))
+
+
+def bound_by(held: Collection[Row]) -> Callable[[Iterable[Row]], bool]:
+    """Whether rows share one with these, or are of a table of which these hold all."""
+    wholes = {table for table, key in held if key is None}
+    return lambda rows: any(row in held or row[0] in wholes for row in rows)
 
 
 def rows_of_change(change: Change) -> tuple[Row, ...]:

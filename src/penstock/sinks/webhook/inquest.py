@@ -9,7 +9,7 @@ from enum import Enum
 from operator import attrgetter
 
 from penstock.holding import Place
-from penstock.rows import Row
+from penstock.rows import Row, bound_by
 from penstock.sinks.webhook.schedule import Waiting
 
 
@@ -230,5 +230,4 @@ def _overlap(blocked: set[Row], changes: Sequence[Waiting]) -> bool:
         return False
     if any(change.is_whole for change in changes):
         return True
-    wholes = {table for table, key in blocked if key is None}
-    return any(row in blocked or row[0] in wholes for change in changes for row in change.rows)
+    return any(map(bound_by(blocked), (change.rows for change in changes)))
