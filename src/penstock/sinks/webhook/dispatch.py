@@ -23,8 +23,10 @@ class Dispatch:
 
     def __init__(self, sink: WebhookSink) -> None:
         self._batch, self._most_aside = sink.batch, sink.inquests
-        self._stock = max(_ROOM_CHANGES, _ROOM_BATCHES * sink.batch.size)
-        self._schedule = Schedule(self._stock + sink.parallel * sink.batch.size, is_parallel=sink.parallel > 1)
+        batches = _ROOM_BATCHES * sink.batch.size
+        self._stock = max(_ROOM_CHANGES, batches)
+        reach, is_parallel = self._stock + sink.parallel * sink.batch.size, sink.parallel > 1
+        self._schedule = Schedule(reach, is_parallel=is_parallel, reach_aside=batches)
         self._urgent = 0
         self.requests_taken = self.condemned_in_row = 0
         self._failure: BaseException | None = None
@@ -104,19 +106,17 @@ class Dispatch:
             return self._schedule.take(self._batch.size)
 
     def set_aside(self, batch: Sequence[Waiting]) -> bool:
-        """Let what shares no row with these go on, and have room for as many more; False if too many were set aside already."""
+        """Let what shares no row with these go on, with room for more; False if too many were set aside already."""
         with self._lock:
             if self._schedule.aside >= self._most_aside:
                 return False
             self._schedule.set_aside(batch)
-            self._schedule.reach += _ROOM_BATCHES * self._batch.size
             return True
 
     def close_aside(self) -> None:
         """Everything of a batch that was set aside is settled."""
         with self._lock:
             self._schedule.aside -= 1
-            self._schedule.reach -= _ROOM_BATCHES * self._batch.size
 
     def changes(self, some: Sequence[Waiting]) -> list[Change]:
         """The changes that these were made of."""

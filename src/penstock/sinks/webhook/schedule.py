@@ -68,15 +68,15 @@ class Schedule:
 
     - Of changes that share a row, a later one goes behind the earlier one in its batch, or when that one is durable.
     - A change about a whole table goes alone, when everything before it is durable; what follows it in its table waits for it.
-    - Nothing goes that is `reach` or more behind the first one that is not durable.
+    - Nothing goes that is `reach` or more behind the first one that is not durable; `reach_aside` further for each batch set aside.
     - `durable` counts changes from the first on, never over a gap; what a format leaves out is durable with what is before it.
     - Without `is_parallel` one batch is under way at a time, and all go in order, as long as none was set `aside`: only then rows
       matter, and are looked for.
     """
 
-    def __init__(self, reach: int, *, is_parallel: bool) -> None:
+    def __init__(self, reach: int, *, is_parallel: bool, reach_aside: int = 0) -> None:
         self.taken = self.durable = self.aside = 0
-        self.reach, self._is_parallel = reach, is_parallel
+        self._reach, self._reach_aside, self._is_parallel = reach, reach_aside, is_parallel
         self._fresh: deque[Waiting] = deque()
         self._passed: list[Waiting] = []  # were looked at and could not go; all of them come before those in _fresh
         self._busy: set[Row] = set()  # of what is under way, or was set aside
@@ -91,6 +91,11 @@ class Schedule:
         """How many may be able to go."""
         is_near = self._fresh and (self._goes_in_order or self._fresh[0].number < self.durable + self.reach)
         return len(self._fresh) if is_near else 0
+
+    @property
+    def reach(self) -> int:
+        """How far behind the first one that is not durable others may go."""
+        return self._reach + self.aside * self._reach_aside
 
     @property
     def _goes_in_order(self) -> bool:
