@@ -9,7 +9,6 @@ from typing import Annotated, Any
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPELLING = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
-
 _LONGEST_DAYS = 36_500
 """A hundred years: beyond that neither clocks nor sockets can follow."""
 
