@@ -145,6 +145,7 @@ def test_the_public_names_are_these() -> None:
         (inside("sink", batch={"size": "many"}), "sink.batch.size must be a whole number"),
         (inside("sink", batch={"size": 0}), "sink.batch: batch.size is 0"),
         (inside("sink", batch={"delay": 5}), "sink.batch.delay: 5 is not a duration: write a number and a unit"),
+        (inside("sink", timeout="9" * 20 + "d"), "sink.timeout: '99999999999999999999d' is too long: write 36500d or less"),
         (inside("sink", batch=[]), "sink.batch must be keys and values below it"),
         (inside("sink", retry={"tries": "often"}), "sink.retry.tries must be a whole number or forever"),
         (inside("sink", retry={"tries": True}), "sink.retry.tries must be a whole number or forever"),

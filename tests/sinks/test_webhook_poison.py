@@ -118,7 +118,7 @@ def test_a_receiver_may_take_all_but_what_it_names(desk: Desk) -> None:
     assert (desk.parked(), len(desk.receiver.requests)) == ([7], 1)
     assert desk.arrived() == [p for p in range(1, 21) if p != 7]
     [letter] = desk.state.letters("orders")
-    assert ("status 207" in letter.message, letter.is_overtaken) == (True, False)
+    assert ("status 207, named by Penstock-Refused" in letter.message, letter.is_overtaken) == (True, False)
 
 
 def test_what_it_takes_past_a_change_that_it_names_is_known_to_have_overtaken_it(desk: Desk) -> None:
@@ -237,6 +237,7 @@ def test_a_batch_that_is_too_large_for_the_receiver_is_cut_until_it_fits(desk: D
     assert desk.arrived() == list(range(1, 9))
     assert [len(request.changes()) for request in desk.receiver.requests] == [8, 4, 2, 1, 1, 4]
     assert len({request.headers["idempotency-key"] for request in desk.receiver.requests}) == 6
+    assert {request.headers["penstock-attempt"] for request in desk.receiver.requests} == {"1"}
 
 
 def test_letters_are_met_again_after_a_crash_and_stay_single(desk: Desk) -> None:
@@ -335,6 +336,14 @@ def test_poison_is_looked_for_while_others_go_on_and_what_shares_a_row_waits(des
     assert max(first[p] for p in range(21, 39)) < max(first[p] for p in range(1, 21) if p != 7), "the next batch was not held up"
     assert first[1] < first[39]
     assert_in_order(desk.receiver.changes())
+
+
+def test_a_receiver_that_may_be_in_trouble_holds_up_everything_on_the_one_connection(desk: Desk) -> None:
+    desk.receiver.turn(poison='"n":7}', statuses=(500,), slow=0.01)
+    delivery = desk.open()
+    delivery.offer(to_batch(changes(*range(101, 161))), 5)
+    until(lambda: delivery.drain(0.05))
+    assert (desk.parked(), desk.receiver.connections) == ([7], 1)
 
 
 def test_without_inquests_beside_others_everything_waits_for_the_one_that_is_open(desk: Desk) -> None:
@@ -436,12 +445,14 @@ def test_a_success_that_names_nobody_knows_what_is_a_failed_try(desk: Desk, name
 
 
 def test_what_is_named_in_several_lines_of_the_head_is_one_list() -> None:
-    answer = b"HTTP/1.1 200 OK\r\nPenstock-Refused: 2\r\nX: y\r\nPenstock-Refused: 3\r\nContent-Length: 0\r\n\r\n"
+    refused, asked = (b"Penstock-Refused: 2", b"Penstock-Refused: 3"), (b"Retry-After: 7", b"Retry-After: 9")
+    lines = [b"HTTP/1.1 200 OK", *refused, *asked, b"Content-Length: 0", b"", b""]
     here, there = socket.socketpair()
     with here, there, closing(Reply(there)) as reply:
-        here.sendall(answer)
+        here.sendall(b"\r\n".join(lines))
         reply.begin()
         assert reply.headers["penstock-refused"] == "2, 3"
+        assert reply.headers["retry-after"] == "7"
 
 
 def test_a_receiver_that_takes_nothing_and_names_everything_is_believed_only_so_often(desk: Desk) -> None:
