@@ -19,8 +19,8 @@ from penstock.spark.warmup import warm
 
 def main(out: str) -> None:
     spark = open_session(slots=1)
-    warm(spark)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        warm(spark, folder)
         source = SyntheticSource(rate=RATE, size=SIZE, total=RATE * SECONDS, origin=time.time() + 3)
         state = SqliteCoordinator(path=f"{folder}/state.db")
         pipeline = Pipeline("engine", source, LatenessSink(path=out), state, Transform(where=WHERE))

@@ -76,7 +76,7 @@ class Rig:
         """Write the pipeline file."""
         given = {"tables": tables, "start": start, "retain": retain}
         source = {"type": "sqlite", "database": "shop.db"} | {name: value for name, value in given.items() if value}
-        webhook = {"type": "webhook", "url": self.receiver.url, "timeout": "1s", "batch": {"size": 20}, "retry": QUICK} | sink
+        webhook = {"type": "webhook", "url": self.receiver.url, "timeout": "5s", "batch": {"size": 20}, "retry": QUICK} | sink
         content = {"name": self.name, "source": source, "sink": webhook, "state": self._state}
         self.file.write_text(yaml.safe_dump(content | ({"transform": transform} if transform else {})))
 

@@ -19,6 +19,7 @@ from penstock.errors import ConfigInvalid, ConfigUnsupported
 from penstock.pipeline import Pipeline, SparkSettings, Transform
 from penstock.retry import Retry
 from penstock.sinks.discard import DiscardSink
+from penstock.sinks.kafka import KafkaSink
 from penstock.sinks.webhook import Batch, WebhookSink
 from penstock.sources.sqlite.source import SqliteSource
 
@@ -111,6 +112,14 @@ def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.Monk
         assert parse(inside("source", database=database), tmp_path).source == SqliteSource(database=path)
 
 
+def test_paths_of_librdkafka_too_but_not_its_word_for_looking_itself(tmp_path: Path) -> None:
+    for location, expected in {"ca.pem": str(tmp_path / "ca.pem"), "probe": "probe"}.items():
+        config = {"bootstrap.servers": "127.0.0.1:1", "ssl.ca.location": location}
+        sink = parse(plain(sink={"type": "kafka", "config": config}), tmp_path).sink
+        assert isinstance(sink, KafkaSink)
+        assert sink.config["ssl.ca.location"] == expected
+
+
 def test_the_public_names_are_these() -> None:
     assert penstock.__all__ == sorted(penstock.__all__)
     assert penstock.load is load
@@ -141,9 +150,9 @@ def test_the_public_names_are_these() -> None:
         (inside("source", start="yesterday"), "source.start must be beginning, now or snapshot"),
         (inside("sink", type="webhok"), "sink.type webhok is unknown: did you mean webhook?"),
         (inside("sink", ulr="x"), "sink.ulr is unknown: did you mean url?"),
-        (inside("sink", url="ftp://x"), "sink: url must begin with http"),
+        (inside("sink", url="ftp://x"), "sink.url must begin with http"),
         (inside("sink", batch={"size": "many"}), "sink.batch.size must be a whole number"),
-        (inside("sink", batch={"size": 0}), "sink.batch: batch.size is 0"),
+        (inside("sink", batch={"size": 0}), "sink.batch.size is 0: it must be 1 or more"),
         (inside("sink", batch={"delay": 5}), "sink.batch.delay: 5 is not a duration: write a number and a unit"),
         (inside("sink", timeout="9" * 20 + "d"), "sink.timeout: '99999999999999999999d' is too long: write 36500d or less"),
         (inside("sink", batch=[]), "sink.batch must be keys and values below it"),
@@ -202,6 +211,27 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) 
         "mode (line 6) must be live or batch",
     ]
     assert "6 keys" in caught.value.remedy
+
+
+def test_values_that_cannot_be_are_told_at_once_too_each_with_its_own_line(tmp_path: Path) -> None:
+    lines = ["name: a", "source:", "  type: sqlite", "  database: shop.db", "  retain: {changes: 0, age: 0s}", "sink:"]
+    lines += ["  type: webhook", "  url: ftp://x", "  parallel: 99", "  batch:", "    size: 0", "    delay: 1s"]
+    lines += ["  retry:", "    tries: 0", "    keys: go-on", "  headers:", "    Host: x", "    X-Y: ''"]
+    (tmp_path / "p.yaml").write_text("\n".join(lines))
+    with pytest.raises(ConfigInvalid) as caught:
+        load(tmp_path / "p.yaml")
+    told = caught.value.message.removeprefix(f"{tmp_path}/p.yaml: ").split("; ")
+    assert [line.partition(")")[0] for line in told if "(line" in line] == [
+        "source.retain.changes (line 5",
+        "source.retain.age (line 5",
+        "sink.url (line 8",
+        "sink.parallel (line 9",
+        "sink.batch.size (line 11",
+        "sink.retry.tries (line 14",
+        "sink.retry.keys (line 15",
+        "sink.headers.Host (line 17",
+        "sink.headers.X-Y (line 18",
+    ]
 
 
 @pytest.mark.parametrize(

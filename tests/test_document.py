@@ -38,6 +38,12 @@ def test_variables_and_files_are_substituted(file: Path) -> None:
     assert found == {"a": "http://h:1/x", "b": "s3cret", "c": "${HOST} costs $5", "d": "x$"}
 
 
+def test_the_home_folder_may_be_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(file.parent))
+    (file.parent / "secret").write_text("s3cret\n")
+    assert read(file, "a: ${file:~/secret}\n").values == {"a": "s3cret"}
+
+
 def test_what_is_substituted_is_text_unless_it_is_an_unquoted_whole_number(file: Path) -> None:
     found = read(file, "a: ${N}\nb: '${N}'\nc: ${ON}\nd: ${ZERO}\ne: ${MAP}\n", N="100", ON="on", ZERO="007", MAP="{x: 1}").values
     assert found == {"a": 100, "b": "100", "c": "on", "d": "007", "e": "{x: 1}"}
@@ -52,7 +58,15 @@ def test_everything_that_is_missing_is_named(file: Path) -> None:
         read(file, "a: ${GONE}\nb:\n  c: ${file:none.txt}\nd: '${'\n")
     assert "a (line 1) asks for ${GONE}, but the environment variable GONE is not set" in caught.value.message
     assert "b.c (line 3) asks for ${file:none.txt}, but the file none.txt cannot be read (No such file" in caught.value.message
-    assert "d (line 4) asks for ${}" in caught.value.message
+    assert "d (line 4) asks for ${...}, but only ${NAME} and ${file:PATH} are known" in caught.value.message
+
+
+@pytest.mark.parametrize("text", ["${HOME", "x${HOME:s3cret", "${HOME:-s3cret}", "${HOME-}", "${file:secret", "${file-}"])
+def test_what_looks_like_a_reference_and_is_none_is_told_and_what_it_may_hide_is_not(file: Path, text: str) -> None:
+    with pytest.raises(ConfigInvalid) as caught:
+        read(file, f"a: '{text}'\n", HOME="h")
+    assert f"a (line 1) asks for ${{{text.partition('${')[2][:4]}...}}, but only ${{NAME}}" in caught.value.message
+    assert "s3cret" not in str(caught.value)
 
 
 def test_a_file_that_is_not_text_cannot_be_substituted(file: Path) -> None:

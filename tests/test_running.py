@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from threading import Event as Flag
@@ -11,16 +12,21 @@ from typing import Any
 
 import pytest
 
+from deadline import PATIENCE, until
+from penstock import running
+from penstock.change import Lane
+from penstock.coordinator import Tally
 from penstock.coordinators.sqlite import SqliteCoordinator
-from penstock.cursor import Watermark
+from penstock.cursor import Cursor, Watermark
 from penstock.errors import EngineFailed, EngineLost, EngineSlots, PenstockError, SourcePruned, StateUnavailable
-from penstock.event import Event, Led, StandingBy
+from penstock.event import Event, Led, Restarted, StandingBy
 from penstock.pipeline import Pipeline
 from penstock.running import PipelineRun, run
 from penstock.settings import settings
 from penstock.sinks.discard import DiscardSink
 from penstock.source import Settlement
 from penstock.sources.synthetic import LANE, SyntheticSource
+from penstock.status import observe
 
 
 class ReadyQuery:
@@ -52,6 +58,23 @@ class NoEngine:
         return self.made[-1]
 
 
+class FailingQuery(ReadyQuery):
+    """Fails as soon as there is a term."""
+
+    def start(self, term: object) -> None:
+        raise EngineFailed("the session is gone")
+
+    def ask_to_stop(self) -> None:
+        return None
+
+
+class BrokenEngine(NoEngine):
+    """No query of it ever starts."""
+
+    def query(self, pipeline: Pipeline, goal: object = None) -> FailingQuery:
+        return FailingQuery()
+
+
 @settings
 class LateSource(SyntheticSource):
     """It has nothing more at this place; the first time because another process leads already, and has settled it."""
@@ -74,7 +97,8 @@ def test_a_state_that_cannot_be_read_at_the_start_is_told_and_nothing_else(tmp_p
     assert isinstance(run.error, StateUnavailable)
 
 
-def test_a_state_that_is_away_for_a_moment_at_the_start_is_waited_for(tmp_path: Path) -> None:
+def test_a_state_that_is_away_for_a_moment_at_the_start_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "ENTER_SECONDS", PATIENCE)
     (tmp_path / "state.db").mkdir()
     state = SqliteCoordinator(path=str(tmp_path / "state.db"))
     run = PipelineRun(Pipeline("p", SyntheticSource(rate=1.0), DiscardSink(), state), None, Flag(), print)
@@ -85,7 +109,8 @@ def test_a_state_that_is_away_for_a_moment_at_the_start_is_waited_for(tmp_path: 
     repair.join()
 
 
-def test_who_is_asked_to_stop_while_the_state_is_away_has_not_failed(tmp_path: Path) -> None:
+def test_who_is_asked_to_stop_while_the_state_is_away_has_not_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "ENTER_SECONDS", PATIENCE)
     (tmp_path / "state.db").mkdir()
     state, stop, told = SqliteCoordinator(path=str(tmp_path / "state.db")), Flag(), list[Any]()
     run = PipelineRun(Pipeline("p", SyntheticSource(rate=1.0), DiscardSink(), state), None, stop, told.append)
@@ -161,3 +186,71 @@ def test_who_stands_by_again_before_its_query_was_needed_keeps_it_since_a_second
     assert [one.is_over for one in engine.made] == [False]
     run._dismiss()
     assert [one.is_over for one in engine.made] == [True]
+
+
+def test_what_makes_it_start_a_query_again_shows_in_the_state_and_no_longer_when_a_lane_is_carried(tmp_path: Path) -> None:
+    state, stop = SqliteCoordinator(path=str(tmp_path / "state.db")), Flag()
+    pipeline = Pipeline("p", SyntheticSource(rate=1.0), DiscardSink(), state)
+    run = PipelineRun(pipeline, None, stop, lambda event: stop.set() if isinstance(event, Restarted) else None)
+    with run.entered():
+        run.run(BrokenEngine())  # type: ignore[arg-type]
+    found = observe(pipeline)
+    assert (found.state, found.error, (found.last_error or {})["code"]) == ("stopped", None, "engine.failed")
+    with closing(state.candidate("p", "next")) as candidate:
+        term = candidate.campaign()
+        assert term
+        with state.claim(term, LANE, 0) as claim:
+            until(lambda: claim.advance(claim.watermark, Tally()) or observe(pipeline).last_error is None)
+
+
+def test_one_that_halted_does_not_hide_that_the_engine_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [Pipeline(n, SyntheticSource(rate=1.0), DiscardSink(), SqliteCoordinator(path=str(tmp_path / n))) for n in ("a", "b")]
+    ends = {"a": SourcePruned("gone"), "b": EngineLost("the JVM is gone")}
+
+    def carried(runs: Sequence[PipelineRun], engine: object) -> None:
+        for each in runs:
+            each.error = ends[each.pipeline.name]
+
+    monkeypatch.setattr(running, "_carry_all", carried)
+    monkeypatch.setattr(running, "Engine", lambda *_: NoEngine())
+    with pytest.raises(EngineLost):
+        run(*made, stop=Flag())
+
+
+@settings
+class CountingSource(SyntheticSource):
+    """A log that begins at any position."""
+
+    def begin(self, lane: Lane, start: str) -> Cursor:
+        return super().begin(lane, "beginning") if start == "beginning" else Cursor('{"position":60}')
+
+
+@pytest.mark.parametrize("since", [None, "went on", "halted again"])
+def test_what_a_person_said_counts_once_and_not_for_a_standby_that_leads_later(tmp_path: Path, since: str | None) -> None:
+    state, stop, told = SqliteCoordinator(path=str(tmp_path / "state.db")), Flag(), list[Any]()
+    source = CountingSource(rate=1.0)
+
+    def led(error: Mapping[str, str] | None, position: int) -> None:
+        with closing(state.candidate("p", "before")) as candidate:
+            term = candidate.campaign()
+            assert term
+            state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), position))
+            if error:
+                state.halt(term, error)
+            candidate.resign()
+
+    def hear(event: Event) -> None:
+        told.append(type(event).__name__)
+        if isinstance(event, Restarted):
+            stop.set()
+
+    halted = SourcePruned("gone").facts()
+    led(halted, 3)
+    standby = PipelineRun(Pipeline("p", source, DiscardSink(), state), "now", stop, hear)
+    with standby.entered():
+        if since:
+            led(halted if since == "halted again" else None, 10)
+        standby.run(BrokenEngine())  # type: ignore[arg-type]
+    mark = state.watermark("p", LANE)
+    assert mark
+    assert (mark.position, "Warned" in told) == ((10, True) if since else (60, False))

@@ -164,6 +164,10 @@ def from_row(columns: Sequence[pa.Array], index: int) -> Change:
     """The change in this row of a batch with these columns: the same as `from_batch`, in a third of the time for one."""
     made = _NEW(Change)
     for number, put in enumerate(_PUT):
-        value = columns[number][index]
+        column = columns[number]
+        if column.null_count == len(column):  # as most of the last ones are
+            put(made, None)
+            continue
+        value = column[index]
         put(made, value.value if number == _AT else value.as_py())
     return made

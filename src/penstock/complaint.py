@@ -27,7 +27,9 @@ def complaints(part: type, errors: Sequence[Mapping[str, Any]], inside: Key = ()
     found: dict[Key, list[str]] = {}
     for error in errors:
         key = _key(part, error["loc"])
-        found.setdefault((*inside, *key), []).append(_phrase(part, key, error))
+        said = _refusals(part, key, error) if error["type"] == "value_error" else [(key, _phrase(part, key, error))]
+        for about, phrase in said:
+            found.setdefault((*inside, *about), []).append(phrase)
     return {key: _joined(phrases) for key, phrases in found.items()}
 
 
@@ -40,6 +42,11 @@ def unknown(name: str, allowed: Sequence[str]) -> str:
 def one_of(words: Sequence[str]) -> str:
     """The words that are allowed."""
     return "allowed is " + ", ".join(words) if words else "no key is allowed here"
+
+
+def parts(part: type) -> list[str]:
+    """The keys of such a part that have others below them."""
+    return [name for name, kind in _fields(part).items() if dataclasses.is_dataclass(kind)]
 
 
 def keys(part: type, inside: Key = ()) -> Iterator[Key]:
@@ -57,13 +64,20 @@ def _phrase(part: type, key: Key, error: Mapping[str, Any]) -> str:
         return unknown(key[-1], list(_fields(_at(part, key[:-1]))))
     if kind == "missing":
         return "is missing"
-    if kind == "value_error":
-        return ": " + str(error["ctx"]["error"])
     if error["input"] is None:
         return "is empty: give it a value, or remove the key"
     if kind == "literal_error":
         return f"must be {error['ctx']['expected']}".replace("'", "")
     return f"must be {_EXPECTED.get(kind, error['msg'].lower())}"
+
+
+def _refusals(part: type, key: Key, error: Mapping[str, Any]) -> Iterator[tuple[Key, str]]:
+    """What a part itself says, line by line, each about the key that it begins with if that is one."""
+    for line in str(error["ctx"]["error"]).split("\n"):
+        name, _, rest = line.partition(" ")
+        named = tuple(name.rstrip(":").split("."))
+        is_key = named[0] in _fields(part) and len(named) <= len(key) + 2
+        yield (named, f": {rest}" if name.endswith(":") else rest) if is_key else (key, f": {line}")
 
 
 def _joined(phrases: Sequence[str]) -> str:

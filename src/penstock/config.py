@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from penstock import document
-from penstock.complaint import complaints, keys, one_of, unknown
+from penstock.complaint import complaints, keys, one_of, parts, unknown
 from penstock.coordinators import COORDINATORS, SCHEMES
 from penstock.document import Document, Key
 from penstock.errors import ConfigInvalid, ConfigUnsupported
@@ -35,9 +35,12 @@ LATER_STATES = ("rqlite",)
 PATHS = (
     ("database",),
     ("tls", "ca", "cert", "key"),
-    ("config", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location"),
+    ("config", *(f"ssl.{what}.location" for what in ("ca", "certificate", "crl", "key", "keystore"))),
 )
 """Keys of a source or a sink that name files; behind a key with others below it, those of them that do."""
+
+PROBE = ("ssl.ca.location", "probe")
+"""No path but librdkafka's own word: look where certificates usually lie."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -116,7 +119,9 @@ def _located(given: Document, values: Mapping[str, Any]) -> dict[str, Any]:
     moved = dict(values)
     for name, *inner in PATHS:
         if inner and isinstance(within := moved.get(name), Mapping):
-            moved[name] = dict(within) | {key: _path(given, within[key]) for key in inner if isinstance(within.get(key), str)}
+            named = {key: within[key] for key in inner if isinstance(within.get(key), str)}
+            paths = {key: path for key, path in named.items() if (key, path) != PROBE}
+            moved[name] = dict(within) | {key: _path(given, path) for key, path in paths.items()}
         elif isinstance(path := moved.get(name), str):
             moved[name] = _path(given, path)
     return moved
@@ -128,6 +133,9 @@ def _validated(part: type[Any], values: Mapping[str, Any], inside: Key, found: d
         return TypeAdapter(part).validate_json(json.dumps(values, default=str))
     except ValidationError as error:
         found |= complaints(part, error.errors(), inside)
+        failed = {str(one["loc"][0]) for one in error.errors() if one["loc"]}
+        if failed and failed <= set(parts(part)):  # what is wrong beside them is not known yet
+            _validated(part, {key: value for key, value in values.items() if key not in failed}, inside, found)
         return None
 
 

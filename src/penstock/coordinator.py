@@ -10,7 +10,7 @@ from typing import Protocol
 
 from penstock.change import Lane
 from penstock.cursor import Watermark
-from penstock.poison import DeadLetter, Parking
+from penstock.letter import DeadLetter, Parking
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +24,24 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What one claim has done since its last advance; `passed`: changes that went on past a dead letter of their key."""
+    """What one claim has done since its last advance; `passed`: changes that went on past a dead letter of their key.
+
+    `trouble`: what keeps it from getting on just now.
+    """
 
     delivered: int = 0
     rate: float = 0.0
     dropped: int = 0
     passed: int = 0
+    trouble: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """All that the store knows of a pipeline. Of its `dead` letters so many are `waiting` behind others; the rest are totals."""
+    """All that the store knows of a pipeline. Of its `dead` letters so many are `waiting` behind others; the rest are totals.
+
+    `error`: what it has halted with; `trouble`: what it was last seen to try again.
+    """
 
     epoch: int = 0
     holder: str | None = None
@@ -50,6 +57,7 @@ class Standing:
     passed: int = 0
     redriven: int = 0
     error: Mapping[str, str] | None = None
+    trouble: Mapping[str, str] | None = None
 
 
 class Claim(Parking, Protocol):
@@ -120,6 +128,9 @@ class Coordinator(Protocol):
 
     def halt(self, term: Term, error: Mapping[str, str]) -> None:
         """Record the error this pipeline stopped with, under its term. A new term clears it."""
+
+    def note(self, term: Term, trouble: Mapping[str, str]) -> None:
+        """Record, on every lane, what fails and is tried again; a claim says whether it still does. Raises TermLost."""
 
     def standing(self, pipeline: str) -> Standing:
         """What is known of a pipeline, for people and for the next holder."""

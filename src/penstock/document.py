@@ -15,7 +15,8 @@ from penstock.errors import ConfigInvalid
 
 Key = tuple[str, ...]
 
-_REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[^}]*)\}?")
+_REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[^}]*)(?P<end>\}?)")
+_VARIABLE = re.compile(r"[^\W\d]\w*")
 _WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 
 
@@ -88,15 +89,20 @@ class _Reader:
         name = found["name"]
         if name is None:
             return "${"
+        shown, is_file = name, name.startswith("file:")
         try:
-            if name.startswith("file:"):
-                return (self._folder / name.removeprefix("file:")).read_text().rstrip("\r\n")
-            return self._environment[name]
+            if not found["end"] or not (is_file or name in self._environment or _VARIABLE.fullmatch(name)):
+                shown = f"{re.split('[^A-Za-z0-9_]', name)[0]}..."  # what follows may be a secret
+                what = "only ${NAME} and ${file:PATH} are known, with their closing }, and no defaults"
+            elif is_file:
+                return (self._folder / Path(name.removeprefix("file:")).expanduser()).read_text().rstrip("\r\n")
+            else:
+                return self._environment[name]
         except KeyError:
             what = f"the environment variable {name} is not set"
         except (OSError, ValueError) as error:
             what = f"the file {name.removeprefix('file:')} cannot be read ({getattr(error, 'strerror', None) or 'it is not UTF-8'})"
-        self.problems.append(f"{'.'.join(key)} (line {self.lines.get(key, 1)}) asks for ${{{name}}}, but {what}")
+        self.problems.append(f"{'.'.join(key)} (line {self.lines.get(key, 1)}) asks for ${{{shown}}}, but {what}")
         return ""
 
 

@@ -124,6 +124,13 @@ class DeliveryExhausted(PenstockError):
     remedy = "repair the receiver and run the pipeline again: it goes on where it stopped"
 
 
+class DeliveryFailing(PenstockError):
+    """The far side does not take what is sent to it, or cannot be reached: it is tried again. Told, and never raised."""
+
+    code, directive = "sink.failing", Directive.RETRY
+    remedy = "repair the receiver, or the way to it: what waits is sent again by itself"
+
+
 class SinkUnavailable(PenstockError):
     """What a delivery needs on its own machine cannot be read just now."""
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 import pyarrow as pa
 
-from penstock.change import CHANGES, Change, Op, from_batch, of_values, values
+from penstock.change import CHANGES, Change, Op, from_batch, of_values, places, values
 from penstock.errors import TransformInvalid
 
 Row = tuple[Any, ...]
@@ -118,6 +118,12 @@ def way_on(change: Change) -> str:
     """How to go on once a person has looked at a change that no transform could be made of."""
     again = "then run the pipeline again, which goes on at this change"
     return again if change.ordinal is not None else f"{again}, or go on behind it: penstock run FILE --from {change.position}"
+
+
+def origins(run: pa.RecordBatch, made: pa.RecordBatch) -> list[Change]:
+    """For each of those that were made, which of the run it was made of."""
+    given = {change.place: change for change in from_batch(run)}
+    return [given.get((position, 0)) or given[position, ordinal // ROOM] for position, ordinal in places(made)]
 
 
 def numbered(several: Sequence[Row], ordinal: int | None) -> Sequence[Row]:

@@ -44,6 +44,7 @@ class Holding:
         self._passed: set[Row] = set()
         self._known: set[Row] = set()
         self._keys: set[str | None] = set()  # whatever their table
+        self._told: list[str | None] = []  # the same, as they came
         self._last: Place = (-1, -1)
         self._wholes: set[str] = set()  # tables with one about all of their rows
         for hold in holds:
@@ -58,7 +59,9 @@ class Holding:
         self._places.add(hold.place)
         self._last = max(self._last, hold.place)
         self._known.update(hold.rows)
-        self._keys.update(key for _, key in hold.rows)
+        keys = [key for _, key in hold.rows]
+        self._keys.update(keys)
+        self._told += keys
         self._wholes.update(table for table, key in hold.rows if key is None)
         if hold.is_overtaken and not hold.holds:
             self._passed.update(hold.rows)
@@ -76,6 +79,15 @@ class Holding:
             self._first.pop((row[0], None), None)
             self._passed.discard(row)
             self._known.discard(row)
+
+    @property
+    def moment(self) -> int:
+        """Now, for `news`."""
+        return len(self._told)
+
+    def news(self, since: int) -> list[str | None]:
+        """The keys of letters that came since that moment; None for a whole table."""
+        return self._told[since:]
 
     def near(self, places: Sequence[Place], keys: Sequence[str]) -> list[int]:
         """Which of the changes there, about one row each with these keys, may be letters, or behind one: hardly any. Quick."""

@@ -14,9 +14,12 @@ RENEWALS = 5
 
 
 class Leadership(Thread):
-    """Campaigns, renews, and campaigns again after a loss, once whoever used the term has let go of it."""
+    """Campaigns, renews, and campaigns again after a loss, once whoever used the term has let go of it.
 
-    def __init__(self, coordinator: Coordinator, pipeline: str, holder: str) -> None:
+    `asks`: note whose term was the last before this one.
+    """
+
+    def __init__(self, coordinator: Coordinator, pipeline: str, holder: str, *, asks: bool = False) -> None:
         super().__init__(name=f"leadership of {pipeline}", daemon=True)
         self._coordinator, self._pipeline, self._holder = coordinator, pipeline, holder
         self._held, self._leaving, self._let_go = Event(), Event(), Event()
@@ -24,6 +27,8 @@ class Leadership(Thread):
         self._term: Term | None = None
         self.loss: TermLost | None = None
         """How the last term was lost."""
+        self._asks = asks
+        self.epoch_before: int | None = None
         self._error: Exception | None = None
 
     def enter(self) -> None:
@@ -32,10 +37,13 @@ class Leadership(Thread):
 
     def await_term(self, within: float) -> Term | None:
         """The term, as soon as it is held; raises what made campaigning impossible."""
-        self._held.wait(within)
+        is_held = self._held.wait(within)
         if self._error:
             raise self._error
-        return self._term
+        term = self._term
+        if is_held and term is None:  # it came and went before anybody looked
+            self.let_go()
+        return term
 
     def is_held(self) -> bool:
         """Whether the term has come, or never will."""
@@ -73,10 +81,12 @@ class Leadership(Thread):
     def _stand(self, candidate: Candidate) -> None:
         while not self._leaving.wait(CAMPAIGN_SECONDS):
             try:
+                before = self._coordinator.standing(self._pipeline).epoch if self._asks else None
                 self._term = candidate.campaign()
             except StateUnavailable:
                 continue  # it may come back; until then nobody can lead
             if self._term:
+                self.epoch_before = before
                 self._let_go.clear()
                 self._held.set()
                 self._keep(candidate)

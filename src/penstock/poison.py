@@ -7,22 +7,19 @@ the watermark may pass them, once what was condemned is parked.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from threading import Lock
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
-from penstock.change import Change, Lane, Op
+from penstock.change import Change, Lane
 from penstock.errors import PenstockError
 from penstock.event import ChangeDropped, ChangeParked, ChangesParked, ChangesPassed, ChangesWaited, Event
 from penstock.holding import Hold, Holding, Place
-from penstock.rows import Row, rows_of_change
+from penstock.letter import DeadLetter, Parking, Stage, waiting_rows
+from penstock.rows import Row
 
 Then = Literal["halt", "drop", "dead-letter"]
 """What becomes of poison."""
-
-Stage = Literal["sql", "function", "sink"]
-"""What a parked change could not pass: `where` and `select`, the function, or the far side. Earlier stages have let it pass."""
 
 IN_A_ROW = 10
 """So many changes in a row are poison; if then the next one fails too, it is not the changes' fault."""
@@ -36,75 +33,16 @@ TOLD = 5
 _SHOWN = 200
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A parked change, as it was before the stage that it could not pass, and why.
-
-    `is_behind`: nothing is wrong with it, it waits for an earlier letter of its key. `holds`: later changes of its key wait for it.
-    `is_overtaken`: a later one went on. The store gives the `number`.
-    """
-
-    incarnation: str
-    lane: Lane
-    change: Change
-    stage: Stage
-    code: str = ""
-    message: str = ""
-    tries: int = 0
-    epoch: int = 0
-    is_behind: bool = False
-    holds: bool = True
-    is_overtaken: bool = False
-    parked_at: datetime = field(default_factory=lambda: datetime.now(UTC))
-    number: int | None = None
-
-    @property
-    def rows(self) -> Sequence[Row]:
-        """The rows it is about; none for what tells of a schema: that has no key, so nothing waits for it, nor it for anything."""
-        return waiting_rows(self.change)
-
-    @property
-    def hold(self) -> Hold:
-        """What others need to know of it."""
-        return Hold(self.incarnation, self.lane, self.change.place, tuple(self.rows), self.holds, self.is_overtaken)
-
-
 class Condemned(NamedTuple):
-    """A change that is poison, why, and whether a later one of its rows has arrived nevertheless."""
+    """A change that is poison, why, and whether a later one of its rows has arrived nevertheless.
+
+    `is_refused`: it has certainly not arrived itself, whenever it was sent.
+    """
 
     change: Change
     error: PenstockError
     is_overtaken: bool = False
-
-
-def waiting_rows(change: Change) -> Sequence[Row]:
-    """The rows whose letters a change has to wait for."""
-    return () if change.op == Op.SCHEMA else rows_of_change(change)
-
-
-class Parking(Protocol):
-    """Where the letters of a pipeline are kept, as the holder of one lane sees it.
-
-    - A letter is known by incarnation, lane, position and ordinal: parked again, it stays as it was.
-    - Letters outlive the process when a call returns, and no watermark that is recorded later outlives them; once `secure` has
-      returned, nothing does that the sink makes durable elsewhere.
-    - All but `secure` raise TermLost, and change nothing, once the claim is no longer the current one. Any thread may call.
-    """
-
-    def holds(self, rows: Collection[Row] | None = None) -> Sequence[Hold]:
-        """The letters of the pipeline, on every lane; or those that share one of these rows."""
-
-    def park(self, letters: Sequence[DeadLetter]) -> None:
-        """Keep these."""
-
-    def follow(self, letters: Sequence[DeadLetter]) -> Sequence[bool]:
-        """Whether each of these is parked: it was there already, or now is, behind an earlier letter that holds a row of it.
-
-        In the same step, the earlier letters of rows of the others are marked as overtaken.
-        """
-
-    def secure(self) -> None:
-        """Make what is parked outlive a loss of power, too."""
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +59,7 @@ class Circumstances:
 class Poison:
     """Decides about poison on one lane; any thread may call.
 
-    `keys`: whether later changes of a parked key `wait` behind it or `go-on`. `kept_back` counts what a sink was handed in vain.
+    `keys`: whether later changes of a parked key `wait` behind it or `go-on`.
     What waits or goes past is told in sums, by `park`: with each batch it would be a flood.
     `gathers`: so many letters are parked together; fewer before anybody asks the store about letters, and before progress is
     recorded, of which `park` or `secure` tell.
@@ -136,7 +74,9 @@ class Poison:
         gathers: int = 1,
     ) -> None:
         self.then: Then = then if parking and about else "halt"
-        self.kept_back = self.dropped = self.passed = 0
+        self.dropped = self.passed = 0
+        self._kept_back: list[Place] = []
+        self._passing, self._marking, self._returned = set[Place](), set[Place](), set[Place]()
         self._keys, self._parking, self._about = keys, parking, about
         self._lock, self._is_loose, self._untold = Lock(), False, (0, 0)
         self._gathers, self._unparked = gathers, list[DeadLetter]()
@@ -155,8 +95,11 @@ class Poison:
         """All of these are poison: parked in one step."""
         if self.then == "halt" or not self._parking or not self._about:
             raise found[0].error
+        places = {one.change.place for one in found}
         with self._lock:
-            self.kept_back += len(found) if stage == "sink" else 0
+            self._kept_back += places if stage == "sink" else ()
+            self._returned |= self._marking & {one.change.place for one in found if one.is_refused and not one.is_overtaken}
+            self._passing -= places
             if self.then == "dead-letter":
                 self._gather(found, tries, stage)
                 return
@@ -178,15 +121,41 @@ class Poison:
                 self._parking.secure()
             self._is_loose = False
 
-    def pass_by(self, changes: int) -> None:
-        """So many have arrived past what was condemned."""
+    def pass_by(self, places: Collection[Place]) -> None:
+        """These have arrived past what was condemned."""
         with self._lock:
-            self._count(0, changes)
+            self._passing.update(places)
+
+    def hand_back(self, places: Collection[Place]) -> None:
+        """A sink was handed these in vain, though they are no poison."""
+        with self._lock:
+            self._kept_back += places
+
+    def reach(self, up_to: Place) -> int:
+        """Everything up to there is durable, and what went past a letter has done so; how many a sink was handed in vain."""
+        with self._lock:
+            kept = [place for place in self._kept_back if place <= up_to]
+            self._kept_back = [place for place in self._kept_back if place > up_to] if kept else self._kept_back
+            passed = {place for place in self._passing if place <= up_to}
+            self._passing -= passed
+            self._marking = {place for place in self._marking if place > up_to}
+            self.passed += len(passed)
+            self._untold = self._untold[0], self._untold[1] + len(passed)
+            return len(kept)
 
     @property
     def has_letters(self) -> bool:
         """Whether `sift` might take out anything at all."""
         return bool(self._holding)
+
+    @property
+    def moment(self) -> int:
+        """Now, for `news`."""
+        return self._holding.moment
+
+    def news(self, since: int) -> list[str | None]:
+        """The keys of letters that came since that moment; None for a whole table."""
+        return self._holding.news(since)
 
     def near(self, places: Sequence[Place], keys: Sequence[str] | None) -> Sequence[int]:
         """Which of the changes there are worth to be asked about: all, unless each is about one row, and these are the keys."""
@@ -204,17 +173,18 @@ class Poison:
             holds = self._holds(changes)
             parked = self._followed(changes, holds)
             sent = [index for index in range(len(changes)) if index not in parked]
-            self._count(len(parked), sum(self._holding.is_passed(holds[index].rows) for index in sent))
+            self._keep([changes[index].place for index in parked])
+            self._passing.update(holds[index].place for index in sent if self._holding.is_passed(holds[index].rows))
         return [changes[index] for index in sent]
 
-    def keep_back(self, changes: Sequence[Change]) -> set[Place]:
+    def keep_back(self, changes: Sequence[Change], stage: Stage = "sink") -> set[Place]:
         """Which of these are parked already now: `sift` is asked about the others again. Many at once cost less than a few."""
         if not self._holding or self._keys != "wait":
             return set()
         with self._lock:
-            parked = self._followed(changes, self._holds(changes))
-            self._count(len(parked), 0)
-        return {changes[index].place for index in parked}
+            parked = {changes[index].place for index in self._followed(changes, self._holds(changes), stage)}
+            self._keep(parked, stage)
+        return parked
 
     def _gather(self, found: Sequence[Condemned], tries: int, stage: Stage) -> None:
         for one in found:
@@ -230,8 +200,12 @@ class Poison:
         self._parking.park(self._unparked)
         parked, self._unparked, self._is_loose = self._unparked, [], True
         self._about.tell(_parked(self._about.pipeline, parked))
+        if returned := [letter for letter in parked if letter.change.place in self._returned]:
+            self._returned.clear()
+            self._parking.give_back(returned)
+            self._look_again({row for letter in returned for row in letter.rows})
 
-    def _followed(self, changes: Sequence[Change], holds: Sequence[Hold]) -> set[int]:
+    def _followed(self, changes: Sequence[Change], holds: Sequence[Hold], stage: Stage = "sink") -> set[int]:
         """Which of these are parked: they are letters, or wait behind one."""
         assert self._parking
         asked = []
@@ -239,11 +213,12 @@ class Poison:
             if self._holding.concerns(hold):
                 asked.append(index)
                 self._holding.add(hold)  # what shares another row with it has to ask too
-        letters = [self._letter(changes[index], "sink") for index in asked]
+        letters = [self._letter(changes[index], stage) for index in asked]
         if asked:
             self._park()
         answers = self._parking.follow(letters) if asked else ()
         parked = {index for index, is_parked in zip(asked, answers, strict=True) if is_parked}
+        self._marking.update(holds[index].place for index in asked if index not in parked)
         self._is_loose = self._is_loose or bool(parked)
         if len(parked) < len(asked):
             self._look_again({row for index in asked if index not in parked for row in holds[index].rows})
@@ -255,10 +230,10 @@ class Poison:
         for hold in self._parking.holds(rows):
             self._holding.add(hold)
 
-    def _count(self, waited: int, passed: int) -> None:
-        self.kept_back += waited
-        self.passed += passed
-        self._untold = self._untold[0] + waited, self._untold[1] + passed
+    def _keep(self, waited: Collection[Place], stage: Stage = "sink") -> None:
+        self._kept_back += waited if stage == "sink" else ()
+        self._passing.difference_update(waited)
+        self._untold = self._untold[0] + len(waited), self._untold[1]
 
     def _tell_sums(self) -> None:
         (waited, passed), self._untold = self._untold, (0, 0)

@@ -330,10 +330,10 @@ class SqliteStore:
             self._connection.execute("begin immediate")
             try:
                 yield
-            except BaseException:
+                self._connection.commit()
+            except BaseException:  # also of a commit that fails: what is left open would be taken for yours
                 self._connection.rollback()
                 raise
-            self._connection.commit()
 
     def get(self, name: str) -> str | None:
         """What was put under this name."""

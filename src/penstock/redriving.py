@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -15,10 +15,11 @@ from penstock.coordinator import Standing
 from penstock.errors import DeliveryExhausted, PenstockError
 from penstock.event import Event
 from penstock.importing import function_of
+from penstock.letter import DeadLetter, ordered
 from penstock.message import are_given_by
 from penstock.pipeline import Pipeline
-from penstock.poison import IN_A_ROW, DeadLetter
-from penstock.rows import Row
+from penstock.poison import IN_A_ROW
+from penstock.rows import Row, touching
 from penstock.sink import Assignment
 from penstock.source import Source
 
@@ -44,9 +45,10 @@ class Redriven:
 def chains(letters: Sequence[DeadLetter], chosen: Callable[[DeadLetter], bool]) -> list[DeadLetter]:
     """The chosen letters with all that are bound to them by a row: what comes before them goes first, what waits follows."""
     rows = {row for letter in letters if chosen(letter) for row in letter.rows}
-    while grown := {row for letter in letters if not rows.isdisjoint(letter.rows) for row in letter.rows} - rows:
+    while grown := {row for letter in filter(_touching(rows), letters) for row in letter.rows} - rows:
         rows |= grown
-    return [letter for letter in letters if chosen(letter) or not rows.isdisjoint(letter.rows)]
+    is_bound = _touching(rows)
+    return [letter for letter in ordered(letters) if chosen(letter) or is_bound(letter)]
 
 
 def redrive(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool], force: bool = False) -> Iterator[Redriven]:
@@ -60,7 +62,7 @@ def redrive(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool], force: boo
         rows: set[Row] = set()
         while some := [
             letter
-            for letter in chains(pipeline.state.letters(pipeline.name), lambda one: chosen(one) or not rows.isdisjoint(one.rows))
+            for letter in chains(pipeline.state.letters(pipeline.name), _either(chosen, _touching(rows)))
             if letter.number not in done
         ]:
             rows.update(row for letter in some for row in letter.rows)
@@ -68,6 +70,15 @@ def redrive(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool], force: boo
             yield from sending.send(some, force)
             if sending.failed_in_row >= IN_A_ROW:
                 return
+
+
+def _touching(rows: Collection[Row]) -> Callable[[DeadLetter], bool]:
+    is_bound = touching(rows)
+    return lambda letter: is_bound(letter.rows)
+
+
+def _either(one: Callable[[DeadLetter], bool], other: Callable[[DeadLetter], bool]) -> Callable[[DeadLetter], bool]:
+    return lambda letter: one(letter) or other(letter)
 
 
 class Sending:
@@ -88,7 +99,7 @@ class Sending:
 
     def _sent(self, letter: DeadLetter, force: bool) -> Redriven:
         state = self._pipeline.state
-        if not self._blocked.isdisjoint(letter.rows):
+        if _touching(self._blocked)(letter):
             return Redriven(letter, "waits")
         if not force and not self._is_reached(letter):
             self._blocked.update(letter.rows)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Literal
 
 from penstock.duration import Duration
-from penstock.settings import settings
+from penstock.settings import refuse, settings
 
 LONGEST_ASKED = 300.0
 """Seconds: a receiver that asks for more is asked again sooner."""
@@ -24,16 +24,14 @@ class Retry:
     keys: Literal["wait", "go-on"] = "wait"
 
     def __post_init__(self) -> None:
-        if self.keys != "wait" and self.then != "dead-letter":
-            raise ValueError(
-                f"retry.keys: {self.keys} belongs to then: dead-letter, whose keys can wait: remove it, or change then"
-            )
-        if self.tries != "forever" and self.tries < 1:
-            raise ValueError(f"retry.tries is {self.tries}: write 1 or more, or forever")
-        if self.min < timedelta(milliseconds=1):
-            raise ValueError("retry.min is too short: write 1ms or more, or the receiver gets no rest")
-        if self.min > self.max:
-            raise ValueError("retry.min is longer than retry.max: raise max or lower min")
+        refuse(
+            self.keys != "wait"
+            and self.then != "dead-letter"
+            and f"retry.keys: {self.keys} belongs to then: dead-letter, whose keys can wait: remove it, or change then",
+            self.tries != "forever" and self.tries < 1 and f"retry.tries is {self.tries}: write 1 or more, or forever",
+            self.min < timedelta(milliseconds=1) and "retry.min is too short: write 1ms or more, or the receiver gets no rest",
+            self.min > self.max and "retry.min is longer than retry.max: raise max or lower min",
+        )
 
     def is_spent(self, tries: int) -> bool:
         """Whether so many failed tries are enough."""

@@ -63,6 +63,12 @@ def bound_by(held: Collection[Row]) -> Callable[[Iterable[Row]], bool]:
     return lambda rows: any(row in held or row[0] in wholes for row in rows)
 
 
+def touching(held: Collection[Row]) -> Callable[[Iterable[Row]], bool]:
+    """Whether rows share one with these, where a whole table has all of its rows, on either side."""
+    is_bound, tables = bound_by(held), {table for table, _ in held}
+    return lambda rows: is_bound(rows) or any(key is None and table in tables for table, key in rows)
+
+
 def rows_of_change(change: Change) -> tuple[Row, ...]:
     """The rows that this change is about."""
     return _rows(change.op, change.table, change.key, change.before, change.old_row_id, change.new_row_id)

@@ -6,7 +6,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from threading import Event as Flag
 from threading import Thread
@@ -18,7 +18,6 @@ from penstock.errors import (
     EngineFailed,
     EngineLost,
     PenstockError,
-    SourceUnavailable,
     StateUnavailable,
     TermFenced,
     TermLost,
@@ -32,21 +31,19 @@ from penstock.event import (
     LaneClaimed,
     LaneReleased,
     Led,
-    LogHeld,
     Observer,
-    ReaderReleased,
     Restarted,
-    Settled,
     StandingBy,
     Stopped,
     TermGone,
+    Warned,
 )
 from penstock.goal import Batch, Goal, catch_up
 from penstock.importing import function_of
 from penstock.leadership import Leadership
 from penstock.pipeline import Pipeline
 from penstock.retry import Retry
-from penstock.source import Settlement
+from penstock.settling import Settling
 from penstock.spark.engine import Engine
 from penstock.spark.query import Query
 from penstock.start import place
@@ -87,9 +84,8 @@ def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None
             entered.enter_context(each.entered())
         if not stop.is_set():
             _carry_all(runs, Engine([each.pipeline for each in runs], hear))
-    for each in runs:
-        if each.error:
-            raise each.error
+    if errors := [each.error for each in runs if each.error]:
+        raise next((error for error in errors if isinstance(error, EngineLost)), errors[0])  # one that halted keeps no other down
 
 
 def _carry_all(runs: Sequence[PipelineRun], engine: Engine) -> None:
@@ -127,12 +123,11 @@ class PipelineRun:
         self.error: PenstockError | None = None
         self._start, self._stop, self._tell = start, stop, tell
         self._claims: set[str] = set()
-        self._warned_of: set[str] = set()
-        self._last_error: Mapping[str, str] | None = None
+        self._settling, self._entered = Settling(pipeline, tell), Standing()
         self._is_placed = False
         self._ready: Query | None = None
         self._batch = Batch(pipeline) if pipeline.mode == "batch" else None
-        self._leadership = Leadership(pipeline.state, pipeline.name, holder_name())
+        self._leadership = Leadership(pipeline.state, pipeline.name, holder_name(), asks=start is not None)
 
     def hear(self, event: Event) -> None:
         """Follow which lanes workers hold."""
@@ -166,7 +161,7 @@ class PipelineRun:
         deadline = time.monotonic() + ENTER_SECONDS
         while not self._stop.is_set():
             try:
-                self._last_error = self.pipeline.state.standing(self.pipeline.name).error
+                self._entered = self.pipeline.state.standing(self.pipeline.name)
                 self._leadership.enter()
             except StateUnavailable:
                 if time.monotonic() > deadline:
@@ -185,7 +180,6 @@ class PipelineRun:
                 self._lead(engine, term)
                 if self._is_done():
                     break
-                self._last_error = None
             if self._is_done():
                 self._tell(Completed(pipeline=self.pipeline.name, position=self._position()))
         except PenstockError as error:
@@ -284,13 +278,23 @@ class PipelineRun:
             failures = failures + 1 if time.monotonic() - began < 60 else 1
             wait = _RESTARTS.wait(failures, chance=0.0)
             self._tell(Restarted(pipeline=self.pipeline.name, code=error.code, message=error.message, wait_seconds=wait))
+            with suppress(StateUnavailable, TermLost):  # the one tells itself, of the other the next look does
+                self.pipeline.state.note(term, error.facts())
             self._stop.wait(wait)
         return failures
 
+    def _place(self, term: Term) -> None:
+        """What was said at the start is about what had halted the pipeline then: whoever has led since has decided about that."""
+        is_next = self._leadership.epoch_before == self._entered.epoch
+        unheeded = place(self.pipeline, term, self._start, self._entered.error if is_next else None)
+        self._is_placed = True
+        if unheeded is not None:
+            why = f"--from {self._start} does not count, since it is known where to go on: behind position {unheeded}"
+            self._tell(Warned(pipeline=self.pipeline.name, reason=f"{why}; to go elsewhere, stop it and use penstock rewind"))
+
     def _run_query(self, engine: Engine, term: Term) -> None:
         if not self._is_placed:
-            place(self.pipeline, term, self._start, self._last_error)
-            self._is_placed = True
+            self._place(term)
         rows = outstanding(self.pipeline, term)
         query = self._query(engine, rows or self._goal())
         try:
@@ -319,7 +323,7 @@ class PipelineRun:
             if query.was_stopped_inside():
                 raise self._recorded_error()
             if time.monotonic() >= settle_at:
-                self._settle()
+                self._settling.settle()
                 settle_at = time.monotonic() + SETTLE_SECONDS
         if query.has_ended() and query.was_stopped_inside():
             raise self._recorded_error()
@@ -328,7 +332,7 @@ class PipelineRun:
         """After a batch: see that all of it was recorded, and let the source forget it now, since nobody will later."""
         if not self._is_done():
             raise EngineFailed("Spark ended the batch before everything was delivered")
-        while self._settle() and not self._stop.is_set() and not self._leadership.is_lost():
+        while self._settling.settle() and not self._stop.is_set() and not self._leadership.is_lost():
             continue
 
     def _is_done(self) -> bool:
@@ -337,33 +341,6 @@ class PipelineRun:
     def _is_done_by_another(self) -> bool:
         """Whether whoever leads has delivered what this batch was to deliver."""
         return self._batch is not None and self._standing().is_held and self._batch.is_done()
-
-    def _settle(self) -> int:
-        """Tell the source what it may forget; how much it has forgotten."""
-        forgotten = 0
-        for lane in self.pipeline.source.lanes():
-            try:
-                watermark = self.pipeline.state.watermark(self.pipeline.name, lane)
-                done = self.pipeline.source.settle(self.pipeline.name, lane, watermark.cursor) if watermark else Settlement()
-            except (SourceUnavailable, StateUnavailable):
-                continue  # the next look is soon enough
-            if watermark and done.pruned:
-                self._tell(Settled(pipeline=self.pipeline.name, position=watermark.position, pruned=done.pruned))
-            self._tell_of_others(done)
-            forgotten += done.pruned
-        return forgotten
-
-    def _tell_of_others(self, done: Settlement) -> None:
-        """Say which readers are gone for too long, each once, and which were released."""
-        name = self.pipeline.name
-        for one in done.overdue:
-            if one.pipeline not in self._warned_of:
-                self._warned_of.add(one.pipeline)
-                self._tell(
-                    LogHeld(pipeline=name, reader=one.pipeline, position=one.position, kept=one.kept, silent_seconds=one.silent)
-                )
-        for one in done.released:
-            self._tell(ReaderReleased(pipeline=name, reader=one.pipeline, position=one.position, silent_seconds=one.silent))
 
     def _end(self, query: Query) -> None:
         """Let workers finish what is under way, then end the query; it has ended when nobody holds a lane."""

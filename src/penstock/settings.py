@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, Literal, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 
@@ -15,3 +15,9 @@ def settings(cls: type[T]) -> type[T]:
     made = dataclass(frozen=True, kw_only=True)(cls)
     made.__pydantic_config__ = strict  # type: ignore[attr-defined]
     return made
+
+
+def refuse(*wrong: str | Literal[False]) -> None:
+    """Raise ValueError with all of this that is wrong, a line each; one that begins with a key is about that key."""
+    if said := [one for one in wrong if one]:
+        raise ValueError("\n".join(said))

@@ -214,5 +214,8 @@ class OwnSource(Source, Protocol):
     def read_as(self, stamp: Stamp, span: Span) -> Iterator[pa.RecordBatch]:
         """Read what is there, up to a goal or a little further; the same holds."""
 
+    def taken(self, lane: Lane, after: Cursor) -> Iterator[pa.RecordBatch]:
+        """What any attempt has been given behind a cursor, and has not delivered; nobody is disturbed."""
+
     def custody(self, stamp: Stamp) -> Custody:
         """What whoever delivers for this attempt needs."""

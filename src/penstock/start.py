@@ -32,10 +32,10 @@ def decide(
     return "file" if registered is None else None
 
 
-def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[str, str] | None) -> None:
-    """Make sure that every lane has a watermark to start from."""
+def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[str, str] | None) -> int | None:
+    """Make sure that every lane has a watermark to start from; the position of one that counts instead of what was said."""
     source, state = pipeline.source, pipeline.state
-    standing = state.standing(pipeline.name)
+    standing, unheeded = state.standing(pipeline.name), None
     for lane in source.lanes():
         known = state.watermark(pipeline.name, lane)
         registered = source.registered(pipeline.name, lane)
@@ -52,6 +52,7 @@ def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[
             source.renew()
         if by == "watermark" and known:
             source.settle(pipeline.name, lane, known.cursor)  # it lives, and the source must still go on from here
+            unheeded = known.position if said else unheeded
         elif by == "sink" and copy:
             state.place(term, lane, copy)
             source.register(pipeline.name, lane, copy.cursor)
@@ -61,6 +62,7 @@ def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[
             ranges = standing.watermarks.keys() - set(source.lanes())  # of a snapshot that was given up
             state.place(term, lane, Watermark(cursor, source.position(cursor), known.delivered if known else None), ranges)
             source.register(pipeline.name, lane, cursor)
+    return unheeded
 
 
 def _copy(pipeline: Pipeline, lane: Lane) -> Watermark | None:

@@ -13,7 +13,7 @@ from penstock.change import Lane
 from penstock.coordinator import Standing
 from penstock.cursor import Cursor
 from penstock.duration import roughly
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SourcePruned
 from penstock.pipeline import Pipeline
 from penstock.source import Backlog, Reader
 
@@ -22,7 +22,10 @@ State = Literal["leading", "standby", "stopped", "halted"]
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One pipeline at one moment; None is what nobody knows."""
+    """One pipeline at one moment; None is what nobody knows.
+
+    `error`: why it has halted, or cannot be looked at. `trouble`: what it tries again, or did when it was last seen.
+    """
 
     name: str
     mode: str
@@ -38,19 +41,33 @@ class Status:
     delivered: int
     dead: int
     error: Mapping[str, str] | None
+    trouble: Mapping[str, str] | None = None
+
+    @property
+    def last_error(self) -> Mapping[str, str] | None:
+        """What is wrong, whether it stops the pipeline or not."""
+        return self.error or self.trouble
 
     def to_json(self) -> str:
-        """The status as one line."""
-        return json.dumps(asdict(self))
+        """The status as one line; `state` tells whether the error has stopped it."""
+        facts = asdict(self) | {"error": self.last_error}
+        del facts["trouble"]
+        return json.dumps(facts)
 
 
 def observe(pipeline: Pipeline) -> Status:
     """Ask the state store and the source; what cannot be read becomes the status's error."""
+    return _observed(pipeline, Standing())
+
+
+def _observed(pipeline: Pipeline, before: Standing) -> Status:
     standing = Standing()
     try:
         standing = pipeline.state.standing(pipeline.name)
         waiting: Mapping[Lane, Backlog] | PenstockError = _backlogs(pipeline, standing)
     except PenstockError as error:
+        if isinstance(error, SourcePruned) and standing.watermarks != before.watermarks:
+            return _observed(pipeline, standing)  # it may have gone on, and settled that, between the two questions
         waiting = error
     return summarise(pipeline, standing, waiting, datetime.now(UTC))
 
@@ -76,6 +93,7 @@ def summarise(pipeline: Pipeline, standing: Standing, waiting: Mapping[Lane, Bac
         delivered=standing.delivered,
         dead=standing.dead,
         error=standing.error or error,
+        trouble=standing.trouble,
     )
 
 

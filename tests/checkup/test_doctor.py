@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import ctypes
+import gzip
 import json
 import os
 import re
@@ -573,6 +574,22 @@ def test_a_probe_is_signed_and_formatted_as_deliveries_are(receiver: Receiver) -
     [request] = receiver.requests
     assert (request.body, request.headers["x-tenant"]) == (b"[]", "7")
     assert Webhook(secret).verify(request.body, request.headers) == []
+
+
+def test_a_probe_is_compressed_as_deliveries_are(receiver: Receiver) -> None:
+    [one] = found(lambda: endpoint.probe(WebhookSink(url=receiver.url, compression="gzip"), "orders"))
+    assert one.verdict is OK
+    [request] = receiver.requests
+    assert (request.headers["content-encoding"], json.loads(gzip.decompress(request.body))["changes"]) == ("gzip", [])
+
+
+def test_a_probe_that_is_not_trusted_names_the_key_that_mends_it(authority: trustme.CA) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with Receiver(tls=context) as stranger:
+        [one] = found(lambda: endpoint.probe(WebhookSink(url=stranger.url), "orders"))
+    assert (one.check, one.verdict) == ("probe", FAILED)
+    assert "tls.ca" in one.said
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, fields
@@ -26,7 +27,8 @@ from penstock.config import load
 from penstock.coordinator import Tally, Term
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted
-from penstock.poison import Circumstances, DeadLetter, Poison
+from penstock.letter import DeadLetter
+from penstock.poison import Circumstances, Poison
 from penstock.receiver import MemoryStore, Receiver
 from penstock.redriving import REACH_SECONDS, Redriven, redrive
 from penstock.status import _poison, summarise
@@ -116,7 +118,7 @@ def office(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Office]:
     content = {
         "name": "orders",
         "source": {"type": "sqlite", "database": "shop.db"},
-        "sink": {"type": "webhook", "url": hook.url, "retry": {"then": "dead-letter"}},
+        "sink": {"type": "webhook", "url": hook.url, "timeout": "180s", "retry": {"then": "dead-letter"}},
     }
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(content))
     state = load(tmp_path / "p.yaml").state
@@ -191,11 +193,13 @@ def test_a_redrive_sends_a_key_in_order_and_its_receiver_takes_each_once(office:
     assert "3 of 3 dead letters are gone." in said
     assert {headers["penstock-redriven"] for headers in office.hook.headers} == {"true"}
     assert {headers["penstock-epoch"] for headers in office.hook.headers} == {"1"}
-    assert office.hook.headers[0]["idempotency-key"] == "orders-cafe-3-3-redriven"
+    key = office.hook.headers[0]["idempotency-key"]
+    assert re.fullmatch(r"orders-cafe-3-3-redriven-[0-9a-f]{16}", key)
     office.poison().condemn(change(3), ERROR)  # the redrive was killed before it could remove the letter
     code, said = office.run(capsys, "redrive", "all", "--json")
     assert (code, office.hook.applied, office.parked()) == (0, [3, 5, 7, 4], [])
     assert office.hook.repeats == 1
+    assert [headers["idempotency-key"] for headers in office.hook.headers].count(key) == 2, "the same body has the same key"
     assert [json.loads(line)["outcome"] for line in said.splitlines()] == ["sent", "sent"]
     assert office.pipeline.state.standing("orders").redriven == 5
 
@@ -314,6 +318,19 @@ def test_dropping_asks_counts_and_leaves_what_waits(office: Office, capsys: Any,
     assert office.pipeline.state.standing("orders").dropped == 1
     assert office.run(capsys, "redrive", 'key={"id":1}')[0] == 0
     assert office.hook.applied == [5, 7]
+
+
+def test_what_is_parked_while_a_person_is_asked_is_not_dropped(
+    office: Office, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parked_chain(office)
+
+    def confirm(*_: Any, **__: Any) -> None:
+        office.poison().condemn(change(90, 9), ERROR)
+
+    monkeypatch.setattr("typer.confirm", confirm)
+    assert office.run(capsys, "drop", "all")[0] == 0
+    assert office.parked() == [90]
 
 
 def test_programs_are_told_all_of_a_letter() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from penstock import decision
-from penstock.cli import app, main
+from penstock.cli import app, main, terminal
 from penstock.config import load
 from penstock.coordinator import Term
 from penstock.cursor import Watermark
@@ -217,9 +217,8 @@ def test_one_whose_file_is_lost_is_forgotten_by_name_once_it_is_silent(
 
 
 def test_status_shows_who_holds_the_log_back_and_capture_status_too(
-    pipeline: Pipeline, file: Path, shop: sqlite3.Connection, capsys: Said, monkeypatch: pytest.MonkeyPatch
+    pipeline: Pipeline, file: Path, shop: sqlite3.Connection, capsys: Said
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
     pipeline.source.register("absent", LANE, pipeline.source.begin(LANE, "2"))
     main(["status", str(file), str(file)])
     assert "holds the log back" not in capsys.readouterr().out
@@ -230,6 +229,18 @@ def test_status_shows_who_holds_the_log_back_and_capture_status_too(
     main(["capture", "status", str(file.parent / "shop.db")])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [words[3:] for words in lines if words[:2] in (["absent", "2"], ["orders", "8"])] == [["gone", "6"], ["at", "work", "2"]]
+
+
+def test_a_table_through_a_pipe_is_as_wide_as_it_is_and_on_a_narrow_screen_folded(
+    capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    made = terminal.table(None, ("number", "why"), [("1", "reason " * 60)])
+    terminal.show(made)
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal.show(made)
+    assert len(capsys.readouterr().out.splitlines()) > 5
 
 
 def test_status_shows_how_far_a_snapshot_has_come_and_it_cannot_be_rewound(pipeline: Pipeline, file: Path, capsys: Said) -> None:

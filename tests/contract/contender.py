@@ -15,6 +15,8 @@ import sys
 import time
 from typing import Any
 
+from penstock.coordinators.sqlite import store
+
 
 def _lead(candidate: Any, epoch: int, notes: int, arena: str, rounds: random.Random) -> None:
     with open(arena, "w") as place:
@@ -32,11 +34,12 @@ def _lead(candidate: Any, epoch: int, notes: int, arena: str, rounds: random.Ran
 
 def main() -> None:
     faulthandler.dump_traceback_later(100, exit=True)  # whoever does not end says where it was
-    coordinator, seconds, seed, folder = pickle.loads(base64.b64decode(sys.argv[1]))
+    store.PATIENCE = 60.0  # one of them may be stopped while it writes
+    coordinator, seconds, terms, seed, folder = pickle.loads(base64.b64decode(sys.argv[1]))
     rounds, end = random.Random(seed), time.monotonic() + seconds
-    notes = os.open(f"{folder}/notes", os.O_APPEND | os.O_CREAT | os.O_WRONLY)
+    notes = os.open(f"{folder}/notes", os.O_APPEND | os.O_CREAT | os.O_RDWR)
     candidate = coordinator.candidate("p", f"contender {seed}")
-    while time.monotonic() < end:
+    while time.monotonic() < end or os.pread(notes, 1 << 16, 0).count(b"\n") <= terms:
         if term := candidate.campaign():
             _lead(candidate, term.epoch, notes, f"{folder}/arena", rounds)
         else:

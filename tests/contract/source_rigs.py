@@ -55,6 +55,7 @@ class SqliteRig:
     def _make(self) -> None:
         self.writer = sqlite3.connect(self.path, isolation_level=None, timeout=10)
         self.writer.execute("pragma journal_mode = wal")
+        self.writer.execute("pragma synchronous = off")
         self.writer.execute("create table orders(id integer primary key, state text)")
         self.writer.execute("create table aside(id integer primary key)")
         enable(str(self.path))
@@ -129,6 +130,7 @@ class MarkedRig:
         self.source: Source = MarkSource(database=str(path))
         create(str(path), "outbox")
         self.writer = sqlite3.connect(path, timeout=10)
+        self.writer.execute("pragma synchronous = off")
 
     def commit(self, changes: int) -> None:
         for _ in range(changes):

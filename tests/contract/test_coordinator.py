@@ -33,15 +33,15 @@ LONG, SHORT = 60.0, 3.0
 MOMENT = 20.0
 """Seconds for what happens at once, on a machine that stalls; much less than LONG."""
 
-SESSION = 6.0
+SESSION = 10.0
 """Seconds after which Kafka knows that a member is dead."""
 
 
 def in_kafka(test: pytest.FixtureRequest, ttl: float) -> KafkaCoordinator:
     """State in a topic of its own, with leaders that may miss their own heartbeats for as long as they may be silent."""
     url = f"kafka://{test.getfixturevalue('broker').servers}/state-{uuid.uuid4().hex[:8]}"
-    session = min(ttl + 1.0, SESSION)
-    return KafkaCoordinator(f"{url}?session-timeout={session}s", silence=max(ttl, session), deadline=max(ttl, session))
+    silence = max(ttl, SESSION + 2)
+    return KafkaCoordinator(f"{url}?session-timeout={SESSION}s", silence=silence, deadline=silence)
 
 
 RIGS: dict[str, Callable[[pytest.FixtureRequest, float], Any]] = {
@@ -273,6 +273,43 @@ def test_a_halted_pipeline_shows_its_error_until_somebody_leads_again(coordinato
     assert coordinator.standing("p").error is None
 
 
+TROUBLE = {"code": "sink.failing", "message": "503", "remedy": "repair it"}
+
+
+def test_what_is_tried_again_shows_until_its_lane_gets_on_and_outlives_its_leader(
+    coordinator: Any, leader: Any, rival: Any
+) -> None:
+    term = placed(coordinator, leader.campaign())
+    coordinator.place(term, Lane("other"), mark(0))
+    with coordinator.claim(term, LANE, 0) as claim, coordinator.claim(term, Lane("other"), 0) as other:
+        claim.advance(mark(0), Tally(trouble=TROUBLE))
+        assert coordinator.standing("p").trouble == TROUBLE
+        other.advance(mark(1), Tally(1))
+        assert coordinator.standing("p").trouble == TROUBLE, "another lane got on"
+        claim.advance(mark(0), Tally())
+        assert coordinator.standing("p").trouble is None
+        claim.advance(mark(0), Tally(trouble=TROUBLE))
+    leader.resign()
+    rival.campaign()
+    standing = coordinator.standing("p")
+    assert (standing.trouble, standing.error) == (TROUBLE, None), "nobody knows yet whether it has passed"
+
+
+def test_what_a_leader_notes_shows_until_a_lane_is_carried_again(coordinator: Any, leader: Any, rival: Any) -> None:
+    term = leader.campaign()
+    coordinator.note(term, TROUBLE)  # there is no lane yet that it could hinder
+    placed(coordinator, term)
+    coordinator.note(term, TROUBLE)
+    assert coordinator.standing("p").trouble == TROUBLE
+    with coordinator.claim(term, LANE, 0) as claim:
+        until(lambda: claim.advance(mark(0), Tally()) or coordinator.standing("p").trouble is None)
+    leader.resign()
+    rival.campaign()
+    with pytest.raises(TermLost):
+        coordinator.note(term, TROUBLE)
+    assert coordinator.standing("p").trouble is None
+
+
 def test_a_killed_leader_is_replaced_as_soon_as_its_death_can_be_seen(coordinator: Any, rival: Any, seen_dead: float) -> None:
     with Puppet(coordinator, "p", "leader") as leader:
         epoch = leader.told("campaign")
@@ -318,7 +355,7 @@ def test_a_leader_that_renews_is_not_replaced(make: Callable[[float], Any]) -> N
     coordinator = make(SHORT)
     with closing(coordinator.candidate("p", "leader")) as leader, closing(coordinator.candidate("p", "rival")) as rival:
         leader.campaign()
-        end = time.monotonic() + 2 * coordinator.ttl
+        end = time.monotonic() + 1.3 * coordinator.ttl
         while time.monotonic() < end:
             leader.renew()
             assert rival.campaign() is None
@@ -394,13 +431,14 @@ def test_what_was_recorded_survives_a_kill_at_any_moment(coordinator: Any, leade
     term = placed(coordinator, leader.campaign())
     for attempt in range(5):
         with Puppet(coordinator, "q", "worker") as worker:
-            begun = worker.told("hold", "p", "leader", term.epoch, LANE, attempt)
+            begun = worker.told("hold", "p", "leader", term.epoch, LANE, 2 * attempt)
             worker.tell("advance_for_ever")
             last = max(worker.heard() for _ in range(20 + attempt * 7))
             worker.process.kill()
             rest, _ = worker.process.communicate()
         last = max([last, *map(int, rest.splitlines()[:-1])])
-        found = coordinator.watermark("p", LANE)
+        with coordinator.claim(term, LANE, 2 * attempt + 1) as claim:  # a server may still be about its last word
+            found = claim.watermark
         assert found in (mark(found.position), mark(begun))
         assert found.position >= last
         assert coordinator.standing("p").delivered == found.position
@@ -409,7 +447,7 @@ def test_what_was_recorded_survives_a_kill_at_any_moment(coordinator: Any, leade
 def test_among_many_processes_at_most_one_leads_and_epochs_only_grow(make: Callable[[float], Any], tmp_path: Path) -> None:
     coordinator = make(LONG)
     seconds, terms = (4.0, 2) if isinstance(coordinator, KafkaCoordinator) else (2.5, 10)  # a group takes its time
-    parts = [base64.b64encode(pickle.dumps((coordinator, seconds, seed, str(tmp_path)))).decode() for seed in range(6)]
+    parts = [base64.b64encode(pickle.dumps((coordinator, seconds, terms, seed, str(tmp_path)))).decode() for seed in range(6)]
     processes = [subprocess.Popen([sys.executable, contender_file, part]) for part in parts]
     try:
         for process in processes:

@@ -21,7 +21,8 @@ from penstock.coordinator import Tally, Term
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted, StateUnavailable, TermHeld, TermLost
 from penstock.event import ChangeDropped, ChangeParked, ChangesParked, ChangesPassed, ChangesWaited, Event
-from penstock.poison import TOLD, Circumstances, DeadLetter, Poison
+from penstock.letter import DeadLetter
+from penstock.poison import TOLD, Circumstances, Condemned, Poison
 from penstock.rows import rows_of_change
 
 LANE = Lane("main")
@@ -103,7 +104,7 @@ def test_a_claim_that_another_attempt_has_replaced_parks_nothing(make: Callable[
         with state.claim(old, LANE, 1) as claim:
             claim.park([letter(1)])
             leader.campaign()
-            for deed in (claim.park, claim.follow):
+            for deed in (claim.park, claim.follow, claim.give_back):
                 with pytest.raises(TermLost):
                     deed([letter(2)])
     assert [one.change.position for one in state.letters("p")] == [1]
@@ -140,7 +141,7 @@ def test_letters_are_parked_together_at_the_latest_when_progress_is_to_be_record
     poison = stage.poison(gathers=3)
     poison.condemn(change(5), ERROR)
     poison.condemn(change(6, 2), ERROR)
-    assert (stage.parked(), stage.told, poison.kept_back) == ([], [], 2), "they wait for others"
+    assert (stage.parked(), stage.told, poison.reach((99, 0))) == ([], [], 2), "they wait for others"
     poison.park()
     assert (stage.parked(), len(stage.told)) == ([5, 6], 2)
     for position in (7, 8, 9):
@@ -203,7 +204,7 @@ def test_what_waits_may_be_parked_before_it_is_to_be_sent_and_is_asked_for_once_
     poison.condemn(change(5), ERROR)
     assert poison.keep_back([change(6, 2), change(7)]) == {(7, 0)}
     assert [one.position for one in poison.sift([change(6, 2), change(8)])] == [6]
-    assert (stage.parked(), poison.kept_back) == ([5, 7, 8], 3)
+    assert (stage.parked(), poison.reach((99, 0))) == ([5, 7, 8], 3)
 
 
 def test_where_keys_go_on_nothing_is_overtaken_before_it_is_sent(stage: Stage) -> None:
@@ -211,7 +212,8 @@ def test_where_keys_go_on_nothing_is_overtaken_before_it_is_sent(stage: Stage) -
     poison.condemn(change(5), ERROR)
     assert poison.keep_back([change(7)]) == set()
     assert not stage.state.letters("p")[0].is_overtaken
-    assert (len(poison.sift([change(7)])), poison.passed) == (1, 1)
+    assert len(poison.sift([change(7)])) == 1
+    assert stage.state.letters("p")[0].is_overtaken
 
 
 def test_an_update_that_changes_the_key_makes_both_keys_wait(stage: Stage) -> None:
@@ -246,13 +248,85 @@ def test_where_keys_go_on_they_pass_the_letter_which_is_marked_before_they_do(st
     for position in (6, 7):
         assert len(poison.sift([change(position), change(position, 2)])) == 2
     assert stage.state.letters("p")[0].is_overtaken
-    assert stage.parked() == [5]
+    assert (stage.parked(), poison.passed) == ([5], 0)
+    poison.sift([change(7)])  # once more, as after a failed try
+    poison.reach((6, 0))
+    assert poison.passed == 1
+    poison.reach((9, 0))
     assert poison.passed == 2
     poison.park()
     poison.park()
     assert stage.told[1:] == [ChangesPassed(pipeline="p", changes=2)], "both in one sum, once"
     assert not stage.state.hold(stage.state.letters("p")[0])
     assert stage.state.hold(stage.state.letters("p")[0], force=True)
+
+
+def overtaken(stage: Stage) -> dict[int, bool]:
+    return {one.change.position: one.is_overtaken for one in stage.state.letters("p")}
+
+
+def test_what_is_refused_in_its_turn_has_passed_nothing(stage: Stage) -> None:
+    poison = stage.poison(keys="go-on")
+    poison.condemn(change(5), ERROR)
+    assert poison.sift([change(6)])
+    assert overtaken(stage) == {5: True}, "before it is sent"
+    poison.condemn_all([Condemned(change(6), ERROR, is_refused=True)])
+    assert overtaken(stage) == {5: False, 6: False}
+    assert poison.sift([change(7)])
+    assert overtaken(stage) == {5: True, 6: True}
+    poison.reach((9, 0))
+    assert poison.passed == 1
+    assert poison.sift([change(10)])
+    poison.condemn_all([Condemned(change(10), ERROR, is_refused=True)])
+    assert overtaken(stage) == {5: True, 6: True, 10: False}, "something else has passed them"
+
+
+def test_what_may_have_arrived_after_all_has_passed_it(stage: Stage) -> None:
+    poison = stage.poison(keys="go-on")
+    poison.condemn(change(5), ERROR)
+    poison.sift([change(6)])
+    poison.condemn(change(6), ERROR)
+    assert overtaken(stage) == {5: True, 6: False}
+    poison.reach((6, 0))
+    assert poison.passed == 0
+
+
+def test_what_a_predecessor_has_sent_may_have_arrived(stage: Stage) -> None:
+    poison = stage.poison(keys="go-on")
+    poison.condemn(change(5), ERROR)
+    poison.sift([change(6)])
+    heir = stage.poison(keys="go-on")
+    assert heir.sift([change(6)])
+    heir.condemn_all([Condemned(change(6), ERROR, is_refused=True)])
+    assert overtaken(stage) == {5: True, 6: False}
+
+
+def test_after_that_also_a_change_of_another_row_of_the_letter_marks_it_before_it_is_sent(stage: Stage) -> None:
+    stage.poison(keys="go-on").condemn(change(5, 2, Op.UPDATE, '{"id":1}'), ERROR)
+    poison = stage.poison(keys="go-on")
+    poison.sift([change(6, 1), change(7, 2)])
+    poison.condemn_all([Condemned(change(6, 1), ERROR, is_refused=True)])
+    assert overtaken(stage) == {5: False, 6: False}, "the other one is asked about again before it is sent again"
+    assert poison.sift([change(8, 2)])
+    assert overtaken(stage) == {5: True, 6: False}
+
+
+def test_what_is_refused_though_a_later_one_of_its_row_has_arrived_does_not_free_the_earlier_letter(stage: Stage) -> None:
+    poison = stage.poison(keys="go-on")
+    poison.condemn(change(5), ERROR)
+    assert len(poison.sift([change(6), change(7)])) == 2
+    poison.condemn_all([Condemned(change(6), ERROR, is_overtaken=True, is_refused=True)])
+    assert overtaken(stage) == {5: True, 6: True}
+
+
+def test_a_change_of_the_same_position_in_another_life_of_the_source_frees_nothing(stage: Stage) -> None:
+    poison = stage.poison(keys="go-on")
+    poison.condemn(change(5), ERROR)
+    poison.sift([change(6)])
+    stage.claim.give_back([replace(letter(6), incarnation="beef"), replace(letter(6), lane=Lane("range"))])
+    assert overtaken(stage) == {5: True}
+    stage.claim.give_back([letter(6)])
+    assert overtaken(stage) == {5: False}
 
 
 def test_a_key_waits_from_the_moment_its_letter_is_being_sent_again_also_where_keys_go_on(stage: Stage) -> None:

@@ -159,7 +159,7 @@ class PostgresFencing(Fencing):
 
     def opened(self) -> Any:
         self.pipeline = f"p-{uuid.uuid4()}"
-        return PostgresCoordinator(self.dsn, ttl=1e9, grace=0.0)
+        return PostgresCoordinator(f"{self.dsn}?connect_timeout=60", ttl=1e9, grace=0.0)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from penstock.coordinators.kafka import address, letters
 from penstock.coordinators.kafka.book import Book
 from penstock.coordinators.kafka.log import _checkpoint_in
 from penstock.errors import ConfigInvalid
-from penstock.poison import DeadLetter
+from penstock.letter import DeadLetter
 
 
 class Writer:

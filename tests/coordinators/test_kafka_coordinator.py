@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -28,7 +28,7 @@ from penstock.coordinators.kafka.log import Log, shared
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid, StateInvalid, StateUnavailable, TermFenced, TermLost
 from penstock.leadership import Leadership, renewal
-from penstock.poison import DeadLetter
+from penstock.letter import DeadLetter
 from penstock.testing.broker import Broker
 from penstock.testing.proxy import Proxy
 
@@ -41,7 +41,7 @@ def mark(position: int) -> Watermark:
 
 @pytest.fixture
 def state(broker: Broker) -> KafkaCoordinator:
-    return KafkaCoordinator(f"kafka://{broker.servers}/state-{uuid.uuid4().hex[:8]}")
+    return KafkaCoordinator(f"kafka://{broker.servers}/state-{uuid.uuid4().hex[:8]}?session-timeout=60s")
 
 
 @pytest.fixture
@@ -85,6 +85,38 @@ def test_after_a_checkpoint_the_old_records_are_gone_and_a_new_reader_knows_the_
         assert other.look(lambda book: book.of("p").lanes[LANE].position) == 31
     assert state.letters("p")[0].change == long
     assert state.standing("p").delivered == 32
+
+
+def test_a_book_that_could_not_be_read_anew_is_read_anew_the_next_time(
+    state: KafkaCoordinator, leader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "CHECKPOINT", 5)
+    term = leader.campaign()
+    state.place(term, LANE, mark(0))
+    behind = Log(state.where)
+    assert behind.look(lambda book: book.of("p").lanes[LANE].position) == 0
+    with state.claim(term, LANE, 0) as claim:
+        for position in range(1, 20):
+            claim.advance(mark(position), Tally(1))
+        leader.renew()
+    assert behind._next < behind._ends()[0]
+
+    def broken(*_: object) -> Any:
+        raise StateUnavailable("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(behind, "_records", broken)
+        with pytest.raises(StateUnavailable):
+            behind.look(lambda book: book)
+    assert behind.look(lambda book: book.of("p").lanes[LANE].position) == 19
+
+
+def test_a_refusal_that_has_passed_is_not_remembered(state: KafkaCoordinator, leader: Any) -> None:
+    leader.campaign()
+    known = Log(state.where)
+    known._ear(KafkaError(KafkaError._AUTHENTICATION, "the token was too old"))
+    known.look(lambda book: book)
+    assert isinstance(known._ear.told(KafkaError(KafkaError._TIMED_OUT), "reading"), StateUnavailable)
 
 
 def test_who_may_not_delete_records_leads_on_and_hears_a_warning(
@@ -151,7 +183,7 @@ def test_only_heartbeats_of_ones_own_count(state: KafkaCoordinator, leader: Any,
 
 def test_a_leader_that_is_cut_off_stands_down_before_another_leads_and_changes_nothing_afterwards(broker: Broker) -> None:
     host, _, port = broker.servers.partition(":")
-    topic, session = f"state-{uuid.uuid4().hex[:8]}", 6.0
+    topic, session = f"state-{uuid.uuid4().hex[:8]}", 15.0
     with Cut(int(port)) as proxy:
         near = KafkaCoordinator(f"kafka://{broker.servers}/{topic}?session-timeout={session}s")
         far = KafkaCoordinator(f"kafka://{host}:{proxy.port}/{topic}?session-timeout={session}s")
@@ -219,7 +251,7 @@ def test_a_pipeline_file_names_the_topic_and_settings_that_do_not_exist_are_told
 
 
 def test_a_leader_and_a_claim_outlast_a_restart_of_the_brokers_and_nothing_is_counted_twice(broker: Broker) -> None:
-    url = f"kafka://{broker.servers}/state-{uuid.uuid4().hex[:8]}?session-timeout=60s"
+    url = f"kafka://{broker.servers}/state-{uuid.uuid4().hex[:8]}?session-timeout=180s"
     state = KafkaCoordinator(url, deadline=60.0)
     with closing(state.candidate("p", "leader")) as leader:
         term = leader.campaign()

@@ -25,11 +25,11 @@ from penstock.coordinators.postgres import PostgresCoordinator
 from penstock.coordinators.postgres.candidate import PostgresCandidate
 from penstock.coordinators.postgres.coordinator import PLACE
 from penstock.coordinators.postgres.numbers import number_of
-from penstock.coordinators.postgres.schema import NAME
+from penstock.coordinators.postgres.schema import NAME, VERSION
 from penstock.coordinators.postgres.store import Store
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid, PenstockError, StateInvalid, StateUnavailable, TermLost
-from penstock.poison import DeadLetter
+from penstock.letter import DeadLetter
 from penstock.testing.postgres import PostgresServer
 from penstock.testing.proxy import Proxy
 
@@ -37,7 +37,7 @@ sys.path.append(str(Path(__file__).parent.parent / "contract"))
 from puppet import Puppet
 
 LANE = Lane("main")
-MOMENT = 10.0
+MOMENT = 60.0
 
 
 class Clock:
@@ -57,7 +57,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def coordinator(empty_state: str, clock: Clock) -> PostgresCoordinator:
-    return PostgresCoordinator(empty_state, ttl=10.0, clock=clock)
+    return PostgresCoordinator(f"{empty_state}?connect_timeout=20", ttl=10.0, clock=clock)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_asking_makes_no_tables_and_standing_for_a_pipeline_does(postgres: str, 
         made = [pool.submit(coordinator.candidate, "p", str(number)) for number in range(8)]
         for one in made:
             one.result().close()
-    assert postgres_server.execute(f"select version from {NAME}.about", postgres) == [(1,)]
+    assert postgres_server.execute(f"select version from {NAME}.about", postgres) == [(VERSION,)]
     assert coordinator.standing("p") == Standing()
 
 
@@ -126,9 +126,35 @@ def test_a_schema_that_is_not_ours_or_of_a_later_version_is_refused_and_left_alo
             deed()
     postgres_server.execute(f"drop table {NAME}.orders", postgres)
     coordinator.candidate("p", "a").close()
-    postgres_server.execute(f"update {NAME}.about set version = 2", postgres)
-    with pytest.raises(StateInvalid, match="version 2"):
+    postgres_server.execute(f"update {NAME}.about set version = {VERSION + 1}", postgres)
+    with pytest.raises(StateInvalid, match=f"version {VERSION + 1}"):
         PostgresCoordinator(postgres).candidate("p", "a")
+
+
+def test_a_schema_of_the_first_version_is_upgraded_by_its_owner_alone_and_keeps_what_it_knows(
+    coordinator: PostgresCoordinator, leader: PostgresCandidate, empty_state: str, postgres_server: PostgresServer
+) -> None:
+    term = taken(coordinator, leader)
+    role = f"r{os.getpid()}-guest"
+    postgres_server.execute(f"create role \"{role}\" login password 'x'", empty_state)
+    try:
+        postgres_server.execute(f'grant usage, create on schema {NAME} to "{role}"', empty_state)
+        postgres_server.execute(f'grant select, insert, update, delete on all tables in schema {NAME} to "{role}"', empty_state)
+        for column in ("watermarks drop column trouble", "dead_letters drop column overtaken_by"):
+            postgres_server.execute(f"alter table {NAME}.{column}", empty_state)
+        postgres_server.execute(f"update {NAME}.about set version = 1", empty_state)
+        guest = PostgresCoordinator(postgres_server.dsn_of(empty_state.rpartition("/")[2], role, "x"))
+        with pytest.raises(StateInvalid, match="may not change its tables") as caught:
+            guest.standing("p")
+        assert "let the owner of the tables run penstock status" in caught.value.remedy
+        fresh = PostgresCoordinator(f"{empty_state}?application_name=fresh")
+        with ThreadPoolExecutor(8) as pool:
+            found = {pool.submit(fresh.standing, "p").result().epoch for _ in range(8)}
+        assert found == {term.epoch}
+        assert guest.watermark("p", LANE) == mark(0)
+    finally:
+        postgres_server.execute(f'drop owned by "{role}"', empty_state)
+        postgres_server.execute(f'drop role "{role}"', empty_state)
 
 
 def test_who_lacks_rights_is_told_what_to_grant_and_needs_no_more(postgres: str, postgres_server: PostgresServer) -> None:
@@ -318,7 +344,7 @@ def test_a_holder_that_cannot_renew_stops_trusting_itself_before_others_call_it_
 def test_a_leader_that_is_cut_off_is_replaced_within_its_ttl_and_changes_nothing_afterwards(
     empty_state: str, postgres_server: PostgresServer
 ) -> None:
-    ttl = 3.0
+    ttl = 8.0
     near = PostgresCoordinator(empty_state, ttl=ttl)
     with Proxy(postgres_server.port) as proxy, closing(near.candidate("p", "rival")) as rival:
         with Puppet(through(empty_state, proxy, ttl), "p", "leader") as leader:
@@ -469,7 +495,7 @@ def test_tables_that_are_gone_are_told_as_such(
 
 
 def test_a_restart_and_a_crash_of_the_server_lose_nothing_and_end_no_claim(private_postgres: PostgresServer) -> None:
-    coordinator = PostgresCoordinator(private_postgres.create_database(), ttl=60.0)
+    coordinator = PostgresCoordinator(f"{private_postgres.create_database()}?connect_timeout=20", ttl=600.0)
     with closing(coordinator.candidate("p", "leader")) as leader:
         term = taken(coordinator, leader)
         with coordinator.claim(term, LANE, 0) as held:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from deadline import PATIENCE
 from penstock.change import Change, Lane, Op
 from penstock.coordinator import Tally, Term
 from penstock.coordinators.sqlite import SqliteCoordinator, candidate, claim, store
@@ -84,7 +85,8 @@ def test_asking_creates_no_file(coordinator: SqliteCoordinator, path: Path) -> N
     assert not path.exists()
 
 
-def test_many_create_the_same_file_at_once(tmp_path: Path) -> None:
+def test_many_create_the_same_file_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "PATIENCE", PATIENCE)
     crowd = 8
     for round_ in range(10):
         together = threading.Barrier(crowd)
@@ -127,14 +129,20 @@ def test_a_state_file_of_a_later_version_is_refused(coordinator: SqliteCoordinat
         coordinator.standing("p")
 
 
-def test_a_state_file_of_the_first_version_is_upgraded_and_keeps_what_it_knows(coordinator: SqliteCoordinator, path: Path) -> None:
+@pytest.mark.parametrize("version", store.UPGRADES)
+def test_a_state_file_of_an_earlier_version_is_upgraded_and_keeps_what_it_knows(
+    coordinator: SqliteCoordinator, path: Path, version: int
+) -> None:
     with closing(coordinator.candidate("p", "a")) as first:
         term = first.campaign()
         assert term
         coordinator.place(term, Lane("main"), Watermark(Cursor("c7"), 7, 7))
-    for table in ("dead_letters", "dead_rows", "dead_counts"):
+    for table in ("dead_letters", "dead_rows", "dead_counts") if version == 1 else ():
         edit(path, f"drop table {table}")
-    edit(path, "pragma user_version = 1")
+    edit(path, "alter table watermarks drop column trouble")
+    if version == 2:
+        edit(path, "alter table dead_letters drop column overtaken_by")
+    edit(path, f"pragma user_version = {version}")
     assert coordinator.letters("p") == []
     assert coordinator.standing("p").watermarks == {Lane("main"): Watermark(Cursor("c7"), 7, 7)}
     with closing(coordinator.candidate("p", "b")) as second:
@@ -304,6 +312,7 @@ def test_an_attempt_that_was_superseded_cannot_advance_even_if_its_lock_was_lost
 def test_an_idle_lane_is_written_about_once_a_second_only(
     coordinator: SqliteCoordinator, path: Path, leader: candidate.SqliteCandidate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(claim, "TOUCH", PATIENCE)
     with coordinator.claim(taken(coordinator, leader), LANE, 0) as held, closing(sqlite3.connect(path)) as other:
         held.advance(mark(1), Tally())
         version = other.execute("pragma data_version").fetchone()
@@ -330,11 +339,19 @@ def test_the_dead_leave_no_files(coordinator: SqliteCoordinator, path: Path, lea
     assert len(list(folder.iterdir())) == 1
 
 
-def test_connections_and_files_are_given_back(coordinator: SqliteCoordinator, leader: candidate.SqliteCandidate) -> None:
+def opened_files(folder: Path) -> list[str]:
+    """Those below a folder: others may be given back at any moment by what other tests have left behind."""
+    links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    return [target for link in links if os.path.islink(link) and (target := os.readlink(link)).startswith(str(folder))]
+
+
+def test_connections_and_files_are_given_back(
+    coordinator: SqliteCoordinator, path: Path, leader: candidate.SqliteCandidate
+) -> None:
     term = taken(coordinator, leader)
     with coordinator.claim(term, LANE, 0):
         pass
-    before = len(os.listdir("/proc/self/fd"))
+    before = sorted(opened_files(path.parent))
     for attempt in range(1, 20):
         with coordinator.claim(term, LANE, attempt) as held:
             held.advance(mark(attempt), Tally())
@@ -342,7 +359,7 @@ def test_connections_and_files_are_given_back(coordinator: SqliteCoordinator, le
             pass
         coordinator.standing("p")
         coordinator.candidate("p", "visitor").close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert sorted(opened_files(path.parent)) == before
 
 
 def test_a_watermark_that_was_asked_for_outlives_a_loss_of_power(

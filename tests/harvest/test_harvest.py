@@ -45,6 +45,18 @@ def test_a_meter_tells_of_a_stall_too() -> None:
     assert (stalled.interval_count, stalled.interval_rate) == (0, 0.0)
 
 
+def test_what_a_persons_own_handler_raises_ends_the_harvest_and_is_told() -> None:
+    def raising(event: HarvestEvent) -> None:
+        raise ZeroDivisionError("no more")
+
+    harvest = Harvest()
+    harvest.set_event_handler(raising)
+    harvest._hear(Led(pipeline=harvest.pipeline.name, epoch=1, holder="me"))
+    assert harvest._stop.is_set()
+    with pytest.raises(ZeroDivisionError):
+        harvest.wait(0)
+
+
 def test_a_harvest_that_never_started_is_stopped_at_once_and_stays_so() -> None:
     harvest = Harvest()
     assert harvest.state is State.CREATED

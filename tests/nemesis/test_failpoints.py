@@ -59,7 +59,7 @@ class Crew:
 
 @pytest.fixture(scope="module")
 def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
-    with Rig(tmp_path_factory.mktemp("points")) as rig, Sampler(rig) as sampler:
+    with Rig(tmp_path_factory.mktemp("points"), timeout="1s") as rig, Sampler(rig) as sampler:
         yield Crew(rig, sampler)
 
 

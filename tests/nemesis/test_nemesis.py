@@ -17,6 +17,7 @@ SECONDS = float(os.environ.get("PENSTOCK_NEMESIS_SECONDS", "90"))
 def test_nothing_is_lost_or_out_of_order_whatever_is_broken(rig, note):
     seed = int(os.environ.get("PENSTOCK_SEED") or random.randrange(1 << 32))
     note(f"PENSTOCK_SEED={seed}")
+    rig.write(timeout="1s")
     nemesis, keeper = Nemesis(rig, seed), Keeper(rig.shop, seed)
     with Sampler(rig) as sampler:
         keeper.start()

@@ -125,10 +125,10 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("planted")
     split = {"transform": {"function": "rules:split"}, "batch": {"size": 1}, "parallel": 4}
     with (
-        Rig(folder / "plain", "plain") as plain,
-        Rig(folder / "rows", "rows", **split) as rows,
-        Rig(folder / "pruned", "pruned") as pruned,
-        Rig(folder / "far", "far", FarSide().start()) as far,
+        Rig(folder / "plain", "plain", timeout="1s") as plain,
+        Rig(folder / "rows", "rows", timeout="1s", **split) as rows,
+        Rig(folder / "pruned", "pruned", timeout="1s") as pruned,
+        Rig(folder / "far", "far", FarSide().start(), timeout="1s") as far,
         Sampler(plain) as of_plain,
         Sampler(rows) as of_rows,
         Sampler(pruned) as of_pruned,
@@ -252,7 +252,7 @@ def two_of_one_position(stage: Stage) -> list[str]:
     """A function makes two of one change; the first is taken, the second has to wait."""
     stage.ready()
     rig = stage.rows.rig
-    rig.receiver.turn(script=[200, 500], headers={"Retry-After": "2"})
+    rig.receiver.turn(script=[200, 500], headers={"Retry-After": "8"})
     with rig.shop.transaction() as work:
         work.put("stock", sku=f"s{rig.shop.head}", on_hand=1)
     return settled(stage, 2)

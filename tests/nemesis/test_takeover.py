@@ -66,7 +66,7 @@ class Pair:
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     far_side = FarSide().start()
-    with Rig(tmp_path_factory.mktemp("takeover"), receiver=far_side) as rig:
+    with Rig(tmp_path_factory.mktemp("takeover"), receiver=far_side, timeout="1s") as rig:
         yield Pair(rig, far_side)
 
 

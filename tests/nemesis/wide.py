@@ -42,7 +42,7 @@ class Rewind(NamedTuple):
 @contextmanager
 def wide_rig(folder: Path) -> Iterator[Rig]:
     """A pipeline with a snapshot, a transform and parallel requests, over a shop that has rows already."""
-    with Rig(folder, start="snapshot", retain={"history": "20s"}, transform=TRANSFORM, parallel=4) as rig:
+    with Rig(folder, start="snapshot", retain={"history": "20s"}, transform=TRANSFORM, parallel=4, timeout="1s") as rig:
         (folder / "rules.py").write_text(RULES)
         keeper = Keeper(rig.shop, seed=1)
         for _ in range(300):

@@ -203,6 +203,28 @@ def test_with_sqlite_changes_and_their_record_are_one_transaction(tmp_path: Path
         assert taken(receiver, run(1, 3)) == (200, [3])
 
 
+def test_with_sqlite_what_could_not_be_committed_is_undone_and_nothing_later_is_lost_with_it(tmp_path: Path):
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
+        receiver = Receiver(SqliteStore(db))
+        db.execute("create table customers (id integer primary key)")
+        db.execute("create table orders (id integer primary key, customer references customers deferrable initially deferred)")
+        db.execute("pragma foreign_keys = on")
+
+        def take(first: int) -> None:
+            with receiver.accepting(*request(run(first, first))) as verdict:
+                db.executemany("insert into orders values (?, 1)", [[one["position"]] for one in verdict.changes])
+
+        with pytest.raises(sqlite3.IntegrityError):
+            take(1)
+        assert not db.in_transaction
+        db.execute("insert into customers values (1)")
+        db.commit()
+        take(1)
+        take(2)
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
+        assert db.execute("select id from orders").fetchall() == [(1,), (2,)]
+
+
 requests = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 12), st.integers(0, 4)), max_size=40)
 
 
@@ -223,7 +245,8 @@ def test_leaders_that_send_at_the_same_time_are_accepted_one_epoch_after_the_oth
     log: list[int] = []
 
     def lead(epoch):
-        with closing(sqlite3.connect(tmp_path / "receiver.db", timeout=30)) as db:
+        with closing(sqlite3.connect(tmp_path / "receiver.db", timeout=PATIENCE)) as db:
+            db.execute("pragma synchronous = off")
             receiver = Receiver(SqliteStore(db))
             for first in range(1, 60):
                 with receiver.accepting(*request(run(first, first), epoch=epoch)) as verdict:

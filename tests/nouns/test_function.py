@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.change import Change, Op, from_batch, to_batch
-from penstock.function import ROOM, Function
+from penstock.function import ROOM, Function, origins
 
 CHANGE = Change(7, Op.UPDATE, "orders", '{"id":1}', '{"id":1,"n":0}', '{"id":1,"n":1}', 5, 1, 1)
 
@@ -48,6 +48,7 @@ def test_what_is_made_keeps_order_and_every_place_is_taken_once(chosen, has_ordi
     ]
     scaled = [(1, at * ROOM + number) for at, number in expected]
     assert places == (scaled if has_ordinals else expected)
+    assert origins(to_batch(changes), found.changes) == [changes[at - 1] for at, _ in expected]
     assert found.last == (changes[-1] if changes else None)
     assert not found.is_rewritten
 

@@ -1,9 +1,11 @@
-"""What a leader does when its store turns out to be none: it leads no longer, and says why."""
+"""What a leader does when its store turns out to be none, or its term was lost before anybody looked."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -42,3 +44,12 @@ def test_a_store_that_is_damaged_ends_the_term_and_is_told(path: Path, leadershi
     leadership.let_go()
     with pytest.raises(StateInvalid):
         leadership.await_term(0.1)
+
+
+def test_a_term_that_is_lost_before_anybody_looked_is_followed_by_another(path: Path, leadership: Leadership) -> None:
+    until(leadership.is_held, 10)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("update terms set epoch = 7, seat = 'a rival', holder = 'a rival'")
+    until(leadership.is_lost, 10)
+    term = until(lambda: leadership.await_term(0.1), 10)
+    assert term.epoch == 8

@@ -1,24 +1,30 @@
-"""What a running pipeline says of others that share its log."""
+"""What a running pipeline says of others that share its log, and does beside one that settles, too."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event as Flag
 
 import pytest
 
+from penstock.change import Lane
 from penstock.config import parse
-from penstock.cursor import Watermark
+from penstock.cursor import Cursor, Watermark
+from penstock.errors import SourcePruned
 from penstock.event import _KINDS, Event, LogHeld, ReaderReleased, from_line, to_line
 from penstock.log import _SENTENCES, text_line
 from penstock.pipeline import Pipeline
-from penstock.running import PipelineRun
+from penstock.settings import settings
+from penstock.settling import Settling
+from penstock.source import Backlog, Settlement
 from penstock.sources import retain
 from penstock.sources.sqlite.install import enable
-from penstock.sources.sqlite.source import LANE
+from penstock.sources.sqlite.source import LANE, SqliteSource
+from penstock.status import observe
 
 
 def test_every_event_has_a_sentence() -> None:
@@ -48,12 +54,77 @@ def test_it_says_once_that_another_one_is_gone_for_too_long_or_was_released(
 ) -> None:
     monkeypatch.setattr(retain, "GONE", 0.0)
     heard: list[Event] = []
-    run = PipelineRun(shared(tmp_path, then), None, Flag(), heard.append)
+    settling = Settling(shared(tmp_path, then), heard.append)
     for _ in range(3):
-        run._settle()
+        settling.settle()
     [event] = (event for event in heard if isinstance(event, LogHeld | ReaderReleased))
     assert isinstance(event, kind)
     assert (event.pipeline, event.reader, event.position) == ("orders", "audit", 3)
     assert from_line(to_line(event)) == event
     said = text_line(event, datetime.now(UTC))
     assert ("7 changes are kept for audit" if then == "keep" else "audit was released at position 3") in said
+
+
+@settings
+class Overtaken(SqliteSource):
+    """Whenever it is asked, another process has gone on and settled that a moment ago."""
+
+    meanwhile: Callable[[], None]
+
+    def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> Settlement:
+        self.meanwhile()
+        return super().settle(pipeline, lane, upto)
+
+    def backlog(self, lane: Lane, after: Cursor) -> Backlog:
+        self.meanwhile()
+        return super().backlog(lane, after)
+
+
+def settled_elsewhere(pipeline: Pipeline, position: int) -> None:
+    """Everything up to there is gone from the log."""
+    with closing(sqlite3.connect(pipeline.source.database, isolation_level=None)) as connection:
+        connection.execute("delete from _penstock_log where seq < ?", (position,))
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Callable[[Callable[[], None]], Pipeline]:
+    """A pipeline that has come to its fifth change, with something that happens meanwhile."""
+    pipeline = shared(tmp_path, "keep")
+    pipeline.source.forget("audit")
+    stand(pipeline, 5)
+    return lambda meanwhile: replace(pipeline, source=Overtaken(database=pipeline.source.database, meanwhile=meanwhile))
+
+
+def stand(pipeline: Pipeline, position: int) -> None:
+    with closing(pipeline.state.candidate("orders", "me")) as candidate:
+        term = candidate.campaign()
+        assert term
+        pipeline.state.place(term, LANE, Watermark(pipeline.source.begin(LANE, str(position)), position))
+
+
+def test_who_finds_that_another_process_has_settled_a_later_watermark_goes_on(beside: Callable[..., Pipeline]) -> None:
+    def go_on() -> None:
+        stand(pipeline, 8)
+        settled_elsewhere(pipeline, 8)
+
+    pipeline = beside(go_on)
+    assert Settling(pipeline, print).settle() == 0
+    assert pipeline.state.watermark("orders", LANE).position == 8
+
+
+def test_who_looks_while_a_later_watermark_is_settled_looks_again(beside: Callable[..., Pipeline]) -> None:
+    def go_on() -> None:
+        if pipeline.state.watermark("orders", LANE).position < 8:
+            stand(pipeline, 8)
+            settled_elsewhere(pipeline, 8)
+
+    pipeline = beside(go_on)
+    seen = observe(pipeline)
+    assert (seen.error, seen.position, seen.backlog) == (None, 8, 2)
+
+
+def test_what_is_gone_from_before_the_watermark_that_stands_is_an_error(beside: Callable[..., Pipeline]) -> None:
+    pipeline = beside(lambda: settled_elsewhere(pipeline, 8))
+    with pytest.raises(SourcePruned):
+        Settling(pipeline, print).settle()
+    assert (observe(pipeline).error or {})["code"] == "source.pruned"

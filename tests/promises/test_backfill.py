@@ -50,10 +50,11 @@ def test_a_snapshot_beside_a_writer_gives_every_row_once(rig: Rig) -> None:
 
 def test_a_snapshot_that_is_killed_goes_on_where_it_was(rig: Rig) -> None:
     keeper = Keeper(rig.shop, seed=9)
-    rig.receiver.turn(slow=0.05)
+    rig.receiver.turn(slow=0.3)
     program = rig.start()
     until(
-        lambda: [mark for lane, mark in rig.standing().watermarks.items() if lane != "log" and mark.position >= 0], 60, program.tail
+        lambda: [mark for lane, mark in rig.standing().watermarks.items() if lane != "log" and mark.position >= 0],
+        what=program.tail,
     )
     program.kill_tree()
     assert rig.position == 0

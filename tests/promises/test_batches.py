@@ -29,7 +29,7 @@ def worn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         rig.shop.sell(590)
         rig.early = {file.name: file.read_bytes() for file in rig.folder.glob("shop.db*")}
         rig.shop.sell(10)
-        rig.receiver.turn(slow=0.15)
+        rig.receiver.turn(slow=0.4)
         killed = rig.start("--available-now")
         rig.until_delivered(100)
         killed.kill_tree()

@@ -95,6 +95,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, private_postgres: PostgresServ
         broker.resume()
         generator.end()
         until(lambda: left() == 0, what=programs[1].tail)
+        until(lambda: (ended := status(file))[1][0]["position"] == ended[1][0]["head"] and not ended[1][0]["error"])
         seen.append(status(file))
         assert programs[1].terminate() == 0
     finally:

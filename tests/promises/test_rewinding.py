@@ -35,8 +35,9 @@ def test_a_rewound_pipeline_delivers_again_from_there_in_the_same_bytes_under_a_
     assert rewound.returncode == 0, rewound.stderr
     assert "6 again" in rewound.stdout
     assert rig.position == 4
-    program = rig.start()
+    program = rig.start("--from", "beginning")  # which is for those that do not know where to go on
     until(lambda: rig.positions().count(10) == 2, what=rig.tails)
+    assert "behind position 4" in program.until_event("Warned")["reason"]
     assert program.terminate() == 0
     seen = rig.deliveries()
     assert [one.position for one in seen] == [*range(1, 11), *range(5, 11)]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 
 from deadline import until
 from fix_rig import Rig
-from program import send
+from penstock.testing.ports import free_port
+from program import send, status
 
 
 def asked(port: int, path: str) -> tuple[int, str]:
@@ -29,9 +29,7 @@ def value(port: int, name: str, labels: str = '{pipeline="shop"}') -> float:
 
 
 def test_metrics_and_health_follow_a_pipeline_through_an_outage_and_the_death_of_its_engine(rig: Rig) -> None:
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     program = rig.start("--metrics", str(port))
     until(lambda: asked(port, "/healthz")[0] == 503)
     program.until_event("LaneClaimed")
@@ -45,11 +43,17 @@ def test_metrics_and_health_follow_a_pipeline_through_an_outage_and_the_death_of
     rig.shop.sell(2)
     _, told = until(lambda: (got := asked(port, "/healthz?stalled=1s"))[0] == 503 and got)
     assert "stalled: 2 changes wait" in json.loads(told)["pipelines"]["shop"]["reason"]
-    assert asked(port, "/healthz?stalled=1h")[0] == 200
+    patient, _ = until(lambda: "sink.failing" in (got := asked(port, "/healthz?stalled=1h"))[1] and got)
+    assert patient == 200
+    assert value(port, "penstock_error", '{code="sink.failing",pipeline="shop"}') == 1
+    code, [seen] = status(rig.file)
+    assert (code, seen["state"], "status 500" in seen["error"]["message"]) == (0, "leading", True)
     until(lambda: value(port, "penstock_delivery_retries_total") > 1)
 
     rig.receiver.turn(fail_rate=0.0)
     until(lambda: asked(port, "/healthz?stalled=1s")[0] == 200 and value(port, "penstock_backlog_changes") == 0)
+    until(lambda: '"trouble": null' in asked(port, "/healthz")[1] and "penstock_error{" not in asked(port, "/metrics")[1])
+    assert status(rig.file)[1][0]["error"] is None
 
     send(signal.SIGKILL, [program.jvm()])
     _, told = until(lambda: (got := asked(port, "/healthz"))[0] == 503 and got)

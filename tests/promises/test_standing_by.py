@@ -15,7 +15,7 @@ from program import Program, send, status
 
 pytestmark = pytest.mark.alone
 
-TRIES = 4
+TRIES = 8
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,7 @@ class Story:
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory, private_postgres: PostgresServer) -> Iterator[Story]:
     dsn = private_postgres.create_database()
-    with Rig(tmp_path_factory.mktemp("postgres"), state=dsn) as rig:
+    with Rig(tmp_path_factory.mktemp("postgres"), state=f"{dsn}?connect_timeout=20") as rig:
         told = Story(rig, private_postgres.password)
         rig.start(), rig.start()
         until(lambda: any(one.events("LaneClaimed") for one in rig.programs), what=rig.tails)

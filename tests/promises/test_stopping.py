@@ -52,7 +52,7 @@ class Story:
     def stop_in_the_middle(self, program: Program, how: str, stop: Callable[[], object]) -> None:
         """End the process while requests are under way."""
         self.rig.receiver.turn(fail_rate=1.0)
-        self.rig.shop.sell(300)
+        self.rig.shop.sell(1000)
         self.rig.receiver.turn(fail_rate=0.0, slow=0.5)
         self.rig.until_delivered(self.rig.position + 30)
         stop()

@@ -57,7 +57,7 @@ def deliver(told: Told) -> Iterator[Callable[..., WebhookDelivery]]:
 
     def deliver(url: str, *, previous: int | None = None, **settings: Any) -> WebhookDelivery:
         quick = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=4))
-        sink = WebhookSink(url=url, **{"retry": quick, **settings})
+        sink = WebhookSink(url=url, **{"retry": quick, "timeout": timedelta(seconds=60), **settings})
         delivery = sink.open(Assignment("orders", Lane("main"), 7, 0, "cafe", previous, told))
         opened.append(delivery)
         return delivery

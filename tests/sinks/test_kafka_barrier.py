@@ -20,10 +20,11 @@ from penstock.change import Lane
 from penstock.cursor import Cursor
 from penstock.errors import DeliveryExhausted, PenstockError, TermLost
 from penstock.event import Event, MessagesReturned
-from penstock.poison import Circumstances, DeadLetter, Poison
+from penstock.letter import DeadLetter
+from penstock.poison import Circumstances, Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment
-from penstock.sinks.kafka import KafkaSink
+from penstock.sinks.kafka import KafkaSink, barrier
 from penstock.sinks.kafka.barrier import CONFIRM_SECONDS, BarrierDelivery
 from penstock.source import Stamp
 from penstock.sources.outbox.mark import databases
@@ -296,7 +297,10 @@ def test_where_poison_halts_its_row_stays(line: Line) -> None:
     assert line.came() == {}
 
 
-def test_a_database_that_goes_away_is_waited_for_and_the_barrier_stays_up(private_postgres: PostgresServer, broker: Broker) -> None:
+def test_a_database_that_goes_away_is_waited_for_and_the_barrier_stays_up(
+    private_postgres: PostgresServer, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(barrier, "CONFIRM_SECONDS", PATIENCE)  # so that the first need not ask, however long a server takes to go
     line = Line(private_postgres.create_database(), broker)
     line.insert(*"012")
     changes = next(line.source.follow_as(Stamp(1, 0), LANE, line.source.begin(LANE, "beginning"))).changes

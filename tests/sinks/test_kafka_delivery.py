@@ -4,9 +4,11 @@ import threading
 import time
 from contextlib import closing, suppress
 from datetime import timedelta
+from functools import partial
+from itertools import product
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from deadline import PATIENCE, until
 from penstock import failpoint
@@ -19,12 +21,20 @@ from penstock.poison import Circumstances, Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment, KeepingDelivery
 from penstock.sinks.kafka import KafkaSink, client, transactional
+from penstock.sinks.kafka.handing import flushed
 from penstock.sinks.kafka.ledger import Ledger
 
 BOTH = ["exactly-once", "at-least-once"]
 QUICK = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=50))
 LIMIT = 20_000
 KEYS = 7
+
+
+SPOILT = {
+    "no record": lambda line, at, **other: line.message(at, **other).replace(after='{"value":"v","headers":[["only a name"]]}'),
+    "too large for the library": lambda line, at, **other: line.message(at, b"x" * 20 * LIMIT, **other),
+    "too large for the broker": lambda line, at, **other: line.message(at, b"x" * 2 * LIMIT, **other),
+}
 
 
 class Nowhere:
@@ -57,7 +67,8 @@ class Line:
 
     def open(self, parking=None, **about):
         def tell(event):
-            self.dropped += [event.position] if hasattr(event, "position") else []
+            if hasattr(event, "position"):
+                self.drop(event.position)
 
         poison = Poison(
             self.then,
@@ -68,6 +79,9 @@ class Line:
         return closing(
             self.sink.open(Assignment(self.topic, Lane("main"), 1, 0, "cafe", None, tell, poison, has_messages=True, **about))
         )
+
+    def drop(self, position):
+        self.dropped.append(position)
 
     def message(self, position, value=None, **differently):
         facts = {
@@ -130,11 +144,10 @@ def assert_once_and_in_order(line, positions):
 def test_what_is_never_accepted_is_taken_out_and_everything_else_comes_once_and_in_order(broker, delivery):
     line = Line(broker, delivery, config={"message.max.bytes": 10 * LIMIT})  # batches will be too large, too
     line.topic = broker.create(partitions=2, config={"max.message.bytes": str(LIMIT)})
-    spoilt = line.message(30).replace(after='{"value":"v","headers":[["only a name"]]}')
     changes = [line.message(position) for position in range(1, 400)]
-    changes[9] = line.message(10, b"x" * 2 * LIMIT)  # the broker refuses it, and with it the batch it is in
-    changes[19] = line.message(20, b"x" * 20 * LIMIT)  # the library refuses it
-    changes[29] = spoilt
+    changes[9] = SPOILT["too large for the broker"](line, 10)  # it refuses the batch it is in
+    changes[19] = SPOILT["too large for the library"](line, 20)
+    changes[29] = SPOILT["no record"](line, 30)
     changes[39] = line.message(40, topic="not-there")
     with line.open() as opened:
         deliver(opened, to_batch(changes))
@@ -142,6 +155,72 @@ def test_what_is_never_accepted_is_taken_out_and_everything_else_comes_once_and_
         assert opened.delivered().position == 419
     assert sorted(line.dropped) == [10, 20, 30, 40]
     assert_once_and_in_order(line, set(range(1, 420)) - {10, 20, 30, 40})
+
+
+@pytest.mark.parametrize(("delivery", "fault", "at"), [*product(BOTH, SPOILT, [1, 2, 30])])
+def test_what_halts_the_pipeline_is_passed_by_nothing_of_its_key(broker, delivery, fault, at):
+    line = Line(broker, delivery, then="halt", config={"message.max.bytes": 10 * LIMIT, "batch.num.messages": 2})
+    line.topic = broker.create(partitions=1, config={"max.message.bytes": str(LIMIT)})
+    with line.open() as opened:
+        changes = [line.message(position, key=b"k") for position in range(1, 3000)]
+        changes[at - 1] = SPOILT[fault](line, at, key=b"k")
+        with pytest.raises(DeliveryExhausted):
+            deliver(opened, to_batch(changes))
+        if delivery == "at-least-once":
+            until(lambda: opened._poll(0.1) or not opened._under_way)  # what the library was handed may come
+    assert set(line.came()) <= set(range(1, at))
+
+
+class Watching(Line):
+    """Of one key; looks at what has come whenever a change is taken out."""
+
+    def message(self, position, value=None):
+        return super().message(position, value, key=b"k")
+
+    def drop(self, position):
+        self.dropped.append((position, [other for other in self.came() if other > position]))
+
+
+@pytest.mark.parametrize("together", [1, 2, 10_000])
+def test_a_change_that_is_taken_out_is_passed_by_nothing_of_its_key(broker, together):
+    line = Watching(broker, "at-least-once", config={"message.max.bytes": 10 * LIMIT, "batch.num.messages": together})
+    line.topic = broker.create(partitions=1, config={"max.message.bytes": str(LIMIT)})
+    changes, spoilt = [line.message(position) for position in range(1, 300)], [2, 3, 5, 8, 15, 100]
+    for position in spoilt:
+        changes[position - 1] = SPOILT["too large for the broker"](line, position)
+    with line.open() as opened:
+        deliver(opened, to_batch(changes))
+    assert line.dropped == [(position, []) for position in spoilt]
+    assert line.came() == sorted(set(range(1, 300)) - {*spoilt})
+
+
+def test_what_waits_its_turn_goes_though_nobody_drains(broker):
+    line = Line(broker, "at-least-once", config={"message.max.bytes": 10 * LIMIT})
+    line.topic = broker.create(partitions=1, config={"max.message.bytes": str(LIMIT)})
+    changes = [line.message(position, b"x" * 300) for position in range(1, 600)]
+    changes[299] = SPOILT["too large for the broker"](line, 300)
+    looks = 0
+
+    def is_delivered():
+        nonlocal looks
+        looks += bool(opened._waiting)
+        return (last := opened.delivered()) and last.position == 599
+
+    with line.open() as opened:
+        put(opened, to_batch(changes))
+        until(is_delivered)
+    assert looks < 150, "at one or two records each they would not be enough"
+    assert line.dropped == [300]
+
+
+def test_what_ends_a_producer_while_it_calls_back_comes_out_as_what_it_is(broker):
+    topic, told = broker.create(partitions=1, config={"max.message.bytes": str(LIMIT)}), []
+    settings = {"bootstrap.servers": broker.servers, "message.max.bytes": 10 * LIMIT}
+    producer = Producer(client.pipelined(settings, "p", told.append))
+    for _ in range(100):
+        producer.produce(topic, b"x" * 900, b"k", on_delivery=partial(lambda *_: told.append(None), 1))
+    with pytest.raises(KafkaException, match="GAPLESS_GUARANTEE"):
+        flushed(producer, PATIENCE)
 
 
 def test_letters_are_secured_before_the_transaction_that_passes_them_is_committed(broker):
@@ -309,7 +388,7 @@ def test_a_pause_between_sending_and_committing_leaves_everything_invisible(brok
 
 def test_what_came_during_a_long_commit_goes_together(broker, tmp_path, monkeypatch):
     monkeypatch.setattr(failpoint, "_folder", str(tmp_path))
-    monkeypatch.setattr(transactional, "LATE_SECONDS", 0.5)
+    monkeypatch.setattr(transactional, "LATE_SECONDS", 3.0)
     line = Line(broker, partitions=1)
     with line.open() as opened:
         (tmp_path / "sink.sending").write_text("pause")

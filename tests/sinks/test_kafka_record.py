@@ -126,6 +126,7 @@ def parsed(source=SHARED, transform=None, **sink):
         ({"config": {"bootstrap.servers": "x:1", "no.such.thing": 1}}, "no.such.thing"),
         ({"config": {"bootstrap.servers": "x:1", "enable.idempotence": False}}, "decided by Penstock itself"),
         ({"config": {"bootstrap.servers": "x:1", "transactional.id": "mine"}}, "decided by Penstock itself"),
+        ({"config": {"bootstrap.servers": "x:1", "delivery.timeout.ms": 6000}}, "decided by Penstock itself"),
         ({"topic": "a b"}, "a name has letters"),
         ({"topic": "{position}"}, r"it may have \{pipeline\} and \{table\}"),
         ({"interval": "2m"}, "from 0ms to 60s"),

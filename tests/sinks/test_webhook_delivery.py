@@ -22,6 +22,7 @@ from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.webhook import Batch, WebhookSink
 from penstock.sinks.webhook.endpoint import parse
+from penstock.testing.ports import free_port
 from penstock.testing.receiver import Receiver, ReceiverProcess
 
 SECOND = timedelta(seconds=1)
@@ -45,11 +46,6 @@ def attempts(receiver):
     return [int(request.headers["penstock-attempt"]) for request in receiver.requests]
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
 # ── batches ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -69,7 +65,7 @@ def test_a_full_batch_goes_at_once_and_the_rest_after_the_delay_with_the_service
 
 
 def test_what_came_during_a_request_goes_together_in_the_next(receiver, deliver):
-    receiver.turn(slow=0.5)
+    receiver.turn(slow=2)
     delivery = deliver(receiver.url, batch=Batch(size=100, delay=MILLISECOND))
     delivery.offer(rows(1), wait=1)
     receiver.wait_for(lambda: receiver.connections == 1, within=PATIENCE)
@@ -243,14 +239,14 @@ def test_a_redirect_is_told_with_its_host_alone(receiver, deliver, told, locatio
 @pytest.mark.parametrize("asked", ["1", "date"])
 def test_the_receiver_says_when_to_come_back(receiver, deliver, told, asked):
     if asked == "date":
-        asked = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
+        asked = format_datetime(datetime.now(UTC) + timedelta(seconds=4), usegmt=True)
     receiver.turn(script=(429,), headers={"Retry-After": asked})
     delivery = deliver(receiver.url)
     delivery.offer(rows(1), wait=1)
     assert delivery.drain(PATIENCE)
     first, second = receiver.requests
     assert second.at - first.at >= 0.9
-    assert 0.9 <= told.events[0].wait_seconds <= 2
+    assert 0.9 <= told.events[0].wait_seconds <= 4
 
 
 @pytest.mark.parametrize(
@@ -362,7 +358,7 @@ def test_a_success_whose_head_never_ends_is_none_since_what_it_has_not_taken_may
 
 def test_a_success_counts_though_the_rest_of_the_answer_trickles_in_for_ever(deliver, told):
     url, server = serve(trickle(b"slow", after=b"HTTP/1.1 200 OK\r\n\r\n"))
-    delivery = deliver(url, timeout=1000 * MILLISECOND)
+    delivery = deliver(url, timeout=5 * SECOND)
     delivery.offer(rows(1), wait=1)
     drain(delivery)
     assert delivery.delivered().position == 1
@@ -459,7 +455,7 @@ def test_closing_between_two_tries_is_prompt_and_nothing_is_sent_afterwards(rece
 
 
 def test_closing_lets_the_request_under_way_finish_and_drops_the_rest(receiver, deliver):
-    receiver.turn(slow=0.3)
+    receiver.turn(slow=2)
     delivery = deliver(receiver.url, batch=Batch(size=1))
     delivery.offer(rows(1, 2, 3), wait=1)
     receiver.wait_for(lambda: receiver.connections == 1, within=PATIENCE)
@@ -470,12 +466,12 @@ def test_closing_lets_the_request_under_way_finish_and_drops_the_rest(receiver, 
 
 def test_closing_waits_for_a_silent_receiver_no_longer_than_the_timeout(receiver, deliver):
     receiver.turn(hang_rate=1)
-    delivery = deliver(receiver.url, timeout=300 * MILLISECOND)
+    delivery = deliver(receiver.url, timeout=3 * SECOND)
     delivery.offer(rows(1), wait=1)
     receiver.wait_for(lambda: len(receiver.requests) >= 1, within=PATIENCE)
     began = time.monotonic()
     delivery.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert len(receiver.requests) == 1
 
 

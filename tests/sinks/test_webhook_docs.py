@@ -118,3 +118,16 @@ def test_the_receiver_shown_applies_each_change_once_and_refuses_gaps_and_depose
     assert take(3, body(form, CHANGES[2], previous=13)) == 409
     assert take(4, body(form, CHANGES[2], previous=13)) == 200
     assert rows(db) == []
+
+
+def test_the_receiver_shown_leaves_out_what_is_not_of_its_table(taking):
+    take, db = taking
+    altered = '{"columns":["id","total"],"keys":["id"]}'
+    others = [
+        Change(12, Op.SCHEMA, "orders", "{}", altered, altered, START),
+        Change(13, Op.INSERT, "stock", '{"sku":"a"}', None, '{"sku":"a"}', START),
+    ]
+    form = PenstockFormat("orders")
+    assert take(3, body(form, *others)) == 200
+    assert take(3, body(form, CHANGES[0].replace(position=14), previous=13)) == 200
+    assert rows(db) == [(7, 12.5)]

@@ -51,7 +51,8 @@ class Desk:
 
     def open(self, then: Any = "dead-letter", keys: Any = "wait", tries: Any = 2, size: int = 20, **settings: Any) -> Any:
         retry = Retry(tries=tries, min=MILLISECOND, max=4 * MILLISECOND, then=then, keys=keys)
-        sink = WebhookSink(url=self.receiver.url, retry=retry, batch=Batch(size=size, delay=MILLISECOND), **settings)
+        calm = {"timeout": timedelta(seconds=60), **settings}  # no try is given up because the machine stalls
+        sink = WebhookSink(url=self.receiver.url, retry=retry, batch=Batch(size=size, delay=MILLISECOND), **calm)
         self.poison = Poison(then, keys, self.claim, Circumstances("orders", LANE, "cafe", 1, self.told.all))
         assignment = Assignment("orders", LANE, 1, 0, "cafe", None, self.told, self.poison)
         return self.stage.enter_context(closing(sink.open(assignment)))
@@ -131,8 +132,65 @@ def test_what_it_takes_past_a_change_that_it_names_is_known_to_have_overtaken_it
         (2, True, False),
         (5, False, True),
     ]
+    desk.poison.reach((5, 0))
     desk.poison.park()
     assert [event.changes for event in desk.events(ChangesPassed)] == [2]
+
+
+UNKNOWN = {"op": Op.UPDATE, "before": '{"other":1}'}
+SCHEMA = {"op": Op.SCHEMA, "before": '{"table":"t"}', "key": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("second", "last", "is_overtaken"),
+    [(UNKNOWN, {}, True), ({}, UNKNOWN, True), (SCHEMA, {}, False), ({}, SCHEMA, False), ({}, {}, False)],
+)
+def test_an_update_of_an_unknown_old_key_is_passed_by_its_table_and_passes_all_of_it_and_a_schema_neither(
+    desk: Desk, second: Any, last: Any, is_overtaken: bool
+) -> None:
+    desk.receiver.turn(poison='"n":2}', statuses=(200,), names_poison=True)
+    one, two, three = changes(1, 2, 3)
+    delivery = desk.open(size=3)
+    delivery.offer(to_batch([one, two.replace(**second), three.replace(**last)]), 5)
+    until(lambda: delivery.drain(0.05))
+    assert desk.arrived() == [1, 3]
+    assert [(one.change.position, one.is_overtaken) for one in desk.state.letters("orders")] == [(2, is_overtaken)]
+
+
+def test_where_keys_go_on_what_the_receiver_names_has_not_passed_the_letter_before_it(desk: Desk) -> None:
+    desk.receiver.turn(poison='"n":2}', statuses=(200,), names_poison=True)
+    delivery = desk.open(keys="go-on", size=3)
+    desk.poison.condemn(*changes(7), DeliveryExhausted("status 422"))
+    delivery.offer(to_batch(changes(7, 8, start=2)), 5)
+    until(lambda: delivery.drain(0.05))
+    assert [(one.change.position, one.is_overtaken) for one in desk.state.letters("orders")] == [(1, False), (2, False)]
+    delivery.offer(to_batch(changes(7, start=4)), 5)
+    until(lambda: delivery.drain(0.05))
+    assert [(one.change.position, one.is_overtaken) for one in desk.state.letters("orders")] == [(1, True), (2, True)]
+    assert desk.arrived() == [3, 4]
+
+
+@pytest.mark.parametrize(("status", "is_overtaken"), [(422, False), (500, True)])
+def test_where_keys_go_on_only_what_was_certainly_not_taken_has_not_passed_the_letter(
+    desk: Desk, status: int, is_overtaken: bool
+) -> None:
+    desk.receiver.turn(poison='"n":2}', statuses=(status,))
+    delivery = desk.open(keys="go-on", size=1)
+    desk.poison.condemn(*changes(7), DeliveryExhausted("status 422"))
+    delivery.offer(to_batch(changes(7, 8, 9, start=2)), 5)
+    until(lambda: delivery.drain(0.05))
+    assert [(one.change.position, one.is_overtaken) for one in desk.state.letters("orders")] == [(1, is_overtaken), (2, False)]
+
+
+def test_where_keys_go_on_an_answer_that_was_lost_once_may_have_been_a_yes(desk: Desk) -> None:
+    desk.receiver.turn(cut_rate=1.0)
+    delivery = desk.open(keys="go-on", tries=100_000, size=2)
+    desk.poison.condemn(*changes(7), DeliveryExhausted("status 422"))
+    delivery.offer(to_batch(changes(7, 8, start=2)), 5)
+    until(lambda: desk.events(DeliveryRetried))
+    desk.receiver.turn(cut_rate=0.0, poison='"n":2}', statuses=(422,))
+    until(lambda: delivery.drain(0.05))
+    assert [(one.change.position, one.is_overtaken) for one in desk.state.letters("orders")] == [(1, True), (2, False)]
 
 
 def test_what_it_takes_past_it_is_known_also_where_there_are_letters_of_other_keys(desk: Desk) -> None:
@@ -305,7 +363,7 @@ def test_what_shares_a_row_with_what_is_named_in_another_part_of_the_batch_waits
 
 
 def test_what_was_named_is_parked_though_the_end_comes_before_the_rest_is_sent(desk: Desk) -> None:
-    desk.receiver.turn(poison='"n":7}', statuses=(422,), names_poison=True, slow=0.5)
+    desk.receiver.turn(poison='"n":7}', statuses=(422,), names_poison=True, slow=2)
     delivery = desk.open()
     desk.poison.condemn(*changes(99), DeliveryExhausted("status 422"))
     delivery.offer(to_batch(changes(*range(101, 111), start=2)), 5)

@@ -243,6 +243,27 @@ def test_keys_and_rows_are_told_of_any_of_what_was_taken(offers, data):
     assert schedule.keys(some) == ([one.text for one in some] if all(is_known for _, is_known in between) else None)
 
 
+@given(keyed, st.lists(st.sampled_from(["a", "b", "c", None]), max_size=6), st.data())
+def test_what_is_called_clear_has_no_letter_that_came_since_it_was(offers, told, data):
+    schedule, moments = Schedule(REACH, is_parallel=False), []
+    letters = [key and f'{{"id":"{key}"}}' for key in told]
+    for names, is_known in offers:
+        keys, moment = [f'{{"id":"{name}"}}' for name in names], data.draw(st.sampled_from([None, *range(len(told) + 1)]))
+        batch = to_batch(Change(len(moments) + i, Op.INSERT, "t", key) for i, key in enumerate(keys))
+        ready = Ready(
+            batch, [(len(moments) + i, 0) for i in range(len(keys))], keys, repeat(()), keys if is_known else None, moment
+        )
+        schedule.put(ready, 0.0)
+        moments += repeat(moment if is_known else None, len(keys))
+    batch = schedule.take(len(moments))
+    some = data.draw(st.lists(st.sampled_from(batch), min_size=1, unique=True).map(sorted))
+    if schedule.are_clear(some, lambda since: letters[since:]):
+        since = [(one.text, moments[one.number]) for one in some]
+        assert all(moment is not None and not {text, None} & set(letters[moment:]) for text, moment in since)
+    elif len(some) == len(batch):
+        assert any(moments[one.number] is None or {one.text, None} & set(letters[moments[one.number] :]) for one in some)
+
+
 def about(op, key, before=None, old=None, new=None):
     return rows_of(to_batch([Change(1, op, "t", key, before, None, 0, old, new)]))[0]
 

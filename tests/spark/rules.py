@@ -30,3 +30,11 @@ def refuse_bad(change):
     if json.loads(change.after)["bad"]:
         raise ValueError("bad")
     return change
+
+
+def refuse_1500(change):
+    """Raises on one change; gives every other row another table, and of some makes a second one that stays."""
+    if change.position == 1500:
+        raise ValueError("refused")
+    elsewhere = replace(change, table="elsewhere")
+    return [elsewhere, change] if change.position % 5 == 0 else elsewhere

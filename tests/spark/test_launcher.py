@@ -125,3 +125,12 @@ def test_pipelines_that_contradict_each_other_cannot_share_a_session():
     with pytest.raises(ConfigInvalid, match=r"spark\.config\.k"):
         common_settings([pipeline("a", config={"k": "1"}), pipeline("b", config={"k": "2"})])
     assert common_settings([pipeline("a", config={"k": "1"}), pipeline("b", config={"l": "2"})]).config == {"k": "1", "l": "2"}
+
+
+def test_what_is_printed_begins_anew_when_it_has_grown_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(jvm, "MOST_NOISE", 10)
+    said = tmp_path / "spark.err"
+    said.write_text("short")
+    assert jvm._noise(said).read_text() == "short"
+    said.write_text("much too long")
+    assert not jvm._noise(said).exists()

@@ -115,6 +115,19 @@ def test_ten_in_a_row_that_a_transform_raises_on_are_parked_as_they_were_and_the
     assert json.loads(letter.change.after).keys() == ({"bad"} if part == "function" else {"id", "total", "text"})
 
 
+def test_what_gets_another_table_waits_behind_a_letter_of_the_row_it_was_made_of(live):
+    live.start(function="rules:refuse_1500", retry=Retry(then="dead-letter"))
+    live.until_position()
+    refused, behind = live.state.letters("live")
+    assert [(one.change.position, one.change.table, one.stage, one.is_behind) for one in (refused, behind)] == [
+        (1500, "synthetic", "function", False),
+        (2500, "synthetic", "function", True),
+    ]
+    assert refused.change.key == behind.change.key
+    assert list(dict.fromkeys(positions(live.out))) == [at for at in range(1, TOTAL + 1) if at not in (1500, 2500)]
+    assert live.state.standing("live").delivered == len(positions(live.out))
+
+
 @parts
 def test_the_eleventh_in_a_row_that_a_transform_raises_on_halts_when_all_before_them_is_delivered(live, part):
     live.start(**raising(part, "position between 1500 and 1510"), retry=Retry(then="dead-letter"), is_lazy=True)

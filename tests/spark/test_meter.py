@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.change import Change, Op, to_batch
-from penstock.poison import HALTING
+from penstock.poison import HALTING, Poison
 from penstock.spark.meter import Meter
 
 
@@ -32,6 +32,19 @@ def test_a_request_that_ends_inside_a_run_counts_as_far_as_it_goes(meter):
     assert told(meter) == 2
     meter.reach((5, 0))
     assert told(meter) == 2
+
+
+def test_what_is_kept_back_counts_where_it_lies_and_not_before():
+    poison = Poison()
+    meter = Meter(poison)
+    meter.hand(run(*((position, None) for position in range(1, 9))))
+    poison.hand_back([(7, 0), (2, 0), (5, 0)])
+    meter.reach((4, 0))
+    assert told(meter) == 3, "the store would say so for ever if the process died now"
+    meter.reach((6, 0))
+    assert told(meter) == 1
+    meter.reach((8, 0))
+    assert told(meter) == 1
 
 
 def test_the_rate_is_that_of_the_last_stretch_and_each_change_is_told_once(meter):

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 from deadline import until
 
@@ -42,3 +43,17 @@ def test_no_trainer_is_started_where_the_archive_is_there(tmp_path, monkeypatch)
     archive.touch()
     assert train_beside() is None
     assert train() == archive
+
+
+def test_archives_that_nobody_has_used_for_a_month_are_swept_away(tmp_path):
+    from penstock.spark.training import UNUSED_SECONDS, sweep
+
+    old, now = time.time() - UNUSED_SECONDS - 60, time.time()
+    ages = {"spark-17-mine.archive": old, "spark-17-mine.lock": old, "spark-17-gone.archive": old, "spark-17-gone.new": old}
+    ages |= {"spark-21-used.archive": now, "spark.log": old, "spark.err": old}
+    for name, used_at in ages.items():
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (used_at, old))
+    sweep(tmp_path / "spark-17-mine.archive")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == ages.keys() - {"spark-17-gone.archive", "spark-17-gone.new"}

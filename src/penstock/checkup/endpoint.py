@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from importlib.metadata import version
@@ -91,6 +92,8 @@ def probe(sink: WebhookSink, pipeline: str) -> Iterator[Finding]:
     try:
         with connected(sink, place) as line:
             status = _posted(line, sink, place, pipeline)
+    except ssl.SSLError as error:
+        yield replace(judged_failure(place, error), check="probe")
     except (OSError, HTTPException) as error:
         yield failed("probe", f"no answer to an empty batch: {Hider(sink)(str(error))}", "see the receiver's own log")
     else:
@@ -144,10 +147,11 @@ def _expiry(line: ssl.SSLSocket) -> datetime | None:
 
 
 def _posted(line: socket.socket, sink: WebhookSink, place: Endpoint, pipeline: str) -> int:
-    form = Packer(sink, Assignment(pipeline, Lane("probe"), 0, 0, "probe", None, lambda event: None)).format
-    body, signer = form.body(()), sink.signing.signer()
+    packer = Packer(sink, Assignment(pipeline, Lane("probe"), 0, 0, "probe", None, lambda event: None))
+    body, signer = packer.format.body(()), sink.signing.signer()
     headers = {
-        "Content-Type": form.content_type,
+        "Content-Type": packer.format.content_type,
+        **({"Content-Encoding": sink.compression} if sink.compression != "none" else {}),
         "User-Agent": f"penstock/{version('penstock')}",
         "Penstock-Pipeline": quote(pipeline, safe=""),
         "Penstock-Probe": "1",
@@ -159,6 +163,6 @@ def _posted(line: socket.socket, sink: WebhookSink, place: Endpoint, pipeline: s
     }
     asking = HTTPConnection(place.host, place.port)
     asking.sock = line
-    asking.request("POST", place.target, body, headers)
+    asking.request("POST", place.target, packer.compressed(body), headers)
     with asking.getresponse() as answer:
         return answer.status

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -164,16 +165,19 @@ def _resume(path: str, table: str | None) -> None:
 
 def _run(command: list[str]) -> int:
     """The exit code of a command; to stop us stops it, so that we can resume."""
+    asked = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: asked.set())
     try:
         process = subprocess.Popen(command)
-    except OSError as error:
-        raise ConfigInvalid(f"{command[0]} cannot be run: {error.strerror}", "check the command behind --") from error
-    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-    try:
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        if asked.is_set():
+            process.terminate()
         while True:
             with suppress(KeyboardInterrupt):  # a terminal has interrupted the command too
                 code = process.wait()
                 return 128 - code if code < 0 else code
+    except OSError as error:
+        raise ConfigInvalid(f"{command[0]} cannot be run: {error.strerror}", "check the command behind --") from error
     finally:
         signal.signal(signal.SIGTERM, before)
 

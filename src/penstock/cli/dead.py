@@ -12,8 +12,8 @@ import typer
 from penstock.errors import ConfigInvalid
 
 if TYPE_CHECKING:
+    from penstock.letter import DeadLetter
     from penstock.pipeline import Pipeline
-    from penstock.poison import DeadLetter
     from penstock.redriving import Redriven
 
 app = typer.Typer(
@@ -39,9 +39,11 @@ def list_(file: File, which: Which = None, as_json: AsJson = False) -> None:
 
     Examples: `penstock dead list orders.yaml`, `penstock dead list orders.yaml table=orders 'key={"id":5}'`
     """
+    from penstock.letter import ordered
+
     pipeline = _loaded(file)
     chosen = _choice(which or ["all"])
-    found = [letter for letter in pipeline.state.letters(pipeline.name) if chosen(letter)]
+    found = [letter for letter in ordered(pipeline.state.letters(pipeline.name)) if chosen(letter)]
     if as_json:
         _print(map(described, found))
         return
@@ -115,18 +117,21 @@ def drop(
     Examples: `penstock dead drop orders.yaml 12`, `penstock dead drop orders.yaml table=drafts --yes`
     """
     from penstock import redriving
+    from penstock.rows import touching
 
     pipeline = _loaded(file)
     chosen = _choice(which or [])
     found = _found(pipeline, chosen)
     if not yes:
         typer.confirm(f"Give up {len(found)} changes of {pipeline.name} that were never delivered?", abort=True, err=as_json)
-    gone = redriving.drop(pipeline, chosen)
+    shown = {letter.number for letter in found}  # more may have come since
+    gone = redriving.drop(pipeline, lambda letter: letter.number in shown)
     if as_json:
         _print(map(described, gone))
         return
     rows = {row for letter in gone for row in letter.rows}
-    bound = sum(not rows.isdisjoint(letter.rows) for letter in pipeline.state.letters(pipeline.name))
+    is_bound = touching(rows)
+    bound = sum(is_bound(letter.rows) for letter in pipeline.state.letters(pipeline.name))
     typer.echo(f"{len(gone)} dead letters are dropped.")
     if bound:
         typer.echo(f"{bound} other letters of their keys are still parked: penstock dead redrive {file} WHICH")
@@ -152,6 +157,7 @@ def described(letter: DeadLetter) -> dict[str, Any]:
         "behind": letter.is_behind,
         "holds": letter.holds,
         "overtaken": letter.is_overtaken,
+        "overtaken_by": letter.overtaken_by,
         "code": letter.code or None,
         "message": letter.message or None,
         "tries": letter.tries,

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -50,8 +50,8 @@ def run(
         typer.Option(
             "--from",
             metavar="POSITION|beginning|now|snapshot",
-            help="Where to go on when Penstock cannot know: after state.lost, source.rewound, capture.broken, capture.damaged, "
-            "transform.invalid.",
+            help="Where to go on when Penstock cannot know: the first time, and after state.lost, source.rewound, source.pruned, "
+            "capture.broken, capture.damaged, transform.invalid. Otherwise it does not count: see penstock rewind.",
         ),
     ] = None,
     available_now: Annotated[
@@ -106,7 +106,7 @@ def log_to(stream: Any, log_format: LogFormat, verbose: bool) -> Callable[[Event
 
     def tell(event: Event) -> None:
         if _LEVELS.index(event.level) >= least:
-            with lock:
+            with lock, suppress(OSError):  # whoever read it is gone: the pipelines go on
                 stream.write(made(event, datetime.now(UTC)) + "\n")
                 stream.flush()
 

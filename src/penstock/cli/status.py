@@ -26,7 +26,7 @@ def status(
 ) -> None:
     """Show position, backlog, lag and the last error of pipelines, whether they run or not.
 
-    Exit code 1 if one of them has an error.
+    Exit code 1 if one of them has halted, or cannot be looked at; 0 also if it tries something again.
 
     Examples: `penstock status pipeline.yaml --watch`, `penstock status *.yaml --json`
     """
@@ -81,7 +81,7 @@ def _report(seen: Sequence[Status], pipelines: Sequence[Pipeline]) -> Group:
     from penstock.status import remarks
 
     columns = ("pipeline", "state", "epoch", "position", "head", "backlog", "lag", "rate", "delivered", "dead")
-    errors = [(one.name, one.error) for one in seen if one.error]
+    errors = [(one.name, error) for one in seen if (error := one.last_error)]
     told = [terminal.told(f"{name}: {error['code']}", error["message"], error.get("remedy", "")) for name, error in errors]
     said = dict.fromkeys(remark for pipeline in pipelines for remark in remarks(pipeline))
     return Group(terminal.table(None, columns, [_row(one) for one in seen]), *map(Text, said), *told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
+
+
+_UNLIMITED = 10_000
+"""Characters: more than any cell has."""
 
 
 def complain(error: PenstockError) -> None:
@@ -43,7 +48,10 @@ def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str
 
 
 def show(*parts: RenderableType) -> None:
-    """Print on stdout."""
+    """Print on stdout; whoever reads it through a pipe gets lines as long as they are, unless COLUMNS says otherwise."""
     from rich.console import Console
 
-    Console(highlight=False).print(*parts)
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _UNLIMITED
+    console.print(*parts)

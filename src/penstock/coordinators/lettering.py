@@ -6,20 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.change import CHANGES, Change, Lane, Op, values
-from penstock.poison import DeadLetter
+from penstock.letter import DeadLetter
 
 _NAMES = {"table": "table_name", "transaction": "transaction_id"}
 _CHANGE = [_NAMES.get(name, name) for name in CHANGES.names]
-_ABOUT = ("pipeline", "incarnation", "lane", "stage", "code", "message", "tries", "epoch", "behind", "holds", "overtaken")
+_ABOUT = ("pipeline", "incarnation", "lane", "stage", "code", "message", "tries", "epoch", "behind", "holds")
+_PASSED = ("overtaken", "overtaken_by")
 
-COLUMNS = (*_ABOUT, "parked_at", *_CHANGE)
+COLUMNS = (*_ABOUT, *_PASSED, "parked_at", *_CHANGE)
 """What is written of a letter; the store gives it its `number`."""
 
 
 def row_of(pipeline: str, letter: DeadLetter) -> dict[str, object]:
     """The columns of a letter, in their order; no ordinal is 0, so that it can be part of a key: ordinals begin at 1."""
     why = (letter.stage, letter.code, letter.message, letter.tries, letter.epoch)
-    about = (pipeline, letter.incarnation, letter.lane, *why, letter.is_behind, letter.holds, letter.is_overtaken, letter.parked_at)
+    passed = (letter.is_overtaken, letter.overtaken_by)
+    about = (pipeline, letter.incarnation, letter.lane, *why, letter.is_behind, letter.holds, *passed, letter.parked_at)
     *fields, ordinal = values(letter.change)
     return dict(zip(COLUMNS, (*about, *fields, ordinal or 0), strict=True))
 
@@ -39,6 +41,7 @@ def letter_of(row: Mapping[str, Any]) -> DeadLetter:
         is_behind=bool(row["behind"]),
         holds=bool(row["holds"]),
         is_overtaken=bool(row["overtaken"]),
+        overtaken_by=row["overtaken_by"],
         parked_at=row["parked_at"],
         number=row["number"],
     )

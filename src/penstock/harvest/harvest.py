@@ -51,7 +51,7 @@ class Harvest:
         self._state, self._turn, self._stop = State.CREATED, RLock(), Flag()
         self._leader_id: UUID | None = None
         self._in_flight = (0, 0)
-        self._error: PenstockError | None = None
+        self._error: Exception | None = None
         self._meter: Meter | None = None
         self._thread = Thread(target=self._run, name=f"harvest {self.config.name}", daemon=True)
 
@@ -170,8 +170,13 @@ class Harvest:
             self._meter.add(event.changes)
 
     def _say(self, event: HarvestEvent) -> None:
-        if self._on_event:
+        if not self._on_event:
+            return
+        try:
             self._on_event(event)
+        except Exception as error:  # noqa: BLE001 - a person's own function: it ends the harvest, and `wait` raises it
+            self._error = self._error or error
+            self._stop.set()
 
     def _expect(self, state: State) -> None:
         if self._state is not state:

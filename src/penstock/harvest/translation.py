@@ -16,6 +16,8 @@ _NOT_OURS = ("binary_parameters", "disable_prepared_binary_result")
 """Parameters of Go's driver that libpq does not know, and that change nothing here."""
 
 _SAFE = ("all", "-1", -1)
+_PATIENCE = ("message.timeout.ms", "delivery.timeout.ms")
+"""A record is given up in less than a term: whoever is deposed must not send it late."""
 _ACKS = ("acks", "request.required.acks")
 _OF_CLIENTS = ("sasl.", "ssl.", "security.", "socket.", "client.", "broker.", "enable.ssl")
 _PAIR = re.compile(r"\s*([A-Za-z_]+)\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s'\\]|\\.)*)")
@@ -81,6 +83,8 @@ def database(data_source: str) -> str:
 def producer(config: HarvestConfig) -> dict[str, Any]:
     """The settings of the sink. Keys stay on their partitions: goharvest leaves them to librdkafka's own partitioner."""
     said = {"partitioner": "consistent_random", **config.base_kafka_config, **config.producer_kafka_config}
+    for name in _PATIENCE:
+        said.pop(name, None)
     for name in _ACKS:
         if name in said and said.pop(name) not in _SAFE:
             raise ConfigInvalid(f"ProducerKafkaConfig: cannot override configuration '{name}'.", f"remove {name}: it is always all")

@@ -108,7 +108,7 @@ def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: _Values) ->
 
 
 def _error(one: Sight) -> str | None:
-    return one.tally.error[0] if one.tally.error else (one.status.error or {}).get("code")
+    return one.tally.error[0] if one.tally.error else (one.status.last_error or {}).get("code")
 
 
 def _timestamp(moment: str | None) -> float | None:

@@ -10,17 +10,17 @@ STALLED_SECONDS = 60.0
 
 def ailment(seen: Sight, stalled_seconds: float = STALLED_SECONDS) -> str | None:
     """What is wrong with a pipeline; None if it is well, which for one that stands by means: ready."""
-    role, error, status = seen.tally.role, seen.tally.error, seen.status
+    role, status, error = seen.tally.role, seen.status, seen.trouble
     if role in ("starting", "stopped"):
         return f"{role}: this process does not carry it"
     if role == "halted":
-        return "halted by " + ": ".join(error or ("an unknown error",))
+        return f"halted by {error or 'an unknown error'}"
     if role == "completed":
         return None
     if status.error:
         return f"{status.error['code']}: {status.error['message']}"
     if role == "leading" and is_stalled(seen, stalled_seconds):
-        why = f"; last error: {': '.join(error)}" if error else ""
+        why = f"; last error: {error}" if error else ""
         return f"stalled: {status.backlog} changes wait, none was delivered for {seen.idle_seconds:.0f} s{why}"
     return None
 

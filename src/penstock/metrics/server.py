@@ -1,4 +1,4 @@
-"""`/metrics` and `/healthz` on a port, answered by threads of their own."""
+"""`/metrics`, `/healthz` and `/livez` on a port, answered by threads of their own."""
 
 from __future__ import annotations
 
@@ -78,8 +78,10 @@ def _handler(watch: Watch, served: CollectorRegistry) -> type[BaseHTTPRequestHan
                 self._answer(200, kind, encode(served))
             elif asked.path == "/healthz":
                 self._answer_json(*health(watch, asked.query))
+            elif asked.path == "/livez":
+                self._answer_json(200, {"alive": True})
             else:
-                self._answer_json(404, {"error": "there are /metrics and /healthz"})
+                self._answer_json(404, {"error": "there are /metrics, /healthz and /livez"})
 
         def _answer_json(self, code: int, said: Mapping[str, object]) -> None:
             self._answer(code, "application/json", json.dumps(said).encode() + b"\n")
@@ -110,4 +112,5 @@ def health(watch: Watch, query: str = "") -> tuple[int, Mapping[str, object]]:
 
 
 def _told(one: Sight, reason: str | None) -> dict[str, object]:
-    return {"state": one.tally.role, "epoch": one.status.epoch, "backlog": one.status.backlog, "reason": reason}
+    told = {"state": one.tally.role, "epoch": one.status.epoch, "backlog": one.status.backlog}
+    return {**told, "reason": reason, "trouble": one.trouble}

@@ -66,6 +66,8 @@ def counted(tally: Tally, event: Event, now: float) -> Tally:
     """The tally with this event in it."""
     if role := _ROLES.get(type(event)):
         tally = replace(tally, role=role)
+    if isinstance(event, Led | StandingBy | TermGone | Completed):
+        tally = replace(tally, error=None)  # of an errand that is over
     match event:
         case Led():
             tally = replace(tally, terms=tally.terms + 1, moved_at=now)

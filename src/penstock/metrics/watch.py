@@ -6,17 +6,22 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from threading import Lock
 
-from penstock.errors import PenstockError
+from penstock.coordinator import Standing
+from penstock.errors import PenstockError, StateUnavailable
 from penstock.event import Event
 from penstock.metrics.tally import Tally, counted, moved
 from penstock.pipeline import Pipeline
-from penstock.source import Reader
-from penstock.status import Status, observe
+from penstock.source import OwnSource, Reader
+from penstock.status import Status, observe, summarise
 
 FRESH_SECONDS = 1.0
 """How old a look at the stores may be: however many ask, they are not asked more often."""
+
+LATE_SECONDS = 2.0
+"""How long a look of somebody else is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,14 @@ class Sight:
     tally: Tally
     status: Status
     readers: Sequence[Reader]
+
+    @property
+    def trouble(self) -> str | None:
+        """The error that has not passed yet: as this process heard it, or as the store has it."""
+        if self.tally.error:
+            return ": ".join(self.tally.error)
+        error = self.status.last_error
+        return f"{error['code']}: {error['message']}" if error else None
 
     @property
     def idle_seconds(self) -> float:
@@ -51,20 +64,39 @@ class Watch:
                 self._tallies[event.pipeline] = counted(tally, event, self._clock())
 
     def sights(self) -> Sequence[Sight]:
-        """How all are now, or were a moment ago."""
-        with self._looking:
-            if self._looked_at is None or self._clock() - self._looked_at >= FRESH_SECONDS:
-                for pipeline in self._pipelines:
-                    self._look(pipeline)
-                self._looked_at = self._clock()
-            return [Sight(self._clock(), self._tallies[name], *seen) for name, seen in self._seen.items()]
+        """How all are now, or were when they could last be looked at: nobody waits for a store that answers somebody else late."""
+        if self._looking.acquire(timeout=LATE_SECONDS):
+            try:
+                self._look_at_all()
+            finally:
+                self._looking.release()
+        seen = {pipeline.name: self._seen.get(pipeline.name) or (_unseen(pipeline), ()) for pipeline in self._pipelines}
+        return [Sight(self._clock(), self._tallies[name], *found) for name, found in seen.items()]
+
+    def _look_at_all(self) -> None:
+        if self._looked_at is None or self._clock() - self._looked_at >= FRESH_SECONDS:
+            for pipeline in self._pipelines:
+                self._look(pipeline)
+            self._looked_at = self._clock()
 
     def _look(self, pipeline: Pipeline) -> None:
         before, status = self._seen.get(pipeline.name), observe(pipeline)
         readers: Sequence[Reader] = ()
         with suppress(PenstockError):  # the status says so already
             readers = pipeline.source.readers()
-        if before and before[0].position != status.position:  # also where all was filtered out, which no event tells
+        if before and _has_moved(pipeline, before[0], status):  # also where all was filtered out, which no event tells
             with self._counting:
                 self._tallies[pipeline.name] = moved(self._tallies[pipeline.name], self._clock())
         self._seen[pipeline.name] = status, readers
+
+
+def _has_moved(pipeline: Pipeline, before: Status, now: Status) -> bool:
+    """Whether it got on between two looks. Where rows go back to their table positions move all the same: then what waits tells."""
+    if isinstance(pipeline.source, OwnSource):
+        return before.backlog is not None and now.backlog is not None and now.backlog < before.backlog
+    return before.position is not None and now.position is not None and before.position != now.position
+
+
+def _unseen(pipeline: Pipeline) -> Status:
+    """Of one whose stores have not answered yet."""
+    return summarise(pipeline, Standing(), StateUnavailable("its state and its source have not answered yet"), datetime.now(UTC))

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Literal
 
 from penstock.duration import Duration
-from penstock.settings import settings
+from penstock.settings import refuse, settings
 
 GONE = 900.0
 """Seconds without a note after which a pipeline counts as gone: three times the longest that a living one is silent."""
@@ -24,10 +24,10 @@ class Retain:
     then: Literal["keep", "release"] = "keep"
 
     def __post_init__(self) -> None:
-        if self.changes < 1:
-            raise ValueError(f"retain.changes is {self.changes}: it must be 1 or more")
-        if self.age <= timedelta(0):
-            raise ValueError("retain.age is not positive: write 1h or more")
+        refuse(
+            self.changes < 1 and f"retain.changes is {self.changes}: it must be 1 or more",
+            self.age <= timedelta(0) and "retain.age is not positive: write 1h or more",
+        )
 
 
 @dataclass(frozen=True, slots=True)

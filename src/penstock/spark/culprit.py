@@ -15,7 +15,7 @@ from penstock.cursor import Cursor
 from penstock.errors import TransformInvalid
 from penstock.function import described, way_on
 from penstock.pipeline import Pipeline, Transform
-from penstock.source import Source, Span, Window
+from penstock.source import OwnSource, Source, Span, Stamp, Window
 from penstock.spark.rows import rows
 from penstock.spark.transform import apply
 
@@ -52,7 +52,7 @@ class Culprit(NamedTuple):
 class Barred:
     """A source that gives everything before a change and raises there: what came before is delivered, then the pipeline halts."""
 
-    source: Source
+    source: Any
     culprit: Change
     error: TransformInvalid
 
@@ -68,6 +68,15 @@ class Barred:
     def read(self, span: Span) -> Iterator[pa.RecordBatch]:
         """The changes of a span, up to the one that bars the way."""
         windows = (Window(changes, None, idle=False) for changes in self.source.read(span))
+        return (window.changes for window in self._cut(windows))
+
+    def follow_as(self, stamp: Stamp, lane: Lane, after: Cursor) -> Iterator[Window]:
+        """The same of a source that one pipeline has for itself."""
+        return self._cut(self.source.follow_as(stamp, lane, after))
+
+    def read_as(self, stamp: Stamp, span: Span) -> Iterator[pa.RecordBatch]:
+        """And of a span of it."""
+        windows = (Window(changes, None, idle=False) for changes in self.source.read_as(stamp, span))
         return (window.changes for window in self._cut(windows))
 
     def rows(self, cursor: Cursor, *, again: bool) -> Iterator[Window]:
@@ -169,7 +178,9 @@ def _waiting(pipeline: Pipeline) -> Iterator[pa.RecordBatch]:
             ranges = pipeline.source.ranges(watermark.cursor)
             for cursor in ranges.values():
                 yield from _gathered(pipeline.source.rows(cursor, again=True))
-            if not ranges:
+            if isinstance(pipeline.source, OwnSource):
+                yield from pipeline.source.taken(lane, watermark.cursor)
+            elif not ranges:
                 yield from _gathered(pipeline.source.follow(lane, watermark.cursor))
 
 

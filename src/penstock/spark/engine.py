@@ -52,7 +52,7 @@ class Engine:
         """Make the next query start in about a second; leaves off as soon as that is enough."""
         with self._warming:
             if not self._is_warm and not is_enough():
-                warm(self._spark, is_enough)
+                warm(self._spark, self._folder, is_enough)
                 self._is_warm = True
 
     def lost(self) -> EngineLost | None:

@@ -25,6 +25,7 @@ from penstock.spark import archive
 from penstock.spark.java import Java, find_jars, find_java, module_flags
 
 PATIENCE = 60.0
+MOST_NOISE = 10 << 20
 
 # Serial: less memory and not slower on few cores. C2 ten times later than usual: it neither slows the start nor is missing later.
 _TUNING = (
@@ -86,7 +87,7 @@ def _start(settings: Mapping[str, str], java: Java, jars: Sequence[Path], archiv
             f"-Dlog4j2.configurationFile=file:{private}/log4j2.properties",
         ]
         line = _command(settings, java, jars, flags)
-        with log.with_suffix(".err").open("ab+") as noise:
+        with _noise(log.with_suffix(".err")).open("ab+") as noise:
             process = subprocess.Popen(
                 line,
                 stdin=subprocess.PIPE,
@@ -138,6 +139,13 @@ def _environment(java: Java, gateway: Path) -> dict[str, str]:
         "JAVA_HOME": str(java.home),
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(gateway),
     }
+
+
+def _noise(path: Path) -> Path:
+    """Where the JVM and Python's workers may print; begun anew when it has grown long."""
+    if path.exists() and path.stat().st_size > MOST_NOISE:
+        path.unlink(missing_ok=True)
+    return path
 
 
 def _await(process: subprocess.Popen[bytes], gateway: Path, noise: Any) -> tuple[int, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ class Meter:
     """Counts what was delivered, run by run, for the store's tally and for people: what is durable and was not kept back."""
 
     def __init__(self, poison: Poison) -> None:
-        self._poison, self._kept_back, self._dropped, self._passed = poison, 0, 0, 0
+        self._poison, self._dropped, self._passed = poison, 0, 0
         self._runs: deque[pa.RecordBatch] = deque()
         self._unrecorded = self._untold = 0
         self._rate = 0.0
@@ -33,14 +34,18 @@ class Meter:
         if self._runs and (done := sum(at <= place for at in places(self._runs[0]))):  # a request may end inside a run
             self._runs[0] = self._runs[0].slice(done)
             rows += done
-        kept, self._kept_back = self._poison.kept_back - self._kept_back, self._poison.kept_back
-        self._unrecorded += rows - kept
-        self._untold += rows - kept
+        delivered = rows - self._poison.reach(place)
+        self._unrecorded += delivered
+        self._untold += delivered
 
-    def tally(self) -> Tally:
+    def tally(self, trouble: Mapping[str, str] | None = None) -> Tally:
         """What the store has not heard of yet."""
         self._tally = Tally(
-            max(0, self._unrecorded), self._rate, self._poison.dropped - self._dropped, self._poison.passed - self._passed
+            delivered=max(0, self._unrecorded),
+            rate=self._rate,
+            dropped=self._poison.dropped - self._dropped,
+            passed=self._poison.passed - self._passed,
+            trouble=trouble,
         )
         return self._tally
 

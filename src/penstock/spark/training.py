@@ -9,13 +9,16 @@ import fcntl
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from threading import Thread
 
 from penstock.spark.archive import flags, path_of
 from penstock.spark.java import find_jars, find_java
 from penstock.spark.session import open_session
-from penstock.spark.warmup import warm
+from penstock.spark.warmup import warm, workplace
+
+UNUSED_SECONDS = 30 * 24 * 3600.0
 
 
 def train() -> Path | None:
@@ -33,16 +36,26 @@ def train() -> Path | None:
             private.unlink(missing_ok=True)
             _rehearse(flags(java, private, make=True))
             private.replace(final)
+            sweep(final)
     return final
 
 
+def sweep(kept: Path) -> None:
+    """Remove archives, and beginnings of such, that nobody has used for long: each Java and each environment has its own."""
+    for other in kept.parent.glob("spark-*.*"):
+        if other.stem != kept.stem and time.time() - other.stat().st_atime > UNUSED_SECONDS:
+            other.unlink(missing_ok=True)
+
+
 def _rehearse(archive: list[str]) -> None:
-    spark = open_session(slots=1, archive=archive)
-    warm(spark)
-    process = spark.sparkContext._gateway.proc
-    spark.stop()
-    process.stdin.close()  # the JVM writes the archive on its way out
-    if process.wait(300) != 0:
+    with workplace() as folder:
+        spark = open_session(slots=1, archive=archive)
+        warm(spark, folder)
+        process = spark.sparkContext._gateway.proc
+        spark.stop()
+        process.stdin.close()  # the JVM writes the archive on its way out
+        process.wait(300)
+    if process.returncode != 0:
         raise SystemExit(f"Java ended with {process.returncode} while it wrote the class archive")
 
 

@@ -11,7 +11,7 @@ from penstock.spark.engine import common_settings
 from penstock.spark.rows import DDL
 from penstock.spark.session import close_session, open_session
 from penstock.spark.transform import apply
-from penstock.spark.warmup import warm
+from penstock.spark.warmup import warm, workplace
 
 
 @contextmanager
@@ -19,12 +19,13 @@ def engine(pipelines: Sequence[Pipeline]) -> Iterator[Any]:
     """A session as `penstock run` would have it for these pipelines, over which a throw-away query has gone; once per process."""
     settings = common_settings(pipelines)
     slots = max(1, sum(len(pipeline.source.lanes()) for pipeline in pipelines))
-    spark = open_session(slots, settings.master, settings.config)
-    try:
-        warm(spark)
-        yield spark
-    finally:
-        close_session(spark)
+    with workplace() as folder:
+        spark = open_session(slots, settings.master, settings.config)
+        try:
+            warm(spark, folder)
+            yield spark
+        finally:
+            close_session(spark)
 
 
 def understand(spark: Any, transform: Transform) -> None:

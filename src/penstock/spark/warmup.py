@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 from penstock.coordinators.sqlite import SqliteCoordinator
@@ -18,22 +18,28 @@ _PATIENCE = 60.0
 _WHERE = "table = 'synthetic' and try_variant_get(after, '$.total', 'double') >= 0 and op in ('insert', 'update')"
 
 
-def warm(spark: Any, is_enough: Callable[[], bool] = lambda: False) -> None:
+@contextmanager
+def workplace() -> Iterator[str]:
+    """A folder for `warm` around a session: workers outlive their query for a moment, and may still write there."""
+    with tempfile.TemporaryDirectory(prefix="penstock-warm-", ignore_cleanup_errors=True) as folder:
+        yield folder
+
+
+def warm(spark: Any, folder: str, is_enough: Callable[[], bool] = lambda: False) -> None:
     """Carry some made-up changes to nowhere, and stop: when all have come, or as soon as that is enough."""
     from penstock.spark.query import Query
 
-    with tempfile.TemporaryDirectory(prefix="penstock-warm-") as folder:
-        source = SyntheticSource(total=_CHANGES, rate=1e6)
-        state = SqliteCoordinator(path=f"{folder}/state.db")
-        pipeline = Pipeline("warm-up", source, DiscardSink(), state, Transform(where=_WHERE))
-        with closing(state.candidate(pipeline.name, "warm-up")) as candidate:
-            term = candidate.campaign()
-            assert term is not None
-            state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
-            query = Query(spark, pipeline, folder)
-            query.start(term)
-            query.wait(lambda: _position(state) >= _CHANGES or is_enough(), within=_PATIENCE)
-            query.stop()
+    source = SyntheticSource(total=_CHANGES, rate=1e6)
+    state = SqliteCoordinator(path=f"{tempfile.mkdtemp(prefix='warm-up-', dir=folder)}/state.db")
+    pipeline = Pipeline("warm-up", source, DiscardSink(), state, Transform(where=_WHERE))
+    with closing(state.candidate(pipeline.name, "warm-up")) as candidate:
+        term = candidate.campaign()
+        assert term is not None
+        state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
+        query = Query(spark, pipeline, folder)
+        query.start(term)
+        query.wait(lambda: _position(state) >= _CHANGES or is_enough(), within=_PATIENCE)
+        query.stop()
 
 
 def _position(state: SqliteCoordinator) -> int:

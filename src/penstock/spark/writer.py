@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,21 +15,22 @@ from penstock.change import NO_CHANGES, Change, last_place
 from penstock.coordinator import Claim, Tally
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateUnavailable, TransformInvalid
-from penstock.event import Delivered, LaneClaimed, LaneReleased
+from penstock.event import Delivered, LaneClaimed, LaneReleased, Observer
 from penstock.failpoint import reach
-from penstock.function import Function, Outcome, described, way_on
+from penstock.function import Function, Outcome, described, origins, way_on
 from penstock.importing import function_of
 from penstock.keeping import kept, later
 from penstock.message import are_given_by
 from penstock.pipeline import Pipeline
 from penstock.poison import IN_A_ROW, Circumstances, of_sink
-from penstock.progress import Progress
+from penstock.progress import Place, Progress
 from penstock.sink import Assignment, Delivery, KeepingDelivery
 from penstock.source import OwnSource, Stamp
 from penstock.spark.errand import Errand
 from penstock.spark.form import form_of
 from penstock.spark.meter import Meter
 from penstock.spark.rows import Mark, Raised
+from penstock.trouble import Trouble
 
 SETTLE_SECONDS = 0.2
 TELL_SECONDS = 1.0
@@ -75,7 +77,7 @@ def _assignment(errand: Errand, task: int, opening: Mark, claim: Claim, reached:
     )
 
 
-def _opened(errand: Errand, task: int, opening: Mark, claim: Claim) -> tuple[Delivery, Assignment, Watermark]:
+def _opened(errand: Errand, task: int, opening: Mark, claim: Claim, tell: Observer) -> tuple[Delivery, Assignment, Watermark]:
     """The sink at work, and from where on. What it keeps can be believed once it is open, since nobody else delivers then.
 
     It is asked before, too: to open it once more takes longer than to ask.
@@ -86,7 +88,7 @@ def _opened(errand: Errand, task: int, opening: Mark, claim: Claim) -> tuple[Del
         if reached is not recorded:
             claim.advance(reached, Tally())
             recorded = reached
-        assignment = _assignment(errand, task, opening, claim, reached)
+        assignment = replace(_assignment(errand, task, opening, claim, reached), tell=tell)
         delivery = pipeline.sink.open(assignment)
         reached = later(pipeline.source, recorded, delivery.kept if isinstance(delivery, KeepingDelivery) else None)
         if reached is recorded:
@@ -100,13 +102,15 @@ class Carrier:
     def __init__(self, errand: Errand, task: int, opening: Mark, claim: Claim) -> None:
         self._errand, self._opening, self._claim = errand, opening, claim
         self._function, self._is_rewritten = function_of(errand.pipeline), False
-        self._delivery, assignment, reached = _opened(errand, task, opening, claim)
+        self._trouble = Trouble(errand.tell)
+        self._delivery, assignment, reached = _opened(errand, task, opening, claim, self._trouble.hear)
         self._keeping = self._delivery if isinstance(self._delivery, KeepingDelivery) else None  # asked once: it takes long
         self._custody = assignment.custody
         self._since = self._custody.cursor(opening.cursor) if self._custody else opening.cursor
         self._poison, self._failed_in_row, self._raised_in_row = assignment.poison, 0, 0
         self._progress, self._meter = Progress(reached), Meter(self._poison)
         self._floor, self._is_whole = reached.position, True
+        self._reached: Place | None = None
         self._tried_at = self._recorded_at = self._told_at = time.monotonic()
         claimed = LaneClaimed(
             pipeline=errand.pipeline.name, lane=opening.lane, epoch=errand.term.epoch, attempt=task, position=self._floor
@@ -172,11 +176,22 @@ class Carrier:
         self._failed_in_row = outcome.in_row
         for change, error in outcome.failures:
             self._poison.condemn(change, error, stage="function")
-        self._hand_made(outcome)
+        self._hand_made(self._without_followers(run, outcome))
         if outcome.error:
             self._drain()
             if not self._errand.is_stopped():
                 raise outcome.error
+
+    def _without_followers(self, run: pa.RecordBatch, outcome: Outcome) -> Outcome:
+        """Without what waits behind a letter of the row it was made of: the sink asks about the table that the function gave it."""
+        if not outcome.is_rewritten or not self._poison.has_letters:
+            return outcome
+        made_of = origins(run, outcome.changes)
+        tables = outcome.changes.column("table").to_pylist()
+        moved = {origin.place: origin for origin, table in zip(made_of, tables, strict=True) if origin.table != table}
+        waiting = self._poison.keep_back(list(moved.values()), "function")
+        goes = pa.array([origin.place not in waiting for origin in made_of], pa.bool_())
+        return outcome._replace(changes=outcome.changes.filter(goes))
 
     def _hand_made(self, outcome: Outcome) -> None:
         """What a function made does not tell where the source stands: a mark behind it does."""
@@ -209,7 +224,7 @@ class Carrier:
         watermark = self._durable()
         try:
             self._poison.park()
-            self._claim.advance(watermark, self._meter.tally())
+            self._claim.advance(watermark, self._meter.tally(self._trouble.look(self._reached, self._progress.handed)))
         except StateUnavailable:
             if now - self._recorded_at > self._errand.pipeline.state.ttl:
                 raise
@@ -223,6 +238,7 @@ class Carrier:
         change = self._delivery.delivered()
         if change is None:
             return self._progress.durable(None, None)
+        self._reached = change.place
         self._meter.reach(change.place)
         return self._progress.durable(change, None if self._is_rewritten else self._behind(change))
 

@@ -15,13 +15,15 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from penstock.errors import EngineFailed
+from penstock.kafka_answer import answered
 from penstock.spark.java import find_jars, find_java
 from penstock.testing import artifact
+from penstock.testing.ports import free_ports
 from penstock.testing.proxy import Proxy
 
 VERSION = "4.1.1"
@@ -100,7 +102,7 @@ class Broker:
 
     def __init__(self, folder: Path, identity: Identity | None = None, *, is_brief: bool = True) -> None:
         self._folder, self._jars, self._is_brief = folder, jars(), is_brief
-        self._ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
+        self._ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "server.properties").write_text(self._properties(identity))
@@ -178,7 +180,12 @@ class Broker:
         topic = topic or f"topic-{uuid.uuid4().hex[:12]}"
         wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         admin = self._admin()  # gone with its last name, and its requests with it
-        admin.create_topics([wanted])[topic].result(60)
+        answered(admin.create_topics([wanted])[topic], 60)
+        deadline = time.monotonic() + 60
+        while len(admin.list_topics(topic, timeout=60).topics[topic].partitions) < partitions:  # told later, if the disk is slow
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"nobody knows the topic {topic} yet")
+            time.sleep(0.02)
         return topic
 
     def configure(self, topic: str, name: str, value: str) -> None:
@@ -188,13 +195,13 @@ class Broker:
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource("topic", topic, incremental_configs=[entry])
         admin = self._admin()
-        admin.incremental_alter_configs([resource])[resource].result(60)
+        answered(admin.incremental_alter_configs([resource])[resource], 60)
 
     def forbid(self, topic: str, user: str = "app") -> None:
         """Let a user of `secured` or `encrypted` see a topic and not write to it."""
         admin = self._admin()
         for made in admin.create_acls(_bars(topic, user)).values():
-            made.result(60)
+            answered(made, 60)
 
     def allow(self, topic: str, user: str = "app") -> None:
         """Take `forbid` back."""
@@ -203,7 +210,7 @@ class Broker:
         wanted = [AclBindingFilter(*(getattr(bar, name) for name in _OF_ACL)) for bar in _bars(topic, user)]
         admin = self._admin()
         for gone in admin.delete_acls(wanted).values():
-            gone.result(60)
+            answered(gone, 60)
 
     def records(self, topic: str, isolation: str = "read_committed") -> list[Record]:
         """Everything that a new consumer gets from this topic now, partition by partition."""
@@ -309,14 +316,6 @@ def jars() -> Path:
 
 def _move(jars: Path, folder: Path) -> None:
     jars.rename(folder)
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 def _cluster() -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from penstock.testing import artifact
+from penstock.testing.ports import free_port
 
 VERSION = "11.4.5"
 WITHIN = 60.0
@@ -32,7 +32,7 @@ class MariaServer:
     """One server with a folder and a port of its own; the port stays the same over restarts."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.port, self._programs = folder, _free_port(), programs()
+        self.folder, self.port, self._programs = folder, free_port(), programs()
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -141,9 +141,3 @@ def _unpack(jars: Path, folder: Path) -> None:
 
 def _as_root() -> list[str]:
     return [] if os.geteuid() else ["--user=root"]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -69,7 +69,7 @@ def claim(module: ModuleType) -> None:
     def unfenced(sound: Any, self: Any, watermark: Any, tally: Any) -> None:
         sql = module._ADVANCE.replace(module._MINE, "w.pipeline = ? and w.lane = ? and coalesce(?, ?, ?) is not null")
         place = (watermark.position, watermark.cursor, watermark.position, watermark.delivered, watermark.delivered)
-        self._store.write(sql, *place, tally.delivered, tally.rate, time.time(), *self._mine)
+        self._store.write(sql, *place, tally.delivered, tally.rate, time.time(), None, *self._mine)
 
     instead(module, "_wait_for_lane", "lane-without-lock", unlocked)
     instead(module.SqliteClaim, "advance", "term-not-checked", unfenced)
@@ -141,14 +141,14 @@ def parcel(module: ModuleType) -> None:
     instead(module, "_headers", "epoch-of-the-predecessor", old)
 
 
-def running(module: ModuleType) -> None:
+def settling(module: ModuleType) -> None:
     """The source may forget what was not delivered."""
 
     def hasty(sound: Any, self: Any) -> int:
-        source, name = self.pipeline.source, self.pipeline.name
+        source, name = self._pipeline.source, self._pipeline.name
         return sum(source.settle(name, lane, source.head(lane)).pruned for lane in source.lanes())
 
-    instead(module.PipelineRun, "_settle", "settled-before-delivery", hasty)
+    instead(module.Settling, "settle", "settled-before-delivery", hasty)
 
 
 PLANTS: dict[str, Plant] = {
@@ -161,7 +161,7 @@ PLANTS: dict[str, Plant] = {
     "penstock.sinks.webhook.schedule": schedule,
     "penstock.formats.penstock": text,
     "penstock.sinks.webhook.parcel": parcel,
-    "penstock.running": running,
+    "penstock.settling": settling,
 }
 
 

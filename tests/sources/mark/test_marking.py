@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -18,11 +19,12 @@ from hypothesis import strategies as st
 from deadline import until
 from penstock.change import Change, from_batch
 from penstock.cursor import Cursor
-from penstock.errors import ConfigInvalid, CursorInvalid, OutboxMissing, TermLost
-from penstock.source import Span, Stamp
+from penstock.errors import ConfigInvalid, CursorInvalid, OutboxMissing, TermLost, TransformInvalid
+from penstock.source import OwnSource, Span, Stamp
 from penstock.sources.outbox.mark.follow import follow
 from penstock.sources.outbox.mark.source import LANE, MarkSource
-from penstock.sources.outbox.mark.stamp import astray, mark, of, position_of, renumbered
+from penstock.sources.outbox.mark.stamp import astray, mark, of, position_of, renumbered, stamp_of
+from penstock.spark.culprit import Barred
 
 STAMPS = st.builds(Stamp, st.integers(0, (1 << 40) - 1), st.integers(0, (1 << 20) - 1))
 POSITIONS = st.integers(0, (1 << 52) - 1)
@@ -32,7 +34,7 @@ POSITIONS = st.integers(0, (1 << 52) - 1)
 def test_marks_sort_as_what_they_say_and_are_no_random_uuids(a: Stamp, p: int, b: Stamp, q: int) -> None:
     one, other = mark(a, p), mark(b, q)
     assert (one < other) == ((a, p) < (b, q))
-    assert position_of(one) == p
+    assert (stamp_of(one), position_of(one)) == (a, p)
     assert (one[14], one[19]) == ("8", "8"), "version 8, of which no random one is"
 
 
@@ -216,6 +218,7 @@ def test_what_an_old_leader_marks_late_is_the_new_ones_all_the_same_and_settling
     assert (old.look(), new.look()) == ([], [])
     desk.commit("a", "b")
     _, late = old.changes(2)
+    until(lambda: time.time_ns() // 1000 > late.position + 1000)  # SQLite's clock has milliseconds
     [first] = new.changes(1)
     assert (first.new_row_id, first.position > late.position) == (1, True), "the watermark passes where the old leader has put b"
     assert desk.source.settle("p", LANE, new.cursor).pruned == 1
@@ -296,6 +299,41 @@ def test_a_pipeline_that_begins_takes_also_rows_with_marks_of_later_epochs(desk:
     assert desk.reader(1).ids(1) == [1]
     assert desk.source.forget("p")
     assert not desk.source.forget("p")
+
+
+def test_what_others_were_given_can_be_looked_at_without_taking_it_from_them(desk: Desk) -> None:
+    desk.commit("a", "b", "c")
+    reader = desk.reader(2, 1)
+    given = reader.changes(3)
+    desk.commit("d")
+    marks = desk.marks()
+    assert [change for batch in desk.source.taken(LANE, desk.start) for change in from_batch(batch)] == given
+    behind = desk.source.behind(given[1], desk.start)
+    assert [change for batch in desk.source.taken(LANE, behind) for change in from_batch(batch)] == given[2:]
+    assert desk.marks() == marks
+    assert [change.after for change in reader.changes(1)] == ['{"value":"d","headers":[]}']
+
+
+def test_a_bar_before_a_row_lets_nobody_pass_it(desk: Desk) -> None:
+    desk.commit("a", "b", "c")
+    given = desk.reader(2).changes(3)
+    barred = Barred(desk.source, given[1], TransformInvalid("it raises on b"))
+    assert isinstance(barred, OwnSource)
+    for windows in (
+        (window.changes for window in barred.follow_as(Stamp(3, 0), LANE, desk.start)),
+        barred.read_as(Stamp(4, 0), Span(LANE, desk.start, desk.source.goal(LANE))),
+    ):
+        assert [change.place for change in from_batch(next(windows))] == [given[0].place]
+        with pytest.raises(TransformInvalid, match="raises on b"):
+            next(windows)
+
+
+@pytest.mark.parametrize("desk", ["sqlite"], indirect=True)  # others take no such time
+def test_a_row_whose_time_nobody_can_read_comes_like_all_others(desk: Desk) -> None:
+    desk.commit("a", "b")
+    desk.execute("update {} set create_time = '1700000000' where kafka_value = 'a'")
+    first, second = desk.reader(1).changes(2)
+    assert abs(first.at - second.at) < 600_000_000
 
 
 def test_signs_of_life_need_no_look_at_the_table(desk: Desk) -> None:

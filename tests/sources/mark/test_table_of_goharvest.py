@@ -21,7 +21,7 @@ from penstock.sink import Assignment
 from penstock.sinks.kafka import KafkaSink
 from penstock.sinks.kafka.barrier import BarrierDelivery
 from penstock.source import OwnSource, Stamp
-from penstock.sources.outbox.mark import databases
+from penstock.sources.outbox.mark import databases, mysql
 from penstock.sources.outbox.mark.source import LANE, MarkSource
 from penstock.testing.broker import Broker
 
@@ -113,3 +113,9 @@ def test_a_path_is_seen_from_the_file_and_a_strange_option_of_a_dsn_is_named(tmp
     assert load(file).source.database == str(tmp_path / "a.db")
     with pytest.raises(ConfigInvalid, match="unknown option colour"):
         databases.create("mysql://app@localhost/shop?colour=red", "outbox")
+
+
+def test_a_named_authority_vouches_for_the_server_and_its_name() -> None:
+    settings = mysql._arguments("mysql://app@db.example/shop?ssl_ca=ca.pem")
+    assert (settings["ssl_ca"], settings["ssl_verify_cert"], settings["ssl_verify_identity"]) == ("ca.pem", True, True)
+    assert "ssl_verify_cert" not in mysql._arguments("mysql://app@db.example/shop")

@@ -9,6 +9,14 @@ from uuid import uuid4
 import pytest
 from boxes import Box, Values
 
+from penstock.sources.outbox import database
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine may stall while a connection is made."""
+    monkeypatch.setitem(database._DEFAULTS, "connect_timeout", 180)
+
 
 @pytest.fixture
 def box(postgres_of_module: str) -> Iterator[Box]:

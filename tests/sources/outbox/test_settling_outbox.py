@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
 from boxes import Box
 
-from deadline import PATIENCE
+from deadline import PATIENCE, until
 from penstock.change import Lane
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, LogDamaged, OutboxMissing, OutboxUnfit, SourcePruned, SourceRewound, SourceUnavailable
 from penstock.source import Span
-from penstock.sources.outbox import settle
+from penstock.sources.outbox import follow, settle
 from penstock.sources.outbox.source import LANE, OutboxSource
 from penstock.sources.retain import Retain
 
@@ -29,6 +30,7 @@ def left(box: Box) -> list[int]:
 
 def test_what_is_purged_is_gone_and_the_rest_keeps_its_positions(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settle, "BATCH", 3)
+    monkeypatch.setattr(settle, "_BUDGET", PATIENCE)
     for n in range(4):
         box.commit(*(f"m{n}.{i}" for i in range(4)))
         box.source.head(LANE)
@@ -112,6 +114,8 @@ def test_what_somebody_else_deleted_is_noticed(box: Box) -> None:
 def test_space_comes_back_under_load(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixty thousand messages through a table that is swept after every two thousand stay a table for a few thousand."""
     monkeypatch.setattr(settle, "SWEEP", 2000)
+    monkeypatch.setattr(settle, "_BUDGET", PATIENCE)
+    monkeypatch.setattr(settle, "_SWEEP_SECONDS", PATIENCE)
     box.execute("alter table {} set (autovacuum_enabled = off)")
     sizes = []
     for _ in range(30):
@@ -217,6 +221,28 @@ def test_a_commit_wakes_a_reader_that_listens(postgres_of_module: str) -> None:
     assert next(follower).changes.num_rows == 1
     assert next(follower).changes.num_rows == 0
     follower.close()
+
+
+def test_all_that_writers_have_said_meanwhile_is_one_reason_to_look(postgres_of_module: str) -> None:
+    with (
+        psycopg.connect(postgres_of_module, autocommit=True) as reader,
+        psycopg.connect(postgres_of_module, autocommit=True) as writer,
+    ):
+        reader.execute(b"listen busy")
+        for number in range(20):
+            writer.execute(f"notify busy, '{number}'".encode())
+        until(lambda: reader.execute(b"select 1") and len(reader._notifies_backlog) == 20)
+        began = time.monotonic()
+        follow._wait(reader, PATIENCE, notify=True, gathers=False)
+        assert time.monotonic() - began < PATIENCE
+        began = time.monotonic()
+        follow._wait(reader, 0.2, notify=True, gathers=False)
+        assert time.monotonic() - began >= 0.2
+        writer.execute(b"notify busy, 'more'")
+        began = time.monotonic()
+        follow._wait(reader, 0.1, notify=True, gathers=True)
+        assert time.monotonic() - began >= 0.1
+        assert not reader._notifies_backlog
 
 
 def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

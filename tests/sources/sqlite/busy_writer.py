@@ -7,6 +7,7 @@ import sys
 
 database, transactions = sys.argv[1], int(sys.argv[2])
 writer = sqlite3.connect(database, isolation_level=None, timeout=10)
+writer.execute("pragma synchronous = off")
 for number in range(transactions):
     writer.execute("begin")
     for row in range(size := 1 + number % 7):

@@ -17,7 +17,7 @@ from replay import assert_log_makes, followed, logged, positions, source_of, val
 
 from penstock.change import from_batch
 from penstock.source import Window
-from penstock.sources.sqlite import follow, log
+from penstock.sources.sqlite import follow, log, wake
 from penstock.sources.sqlite.source import LANE
 
 BUSY_WRITER = Path(__file__).with_name("busy_writer.py")
@@ -181,4 +181,16 @@ def test_polling_serves_where_there_is_no_inotify(writer: sqlite3.Connection, pa
     windows = source.follow(LANE, source.begin(LANE, "beginning"))
     next(windows)
     writer.execute("insert into orders values(1, 'x', 1)")
+    assert positions(followed(windows, upto=1)) == [1]
+
+
+def test_who_comes_late_to_a_beat_is_not_asked_to_sleep_for_less_than_nothing(
+    writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wake.sys, "platform", "darwin")  # no inotify
+    source = source_of(path)
+    windows = source.follow(LANE, source.begin(LANE, "beginning"))
+    assert next(windows).idle
+    time.sleep(2 * follow.BEAT)
+    writer.execute("insert into orders values(1, 'a', 1)")
     assert positions(followed(windows, upto=1)) == [1]

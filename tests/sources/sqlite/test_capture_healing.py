@@ -14,6 +14,7 @@ from replay import assert_log_makes, connect, followed, logged, positions, sourc
 
 from penstock.change import Change
 from penstock.errors import CaptureBroken, ConfigInvalid
+from penstock.goal import prove
 from penstock.sources.sqlite import rescan
 from penstock.sources.sqlite.install import disable, enable
 from penstock.sources.sqlite.rescan import repair
@@ -65,6 +66,17 @@ def test_an_altered_table_is_healed_and_the_stream_goes_on(
     assert after == {"table": table, "columns": columns, "key": ["id"], **facts}
     assert (schema.table, refresh.before, json.loads(refresh.after or "")["total"]) == (table, None, 2)
     assert_log_makes(path, writer, [table], is_strict=False)
+
+
+def test_a_table_that_was_altered_is_healed_also_by_who_only_proves_a_place(writer: sqlite3.Connection, path: Path) -> None:
+    writer.execute("insert into orders values(1, 'a', 1)")
+    source = source_of(path)
+    place = source.begin(LANE, "1")
+    writer.execute("alter table orders add column extra text")
+    with pytest.raises(CaptureBroken):
+        prove(source_of(path, heal=False), LANE, place)
+    prove(source, LANE, place)
+    assert survey(str(path)).tables[-1].state == "captured"
 
 
 def test_a_row_that_went_meanwhile_is_told_as_deleted_by_its_key(writer: sqlite3.Connection, path: Path) -> None:

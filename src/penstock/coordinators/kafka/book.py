@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.coordinators.kafka import letters
 from penstock.coordinators.kafka.letters import Letters
-from penstock.poison import DeadLetter
+from penstock.letter import DeadLetter
 
 Request = Mapping[str, Any]
 
@@ -38,6 +38,7 @@ class LaneEntry:
     total: int = 0
     rate: float = 0.0
     at: float | None = None
+    trouble: dict[str, str] | None = None
 
 
 @dataclass(slots=True)
@@ -162,6 +163,14 @@ class Book:
         entry.error = asked["error"]
         return True
 
+    def _note(self, asked: Request, offset: int) -> bool:
+        entry = self.of(asked["pipeline"])
+        if not entry.is_led(asked["epoch"]):
+            return False
+        for lane in entry.lanes.values():
+            lane.trouble = asked["trouble"]
+        return True
+
     def _register(self, asked: Request, offset: int) -> bool:
         entry = self.of(asked["pipeline"])
         lane = entry.lanes.get(asked["lane"])
@@ -182,7 +191,7 @@ class Book:
         fresh = [max(0, now - before) for now, before in zip(asked["counted"], lane.counted, strict=True)]
         lane.counted = [before + more for before, more in zip(lane.counted, fresh, strict=True)]
         lane.total, entry.dropped, entry.passed = lane.total + fresh[0], entry.dropped + fresh[1], entry.passed + fresh[2]
-        lane.rate, lane.at, lane.beat = asked["rate"], asked["at"], offset
+        lane.rate, lane.at, lane.beat, lane.trouble = asked["rate"], asked["at"], offset, asked.get("trouble")
         return True
 
     def _release(self, asked: Request, offset: int) -> bool:
@@ -197,6 +206,14 @@ class Book:
             return False
         for letter in letters.read_all(asked["letters"]):
             self._keep(entry, letter)
+        return True
+
+    def _give_back(self, asked: Request, offset: int) -> bool:
+        entry, lane = self._claimed(asked)
+        if not lane:
+            return False
+        for letter in letters.read_all(asked["letters"]):
+            entry.letters.give_back(letter)
         return True
 
     def _follow(self, asked: Request, offset: int) -> Sequence[bool] | bool:
@@ -248,9 +265,7 @@ class Book:
         if any(one.holds for one in earlier):
             self._keep(entry, letter)
             return True
-        for one in earlier:
-            assert one.number is not None
-            entry.letters.alter(one.number, is_overtaken=True)
+        entry.letters.overtake(earlier, letter)
         return False
 
     def _numbered(self, number: int) -> tuple[PipelineEntry | None, DeadLetter | None]:
@@ -266,10 +281,12 @@ _DEEDS: Mapping[str, Callable[[Book, Request, int], Any]] = {
     "place": Book._place,
     "forget": Book._forget,
     "halt": Book._halt,
+    "note": Book._note,
     "register": Book._register,
     "advance": Book._advance,
     "release": Book._release,
     "park": Book._park,
+    "give_back": Book._give_back,
     "follow": Book._follow,
     "hold": Book._hold,
     "remove": Book._remove,

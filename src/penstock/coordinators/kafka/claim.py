@@ -6,7 +6,7 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from penstock.coordinators.observation import Sighting, Verdict, judge, sight
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateLost, StateUnavailable, TermLost
 from penstock.holding import Hold
-from penstock.poison import DeadLetter
+from penstock.letter import DeadLetter
 from penstock.rows import Row
 
 TICK = 0.02
@@ -51,6 +51,7 @@ class KafkaClaim:
         if not log.write("register", seat=seat, **self._mine):
             raise lost(term, lane, attempt)
         self.watermark = self._recorded = log.look(lambda book: watermark_of(book.of(term.pipeline).lanes[lane]))
+        self._trouble: Mapping[str, str] | None = None
         self._written_at = time.monotonic()
         self._counted = [0, 0, 0]  # since the claim began, so that nothing is counted twice if an answer is lost
         self._turn = Lock()
@@ -59,13 +60,15 @@ class KafkaClaim:
         """Record progress, or learn whether the claim still stands. Raises TermLost, StateUnavailable."""
         with self._turn:
             fresh = (tally.delivered, tally.dropped, tally.passed)
-            if watermark == self._recorded and not any(fresh) and time.monotonic() - self._written_at < TOUCH:
+            has_news = watermark != self._recorded or any(fresh) or tally.trouble != self._trouble
+            if not has_news and time.monotonic() - self._written_at < TOUCH:
                 stands = self._log.look(lambda book: book.claims(**self._mine))
             else:
                 counted = [before + more for before, more in zip(self._counted, fresh, strict=True)]
                 facts = {"mark": mark(watermark), "counted": counted, "rate": tally.rate, "at": time.time()}
-                stands = self._log.write("advance", **facts, **self._mine)
-                self._counted, self._recorded, self._written_at = counted, watermark, time.monotonic()
+                stands = self._log.write("advance", **facts, trouble=tally.trouble, **self._mine)
+                self._counted, self._recorded, self._trouble = counted, watermark, tally.trouble
+                self._written_at = time.monotonic()
             if not stands:
                 raise lost(self._term, self._lane, self._attempt)
 
@@ -82,6 +85,10 @@ class KafkaClaim:
         """Park those of these that come behind a letter of their key."""
         answer: Sequence[bool] = self._ask("follow", behind)
         return answer
+
+    def give_back(self, returned: Sequence[DeadLetter]) -> None:
+        """What these were the first to be sent past they have not overtaken."""
+        self._ask("give_back", returned)
 
     def secure(self) -> None:
         """They are durable as soon as they are parked."""

@@ -57,6 +57,10 @@ class Ear:
         if self._heard is None or self._heard.name() not in _REFUSED:
             self._heard = error
 
+    def forget(self) -> None:
+        """The brokers have answered: what was heard before is over."""
+        self._heard = None
+
     def told(self, error: Any, doing: str) -> PenstockError:
         """The error of ours for one of the library's."""
         if error.name() in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_MSG_TIMED_OUT") and self._heard is not None:

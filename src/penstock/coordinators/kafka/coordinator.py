@@ -19,7 +19,7 @@ from penstock.coordinators.kafka.log import Log, shared
 from penstock.coordinators.kafka.membership import Membership
 from penstock.cursor import Watermark
 from penstock.errors import StateUnavailable, TermHeld, TermLost
-from penstock.poison import DeadLetter
+from penstock.letter import DeadLetter
 
 _DAY = 86400.0
 
@@ -93,6 +93,10 @@ class KafkaCoordinator:
         """Record the error this pipeline stopped with."""
         self._under(term, "halt", error=dict(error))
 
+    def note(self, term: Term, trouble: Mapping[str, str]) -> None:
+        """Record what fails and is tried again. Raises TermLost."""
+        self._under(term, "note", trouble=dict(trouble))
+
     def standing(self, pipeline: str) -> Standing:
         """What is known of a pipeline; whether its holder lives is what the group says."""
         log = self._log
@@ -160,6 +164,7 @@ def _standing(book: Book, pipeline: str) -> Standing:
         passed=entry.passed,
         redriven=entry.redriven,
         error=entry.error,
+        trouble=next((lane.trouble for lane in entry.lanes.values() if lane.trouble), None),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.change import Change, Lane, Op, values
 from penstock.holding import Hold
-from penstock.poison import DeadLetter
+from penstock.letter import DeadLetter
 from penstock.rows import Row
 
 Key = tuple[str, str, int, int]
@@ -58,6 +58,18 @@ class Letters:
     def alter(self, number: int, **altered: Any) -> None:
         """Note something about a letter."""
         self._letters[number] = replace(self._letters[number], **altered)
+
+    def overtake(self, earlier: Iterable[DeadLetter], letter: DeadLetter) -> None:
+        """This change is sent past those; who was first is remembered."""
+        for one in earlier:
+            if not one.is_overtaken and one.number is not None:
+                self.alter(one.number, is_overtaken=True, overtaken_by=letter.name)
+
+    def give_back(self, letter: DeadLetter) -> None:
+        """What this one was sent past, as the first, it has not overtaken."""
+        for one in self.earlier(letter):
+            if one.overtaken_by == letter.name and one.number is not None:
+                self.alter(one.number, is_overtaken=False, overtaken_by=None)
 
     def earlier(self, letter: DeadLetter) -> list[DeadLetter]:
         """Those that share a row with this one and come before it."""

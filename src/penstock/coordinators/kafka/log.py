@@ -52,6 +52,7 @@ class Log:
         self._delivered: tuple[Any, Any] | None = None
         self._consumer = self._asker = self._producer = self._admin = None
         self._is_aligned = False  # whether the consumer stands where the book ends
+        self._is_whole = False  # whether the book has all that lies before where it ends
 
     @property
     def is_new(self) -> bool:
@@ -164,12 +165,13 @@ class Log:
         """Fold everything that was there when this began."""
         deadline = time.monotonic() + self._place.patience
         low, high = self._ends()
+        self._ear.forget()
         if high < self._next:
             raise self._doubted("it is shorter than it was: it was made anew, or has lost its newest records")
         self._doubted_since = None
         if high == 0:
             return
-        if self._next < low or not self._store:
+        if self._next < low or not self._store or not self._is_whole:
             self._begin(low, high)
         self._fold_up_to(high, max(deadline, time.monotonic() + self._place.patience))
 
@@ -217,7 +219,8 @@ class Log:
     def _begin(self, low: int, high: int) -> None:
         """Start anew: at the first record, or at the first checkpoint behind which everything is there."""
         self._book, self._next, self._from, self._is_aligned = Book(), low, low, False
-        if low == 0:
+        self._is_whole = low == 0
+        if self._is_whole:
             return
         records = list(self._records(high, time.monotonic() + 10 * self._place.patience))
         found = _checkpoint_in(records, low)
@@ -228,6 +231,7 @@ class Log:
         for record in records:
             if record[0] >= found["behind"]:
                 self._fold(*record)
+        self._is_whole = True
 
     def _fold_up_to(self, end: int, deadline: float) -> None:
         self._answers.clear()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from threading import Lock
 
@@ -16,7 +17,7 @@ from penstock.coordinators.postgres.store import Store
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateLost, StateUnavailable, TermLost
 from penstock.holding import Hold
-from penstock.poison import DeadLetter
+from penstock.letter import DeadLetter
 from penstock.rows import Row
 
 TICK = 0.02
@@ -41,7 +42,7 @@ _ADVANCE = f"""
 update {NAME}.watermarks w set
     cursor = case when %(position)s >= position then %(cursor)s else cursor end, position = greatest(position, %(position)s),
     delivered = greatest(delivered, %(delivered)s::bigint), step = %(step)s, total = total + %(changes)s, rate = %(rate)s,
-    advanced_at = now()
+    advanced_at = now(), trouble = %(trouble)s
 where {_MINE}
 """
 _STANDS = f"select w.step from {NAME}.watermarks w where {_MINE}"
@@ -59,6 +60,7 @@ class PostgresClaim:
         self._store, self._term, self._lane, self._attempt = store, term, lane, attempt
         self._mine = {"pipeline": term.pipeline, "lane": lane, "epoch": term.epoch, "attempt": attempt}
         self.watermark = self._recorded = self._register()
+        self._trouble: Mapping[str, str] | None = None
         self._written_at = time.monotonic()
         self._step, self._is_locked = 0, True
         self._counted = Tally()  # what the store counts already, though nobody heard so
@@ -88,6 +90,12 @@ class PostgresClaim:
         with self._parking():
             return [letters.follow(self._store, self._term.pipeline, letter) for letter in behind]
 
+    def give_back(self, returned: Sequence[DeadLetter]) -> None:
+        """What these were the first to be sent past they have not overtaken."""
+        with self._parking():
+            for letter in returned:
+                letters.give_back(self._store, self._term.pipeline, letter)
+
     def secure(self) -> None:
         """They are durable as soon as they are parked."""
 
@@ -108,12 +116,12 @@ class PostgresClaim:
                 yield
 
     def _advance(self, watermark: Watermark, tally: Tally, now: float) -> None:
-        has_news = watermark != self._recorded or tally.delivered or tally.dropped or tally.passed
+        has_news = watermark != self._recorded or tally.delivered or tally.dropped or tally.passed or tally.trouble != self._trouble
         if not has_news and now - self._written_at < TOUCH:
             stands = bool(self._store.rows(_STANDS, **self._mine))
         else:
             stands = self._write(watermark, tally)
-            self._recorded, self._written_at = watermark, now
+            self._recorded, self._trouble, self._written_at = watermark, tally.trouble, now
         if not stands:
             raise lost(self._term, self._lane, self._attempt)
 
@@ -132,7 +140,8 @@ class PostgresClaim:
     def _move(self, watermark: Watermark, tally: Tally) -> bool:
         place = {"position": watermark.position, "cursor": watermark.cursor, "delivered": watermark.delivered}
         changes = tally.delivered - self._counted.delivered
-        return self._store.write(_ADVANCE, **place, changes=changes, rate=tally.rate, step=self._step, **self._mine)
+        facts = {"rate": tally.rate, "step": self._step, "trouble": json.dumps(dict(tally.trouble)) if tally.trouble else None}
+        return self._store.write(_ADVANCE, **place, changes=changes, **facts, **self._mine)
 
     def _recover(self) -> None:
         """After the end of a session: another one, the lane's lock, and whether what was written last had arrived."""

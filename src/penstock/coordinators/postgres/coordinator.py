@@ -20,7 +20,7 @@ from penstock.coordinators.postgres.store import Store
 from penstock.cursor import Cursor, Watermark
 from penstock.dsn import shown
 from penstock.errors import StateUnavailable, TermHeld, TermLost
-from penstock.poison import DeadLetter
+from penstock.letter import DeadLetter
 
 _HOLD = f"select 1 from {NAME}.terms where pipeline = %(pipeline)s and epoch = %(epoch)s and seat is not null for update"
 
@@ -40,7 +40,7 @@ where pipeline = %(pipeline)s and lane = %(lane)s
 _TERM = f"select epoch, holder, coalesce({presence.ALIVE}, false), error from {NAME}.terms where pipeline = %(pipeline)s"
 _MARKS = f"select lane, cursor, position, delivered from {NAME}.watermarks where pipeline = %(pipeline)s"
 _SUMS = f"""
-select coalesce(sum(total), 0)::bigint, coalesce(sum(rate), 0.0), max(advanced_at) from {NAME}.watermarks
+select coalesce(sum(total), 0)::bigint, coalesce(sum(rate), 0.0), max(advanced_at), max(trouble) from {NAME}.watermarks
 where pipeline = %(pipeline)s
 """
 
@@ -107,6 +107,12 @@ class PostgresCoordinator:
         with self._under(term) as store:
             store.write(sql, error=json.dumps(dict(error)), pipeline=term.pipeline)
 
+    def note(self, term: Term, trouble: Mapping[str, str]) -> None:
+        """Record what fails and is tried again. Raises TermLost."""
+        sql = f"update {NAME}.watermarks set trouble = %(trouble)s where pipeline = %(pipeline)s"
+        with self._under(term) as store:
+            store.write(sql, trouble=json.dumps(dict(trouble)), pipeline=term.pipeline)
+
     def standing(self, pipeline: str) -> Standing:
         """What is known of a pipeline."""
         with borrowed(self.dsn) as store:
@@ -153,7 +159,7 @@ class PostgresCoordinator:
 def _standing(store: Store, pipeline: str) -> Standing:
     terms = store.rows(_TERM, pipeline=pipeline)
     epoch, holder, is_held, error = terms[0] if terms else (0, None, False, None)
-    delivered, rate, advanced_at = store.rows(_SUMS, pipeline=pipeline)[0]
+    delivered, rate, advanced_at, trouble = store.rows(_SUMS, pipeline=pipeline)[0]
     return Standing(
         epoch=epoch,
         holder=holder,
@@ -164,6 +170,7 @@ def _standing(store: Store, pipeline: str) -> Standing:
         delivered=delivered,
         rate=rate,
         error=json.loads(error) if error else None,
+        trouble=json.loads(trouble) if trouble else None,
         **letters.summary(store, pipeline),
     )
 

@@ -14,7 +14,7 @@ from penstock.coordinators.postgres.numbers import number_of
 from penstock.coordinators.postgres.schema import NAME
 from penstock.coordinators.postgres.store import Store
 from penstock.holding import Hold
-from penstock.poison import DeadLetter
+from penstock.letter import DeadLetter
 from penstock.rows import Row
 
 _PARK = f"""
@@ -43,7 +43,12 @@ or (l.position <= %(position)s and (l.position, l.ordinal) <> (%(position)s, %(o
 """
 _IS_HELD = f"select {_EARLIER} and l.holds limit 1"
 _OVERTAKE = f"""
-update {NAME}.dead_letters set overtaken = true where not overtaken and number in (select l.number {_EARLIER})
+update {NAME}.dead_letters set overtaken = true, overtaken_by = %(name)s
+where not overtaken and number in (select l.number {_EARLIER})
+"""
+_RETURN = f"""
+update {NAME}.dead_letters set overtaken = false, overtaken_by = null
+where overtaken_by = %(name)s and number in (select l.number {_EARLIER})
 """
 
 _HOLDS = f"""
@@ -81,17 +86,26 @@ def park(store: Store, pipeline: str, letter: DeadLetter) -> None:
         store.write(_NOTE, pipeline=pipeline, letter=number, **_listed(letter.rows))
 
 
+def give_back(store: Store, pipeline: str, letter: DeadLetter) -> None:
+    """What it was the first to be sent past it has not overtaken."""
+    store.write(_RETURN, **_where(pipeline, letter), **_listed(letter.rows), name=letter.name)
+
+
 def follow(store: Store, pipeline: str, letter: DeadLetter) -> bool:
     """Whether it is parked: it was, or now is, behind an earlier letter that holds a row of it. Otherwise those were overtaken."""
-    position, ordinal = letter.change.place
-    where = {"pipeline": pipeline, "incarnation": letter.incarnation, "lane": letter.lane, "position": position, "ordinal": ordinal}
+    where = _where(pipeline, letter)
     if store.rows(_IS_PARKED, **where):
         return True
     if store.rows(_IS_HELD, **where, **_listed(letter.rows)):
         park(store, pipeline, letter)
         return True
-    store.write(_OVERTAKE, **where, **_listed(letter.rows))
+    store.write(_OVERTAKE, **where, **_listed(letter.rows), name=letter.name)
     return False
+
+
+def _where(pipeline: str, letter: DeadLetter) -> dict[str, object]:
+    position, ordinal = letter.change.place
+    return {"pipeline": pipeline, "incarnation": letter.incarnation, "lane": letter.lane, "position": position, "ordinal": ordinal}
 
 
 def holds(store: Store, pipeline: str, rows: Collection[Row] | None = None) -> list[Hold]:

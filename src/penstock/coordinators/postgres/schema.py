@@ -11,7 +11,7 @@ from penstock.coordinators.postgres.numbers import number_of
 from penstock.errors import StateInvalid
 
 NAME = "penstock_state"
-VERSION = 1
+VERSION = 2
 _MAKING = number_of("schema")
 
 _TABLES = f"""
@@ -24,7 +24,7 @@ create table {NAME}.terms (
 create table {NAME}.watermarks (
     pipeline text, lane text, cursor text not null, position bigint not null, delivered bigint, epoch bigint not null,
     attempt bigint not null, step bigint not null default 0, total bigint not null default 0,
-    rate double precision not null default 0, advanced_at timestamptz, primary key (pipeline, lane)
+    rate double precision not null default 0, advanced_at timestamptz, trouble text, primary key (pipeline, lane)
 ) with (fillfactor = 50);
 create table {NAME}.standbys (pipeline text, seat bigint, seen_at timestamptz not null, primary key (pipeline, seat));
 create table {NAME}.dead_letters (
@@ -32,7 +32,8 @@ create table {NAME}.dead_letters (
     position bigint not null, ordinal bigint not null, table_name text not null, key text not null, op text not null,
     before text, after text, at bigint not null, old_row_id bigint, new_row_id bigint, error text, transaction_id bigint,
     stage text not null, code text not null, message text not null, tries bigint not null, epoch bigint not null,
-    behind boolean not null, holds boolean not null, overtaken boolean not null default false, parked_at timestamptz not null,
+    behind boolean not null, holds boolean not null, overtaken boolean not null default false, overtaken_by text,
+    parked_at timestamptz not null,
     unique (pipeline, incarnation, lane, position, ordinal)
 );
 create table {NAME}.dead_rows (
@@ -43,6 +44,12 @@ create table {NAME}.dead_counts (
     pipeline text primary key, dropped bigint not null, passed bigint not null, redriven bigint not null
 );
 """
+
+_UPGRADES = {
+    1: f"alter table {NAME}.watermarks add column trouble text; alter table {NAME}.dead_letters add column overtaken_by text; "
+    f"update {NAME}.about set version = 2"
+}
+"""What makes the next version of each."""
 
 RIGHTS = f"""
 select to_regnamespace('{NAME}') is null, case
@@ -68,7 +75,7 @@ def grants(user: str, is_missing: bool) -> str:
 
 
 def is_there(connection: psycopg.Connection[Any], where: str) -> bool:
-    """Whether the state has its tables; raises StateInvalid for tables that are not ours, or of another version."""
+    """Whether the state has its tables, which become those of this version; raises StateInvalid if they are not ours, or newer."""
     [(has_tables, is_ours)] = connection.execute(
         "select exists (select from pg_class where relnamespace = to_regnamespace(%s)), to_regclass(%s) is not null",
         (NAME, f"{NAME}.about"),
@@ -77,12 +84,32 @@ def is_there(connection: psycopg.Connection[Any], where: str) -> bool:
         raise StateInvalid(f"the schema {NAME} of {where} was not made by Penstock", _ANOTHER)
     if not is_ours:
         return False
-    [(version,)] = connection.execute(f"select version from {NAME}.about").fetchall()
-    if version != VERSION:
+    if (version := _version(connection)) in _UPGRADES:
+        _upgrade(connection, where)
+    elif version != VERSION:
         raise StateInvalid(
             f"the state in {where} has version {version}, and this program reads version {VERSION}", "use the newer program"
         )
     return True
+
+
+def _version(connection: psycopg.Connection[Any]) -> int:
+    [(version,)] = connection.execute(f"select version from {NAME}.about").fetchall()
+    return int(version)
+
+
+def _upgrade(connection: psycopg.Connection[Any], where: str) -> None:
+    """Add what an older version lacks, unless somebody else just did."""
+    try:
+        with connection.transaction():
+            connection.execute("select pg_advisory_xact_lock(%s)", (_MAKING,))
+            while (version := _version(connection)) in _UPGRADES:
+                connection.execute(_UPGRADES[version])
+    except errors.InsufficientPrivilege as error:
+        remedy = "let the owner of the tables run penstock status FILE once, or: " + _UPGRADES[version]
+        raise StateInvalid(
+            f"the state in {where} has version {version}, and this user may not change its tables", remedy
+        ) from error
 
 
 def make(connection: psycopg.Connection[Any], where: str, user: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -16,7 +17,7 @@ from penstock.coordinators.sqlite.store import Store, folder
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateLost, TermLost
 from penstock.holding import Hold
-from penstock.poison import DeadLetter
+from penstock.letter import DeadLetter
 from penstock.rows import Row
 
 TICK = 0.005
@@ -34,7 +35,8 @@ where w.pipeline = ? and w.lane = ? and (w.epoch, w.attempt) < (?, ?) and {_CURR
 _ADVANCE = f"""
 update watermarks as w set
     cursor = iif(? >= position, ?, cursor), position = max(position, ?),
-    delivered = max(coalesce(delivered, ?), coalesce(?, delivered)), total = total + ?, rate = ?, advanced_at = ?
+    delivered = max(coalesce(delivered, ?), coalesce(?, delivered)), total = total + ?, rate = ?, advanced_at = ?,
+    trouble = ?
 where {_MINE}
 """
 _STANDS = f"select 1 from watermarks w where {_MINE}"
@@ -49,6 +51,7 @@ class SqliteClaim:
         self._mine = (term.pipeline, lane, term.epoch, attempt, term.epoch)
         self.watermark = _register(store, term, lane, attempt)
         self._recorded = self.watermark
+        self._trouble: Mapping[str, str] | None = None
         self._written_at = time.monotonic()
         self._turn = Lock()  # one connection has one transaction at a time
 
@@ -65,13 +68,18 @@ class SqliteClaim:
     def park(self, parked: Sequence[DeadLetter]) -> None:
         """Keep these letters."""
         with self._parking():
-            for letter in parked:
-                letters.park(self._store, self._term.pipeline, letter)
+            letters.park(self._store, self._term.pipeline, parked)
 
     def follow(self, behind: Sequence[DeadLetter]) -> Sequence[bool]:
         """Park those of these that come behind a letter of their key."""
         with self._parking():
             return [letters.follow(self._store, self._term.pipeline, letter) for letter in behind]
+
+    def give_back(self, returned: Sequence[DeadLetter]) -> None:
+        """What these were the first to be sent past they have not overtaken."""
+        with self._parking():
+            for letter in returned:
+                letters.give_back(self._store, self._term.pipeline, letter)
 
     def secure(self) -> None:
         """See that letters outlive a loss of power, too."""
@@ -87,12 +95,12 @@ class SqliteClaim:
             yield
 
     def _advance(self, watermark: Watermark, tally: Tally, now: float) -> None:
-        has_news = watermark != self._recorded or tally.delivered or tally.dropped or tally.passed
+        has_news = watermark != self._recorded or tally.delivered or tally.dropped or tally.passed or tally.trouble != self._trouble
         if not has_news and now - self._written_at < TOUCH:
             stands = bool(self._store.rows(_STANDS, *self._mine))
         else:
             stands = self._write(watermark, tally)
-            self._recorded, self._written_at = watermark, now
+            self._recorded, self._trouble, self._written_at = watermark, tally.trouble, now
         if not stands or self._store.is_replaced():
             raise self._lost()
         if tally.dropped or tally.passed:
@@ -100,7 +108,8 @@ class SqliteClaim:
 
     def _write(self, watermark: Watermark, tally: Tally) -> bool:
         place = (watermark.position, watermark.cursor, watermark.position, watermark.delivered, watermark.delivered)
-        return self._store.write(_ADVANCE, *place, tally.delivered, tally.rate, time.time(), *self._mine)
+        trouble = json.dumps(dict(tally.trouble)) if tally.trouble else None
+        return self._store.write(_ADVANCE, *place, tally.delivered, tally.rate, time.time(), trouble, *self._mine)
 
     def _lost(self) -> TermLost:
         return _lost(self._term, self._lane, self._attempt)

@@ -20,7 +20,7 @@ from penstock.coordinators.sqlite.claim import SqliteClaim, claimed
 from penstock.coordinators.sqlite.store import Store, folder
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import TermHeld, TermLost
-from penstock.poison import DeadLetter
+from penstock.letter import DeadLetter
 
 CURRENT = "exists (select 1 from terms where pipeline = ? and epoch = ? and seat is not null)"
 
@@ -36,7 +36,9 @@ update watermarks set total = total + (select coalesce(sum(total), 0) from water
 """
 _DROP = f"delete from watermarks where {_GONE}"
 
-_SUMS = "select coalesce(sum(total), 0), coalesce(sum(rate), 0.0), max(advanced_at) from watermarks where pipeline = ?"
+_SUMS = """
+select coalesce(sum(total), 0), coalesce(sum(rate), 0.0), max(advanced_at), max(trouble) from watermarks where pipeline = ?
+"""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,13 @@ class SqliteCoordinator:
         with self._open() as store, store.atomic():
             self._write_under(term, store, sql, json.dumps(dict(error)), term.pipeline, term.pipeline, term.epoch)
 
+    def note(self, term: Term, trouble: Mapping[str, str]) -> None:
+        """Record what fails and is tried again. Raises TermLost."""
+        with self._open() as store, store.atomic():
+            if not store.rows(f"select 1 where {CURRENT}", term.pipeline, term.epoch):
+                raise _ended(term)
+            store.write("update watermarks set trouble = ? where pipeline = ?", json.dumps(dict(trouble)), term.pipeline)
+
     def standing(self, pipeline: str) -> Standing:
         """What is known of a pipeline."""
         if not self._file.exists():
@@ -147,13 +156,17 @@ class SqliteCoordinator:
 
     def _write_under(self, term: Term, store: Store, sql: str, *values: object) -> None:
         if not store.write(sql, *values):
-            raise TermLost(f"{term.holder} no longer leads {term.pipeline}: its term {term.epoch} has ended")
+            raise _ended(term)
+
+
+def _ended(term: Term) -> TermLost:
+    return TermLost(f"{term.holder} no longer leads {term.pipeline}: its term {term.epoch} has ended")
 
 
 def _standing(store: Store, pipeline: str, ttl: float) -> Standing:
     terms = store.rows("select epoch, holder, seat, beat_at, error from terms where pipeline = ?", pipeline)
     epoch, holder, seat, beat_at, error = terms[0] if terms else (0, None, None, None, None)
-    delivered, rate, advanced_at = store.rows(_SUMS, pipeline)[0]
+    delivered, rate, advanced_at, trouble = store.rows(_SUMS, pipeline)[0]
     return Standing(
         epoch=epoch,
         holder=holder,
@@ -164,6 +177,7 @@ def _standing(store: Store, pipeline: str, ttl: float) -> Standing:
         delivered=delivered,
         rate=rate,
         error=json.loads(error) if error else None,
+        trouble=json.loads(trouble) if trouble else None,
         **letters.summary(store, pipeline),
     )
 

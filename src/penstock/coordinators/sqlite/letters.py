@@ -12,14 +12,13 @@ from penstock.change import Lane
 from penstock.coordinators.lettering import COLUMNS, letter_of, row_of
 from penstock.coordinators.sqlite.store import Store
 from penstock.holding import Hold
-from penstock.poison import DeadLetter
+from penstock.letter import DeadLetter
 from penstock.rows import Row
 
-_PARK = f"""
-insert or ignore into dead_letters ({", ".join(COLUMNS)}) values ({", ".join("?" * len(COLUMNS))}) returning number
-"""
-_IS_PARKED = "select 1 from dead_letters where pipeline = ? and incarnation = ? and lane = ? and position = ? and ordinal = ?"
-_NOTE = "insert into dead_rows (pipeline, table_name, row_key, letter) values (?, ?, ?, ?)"
+_PARK = f"insert or ignore into dead_letters ({', '.join(COLUMNS)}) values ({', '.join('?' * len(COLUMNS))})"
+_THIS = "from dead_letters where pipeline = ?1 and incarnation = ?2 and lane = ?3 and position = ?4 and ordinal = ?5"
+_IS_PARKED = f"select 1 {_THIS}"
+_NOTE = f"insert or ignore into dead_rows (pipeline, table_name, row_key, letter) select ?1, ?6, ?7, number {_THIS}"
 
 _OF_TABLE = "from json_each(?1) w cross join dead_rows r on r.pipeline = ?2 and r.table_name = w.value->>0"
 _TOUCHING = f"""
@@ -34,7 +33,12 @@ _FOLLOW = f"""
 insert or ignore into dead_letters ({", ".join(COLUMNS)}) select {", ".join(f"?{number + 7}" for number in range(len(COLUMNS)))}
 where exists (select 1 {_EARLIER} and l.holds) returning number
 """
-_OVERTAKE = f"update dead_letters set overtaken = 1 where not overtaken and number in (select l.number {_EARLIER})"
+_OVERTAKE = f"""
+update dead_letters set overtaken = 1, overtaken_by = ?7 where not overtaken and number in (select l.number {_EARLIER})
+"""
+_RETURN = f"""
+update dead_letters set overtaken = 0, overtaken_by = null where overtaken_by = ?7 and number in (select l.number {_EARLIER})
+"""
 
 _ROWS = "(select json_group_array(json_array(table_name, nullif(row_key, ''))) from dead_rows where letter = number)"
 _HOLDS = f"select incarnation, lane, position, ordinal, {_ROWS}, holds, overtaken from dead_letters where"
@@ -56,27 +60,40 @@ where l.number is not null or c.pipeline is not null
 """
 
 
-def park(store: Store, pipeline: str, letter: DeadLetter) -> None:
-    """Keep a letter, unless it is there already."""
-    _note(store, pipeline, letter.rows, store.rows(_PARK, *_stored(pipeline, letter)))
+def park(store: Store, pipeline: str, letters: Sequence[DeadLetter]) -> None:
+    """Keep letters, unless they are there already."""
+    store.write_all(_PARK, [_stored(pipeline, letter) for letter in letters])
+    _note(store, pipeline, letters)
+
+
+def give_back(store: Store, pipeline: str, letter: DeadLetter) -> None:
+    """What it was the first to be sent past it has not overtaken."""
+    store.write(_RETURN, *_where(pipeline, letter), letter.name)
 
 
 def follow(store: Store, pipeline: str, letter: DeadLetter) -> bool:
     """Whether it is parked: it was, or now is, behind an earlier letter that holds a row of it. Otherwise those were overtaken."""
-    rows, place = letter.rows, (pipeline, letter.incarnation, letter.lane, *letter.change.place)
-    where = (_listed(rows), *place)
+    where = _where(pipeline, letter)
     found = store.rows(_FOLLOW, *where, *_stored(pipeline, letter))
-    _note(store, pipeline, rows, found)
-    if found or store.rows(_IS_PARKED, *place):
+    if found:
+        _note(store, pipeline, [letter])
+    if found or store.rows(_IS_PARKED, *_place(pipeline, letter)):
         return True
-    store.write(_OVERTAKE, *where)
+    store.write(_OVERTAKE, *where, letter.name)
     return False
 
 
-def _note(store: Store, pipeline: str, rows: Iterable[Row], parked: Iterable[tuple[int]]) -> None:
-    for (number,) in parked:
-        for table, key in rows:
-            store.write(_NOTE, pipeline, table, key or "", number)
+def _where(pipeline: str, letter: DeadLetter) -> tuple[object, ...]:
+    return _listed(letter.rows), *_place(pipeline, letter)
+
+
+def _place(pipeline: str, letter: DeadLetter) -> tuple[object, ...]:
+    return pipeline, letter.incarnation, letter.lane, *letter.change.place
+
+
+def _note(store: Store, pipeline: str, letters: Iterable[DeadLetter]) -> None:
+    rows = ((letter, table, key) for letter in letters for table, key in letter.rows)
+    store.write_all(_NOTE, [(*_place(pipeline, letter), table, key or "") for letter, table, key in rows])
 
 
 def holds(store: Store, pipeline: str, rows: Collection[Row] | None = None) -> list[Hold]:
@@ -134,9 +151,9 @@ def _listed(rows: Collection[Row]) -> str:
     return orjson.dumps([*rows]).decode()
 
 
-def _stored(pipeline: str, letter: DeadLetter) -> Iterable[object]:
+def _stored(pipeline: str, letter: DeadLetter) -> tuple[object, ...]:
     parked_at = letter.parked_at.astimezone(UTC).isoformat(timespec="milliseconds")
-    return {**row_of(pipeline, letter), "parked_at": parked_at}.values()
+    return tuple({**row_of(pipeline, letter), "parked_at": parked_at}.values())
 
 
 def _letter(row: Sequence[Any]) -> DeadLetter:

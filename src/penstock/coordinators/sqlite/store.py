@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from penstock.coordinators import locks
 from penstock.errors import PenstockError, StateInvalid, StateUnavailable
 
 APPLICATION = 0x50454E53  # "PENS"
-VERSION = 2
+VERSION = 3
 PATIENCE = 2.0
 """Seconds to wait for another process's write."""
 
@@ -25,7 +25,8 @@ create table dead_letters (
     position integer not null, ordinal integer not null, table_name text not null, key text not null, op text not null,
     before text, after text, at integer not null, old_row_id integer, new_row_id integer, error text, transaction_id integer,
     stage text not null, code text not null, message text not null, tries integer not null, epoch integer not null,
-    behind integer not null, holds integer not null, overtaken integer not null default 0, parked_at text not null,
+    behind integer not null, holds integer not null, overtaken integer not null default 0, overtaken_by text,
+    parked_at text not null,
     unique (pipeline, incarnation, lane, position, ordinal)
 );
 create table dead_rows (
@@ -45,7 +46,7 @@ create table terms (
 create table watermarks (
     pipeline text, lane text, cursor text not null, position integer not null, delivered integer, epoch integer not null,
     attempt integer not null, total integer not null default 0, rate real not null default 0, advanced_at real,
-    primary key (pipeline, lane)
+    trouble text, primary key (pipeline, lane)
 ) without rowid;
 create table standbys (
     pipeline text, seat text, seen_at real not null, primary key (pipeline, seat)
@@ -55,8 +56,13 @@ pragma application_id = {APPLICATION};
 pragma user_version = {VERSION};
 """
 
-UPGRADES = {1: f"{_LETTERS} pragma user_version = 2;"}
-"""What makes the next version of each."""
+UPGRADES = {
+    1: f"{_LETTERS} alter table watermarks add column trouble text; pragma user_version = 3;",
+    2: """
+    alter table watermarks add column trouble text; alter table dead_letters add column overtaken_by text; pragma user_version = 3;
+    """,
+}
+"""What makes a later version of each."""
 
 _DAMAGE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
@@ -104,6 +110,11 @@ class Store:
         with translated(self.path):
             return self._connection.execute(sql, values).rowcount > 0
 
+    def write_all(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
+        """Do one statement for each of these, inside of `atomic`."""
+        with translated(self.path):
+            self._connection.executemany(sql, rows)
+
     @contextmanager
     def atomic(self, sync: str = "full") -> Iterator[None]:
         """All writes inside at once, outliving a loss of power, or none of them."""
@@ -113,7 +124,8 @@ class Store:
         try:
             yield
         except BaseException:
-            self._connection.execute("rollback")
+            if self._connection.in_transaction:  # SQLite itself takes one back that finds the disk full
+                self._connection.execute("rollback")
             raise
         with translated(self.path):
             self._connection.execute("commit")

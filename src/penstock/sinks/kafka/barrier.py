@@ -26,7 +26,7 @@ from penstock.interpreter import share_interpreter
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import Verdict, condemning, ending, is_refusal, verdict
-from penstock.sinks.kafka.handing import refused
+from penstock.sinks.kafka.handing import flushed, refused
 from penstock.sinks.kafka.record import Record, Recorder, Unfit
 from penstock.sinks.kafka.shelf import Entry, Shelf
 from penstock.sinks.kafka.turns import Turns, row_of
@@ -242,7 +242,7 @@ class BarrierDelivery:
         """Let what was sent have its answer."""
         self._producer.purge(in_queue=True, in_flight=False)
         with suppress(kafka.KafkaException):
-            self._producer.flush(CLOSE_SECONDS)
+            flushed(self._producer, CLOSE_SECONDS)
 
     def _judge(self) -> None:
         """Decide about what failed: poison, to be sent alone, or back to the table."""
@@ -293,7 +293,7 @@ class BarrierDelivery:
                 self._shelve(self._done)
                 self._done = []
         if self._returning and self._asked(lambda: self._custody.reset(_rows(self._returning))):
-            self._assignment.poison.kept_back += len(self._returning)  # they were handed over in vain
+            self._assignment.poison.hand_back([entry.change.place for entry in self._returning])
             self._shelve(self._returning)
             self._returning = []
 

@@ -57,6 +57,14 @@ def condemning(error: Any, topic: str) -> DeliveryExhausted:
     return DeliveryExhausted(f"topic {topic} never takes it: {error.name().lstrip('_')}: {error.str()}", way_out)
 
 
+def unkept(error: Any, topic: str) -> PenstockError:
+    """The error of a watermark that cannot be written."""
+    said = f"the watermark cannot be written to the topic {topic}: {error.name().lstrip('_')}: {error.str()}"
+    if error.name() == "TOPIC_AUTHORIZATION_FAILED":
+        return SinkRefused(said, f"grant this pipeline's user the rights to read, write and describe the topic {topic}")
+    return SinkUnavailable(said, "nothing to do, if it passes: it is made anew if it is gone; it needs 16 partitions")
+
+
 def is_refusal(error: Any) -> bool:
     """Whether the brokers do not let us in; what they think of our certificate they say only by breaking the connection off."""
     return error.name() in _REFUSED or (error.name() == "_TRANSPORT" and _OF_CERTIFICATE.search(error.str()) is not None)

@@ -1,4 +1,4 @@
-"""Handing a record to the library, which sends it later, or says at once what is wrong with it."""
+"""Handing records to the library, which sends them later, or says at once what is wrong with one."""
 
 from __future__ import annotations
 
@@ -28,3 +28,17 @@ def refused(
             return Unfit(str(error))
         else:
             return None
+
+
+def flushed(producer: Any, seconds: float) -> int:
+    """How many records are still under way after this time. Raises KafkaException.
+
+    The library goes on calling back when it has raised that already, and Python then makes a SystemError of it.
+    """
+    try:
+        left: int = producer.flush(seconds)
+    except SystemError as error:
+        if isinstance(error.__cause__, kafka.KafkaException):
+            raise error.__cause__ from None
+        raise
+    return left

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.change import Lane
 from penstock.cursor import Cursor, Watermark
-from penstock.errors import PenstockError, SinkUnavailable
+from penstock.errors import PenstockError, SinkRefused, SinkUnavailable
+from penstock.kafka_answer import answered
 from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import ending, is_refusal
 
@@ -84,6 +85,7 @@ class Ledger:
                 if not isinstance(told, SinkUnavailable) or time.monotonic() > deadline:
                     raise told from None
             else:
+                self._last_heard = None
                 return found
 
     def offsets(self, watermark: Watermark) -> list[Any]:
@@ -115,10 +117,24 @@ class Ledger:
         admin = AdminClient(client.others(self._sink.config, self.hear))
         wanted = NewTopic(self.topic, num_partitions=PARTITIONS, replication_factor=-1, config={"cleanup.policy": "compact"})
         try:
-            admin.create_topics([wanted], request_timeout=PATIENCE)[self.topic].result()
+            answered(admin.create_topics([wanted], request_timeout=PATIENCE)[self.topic])
         except self._kafka.KafkaException as error:
-            if error.args[0].code() != self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+            if error.args[0].code() == self._kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                self._find(admin, error.args[0])
+            elif error.args[0].code() != self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self.ending(error, f"making the topic {self.topic}", admin) from None
+
+    def _find(self, admin: Any, refusal: Any) -> None:
+        """Who may not make topics is refused before anybody looks whether there is one already."""
+        try:
+            found = admin.list_topics(self.topic, PATIENCE).topics[self.topic]
+        except self._kafka.KafkaException as error:
+            raise self.ending(error, f"looking for the topic {self.topic}", admin) from None
+        if found.error is not None:
+            way_out = (
+                f"create it with {PARTITIONS} partitions and cleanup.policy=compact, or let this pipeline's user create topics"
+            )
+            raise SinkRefused(f"making the topic {self.topic}: {refusal.name()}: {refusal.str()}", way_out)
 
     def strike(self) -> None:
         """Fence whoever delivers on this lane, and keep nothing of it."""
@@ -128,7 +144,7 @@ class Ledger:
         admin = AdminClient(client.others(self._sink.config, self.hear))
         try:
             producer.init_transactions(PATIENCE)
-            admin.delete_consumer_groups([self.name], request_timeout=PATIENCE)[self.name].result()
+            answered(admin.delete_consumer_groups([self.name], request_timeout=PATIENCE)[self.name])
         except self._kafka.KafkaException as error:
             if error.args[0].code() != self._kafka.KafkaError.GROUP_ID_NOT_FOUND:
                 raise self.ending(error, "removing the watermark", producer) from None
@@ -141,7 +157,8 @@ class Ledger:
     def ending(self, error: Any, doing: str, asked: Any) -> PenstockError:
         """What the client that was asked has heard tells more than that nobody answered."""
         said = error.args[0]
-        asked.poll(0)
+        with suppress(self._kafka.KafkaException):  # one that is broken for good has nothing more to say
+            asked.poll(0)
         is_silence = said.code() in (self._kafka.KafkaError._TIMED_OUT, self._kafka.KafkaError._TRANSPORT)
         return ending(self._last_heard if is_silence and self._last_heard else said, doing)
 

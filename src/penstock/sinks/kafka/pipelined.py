@@ -6,10 +6,11 @@ There is no thread of ours: the library sends by itself, and tells what became o
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from random import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import confluent_kafka as kafka
 import pyarrow as pa
@@ -21,6 +22,7 @@ from penstock.failpoint import reach
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import Verdict, condemning, ending, is_refusal, verdict
+from penstock.sinks.kafka.footing import Footing
 from penstock.sinks.kafka.handing import refused
 from penstock.sinks.kafka.record import Recorder, Unfit
 from penstock.sinks.kafka.shelf import Entry, Shelf
@@ -32,41 +34,49 @@ ROOM = 50_000
 CLOSE_SECONDS = 5.0
 ANSWER_SECONDS = 1.0
 TELL_SECONDS = 5.0
+PRESS_SECONDS = 0.2
+
+
+class Sender(NamedTuple):
+    """A producer, and where the brokers know it."""
+
+    producer: Any
+    footing: Footing
 
 
 class PipelinedDelivery:
     """Keeps the promises of Delivery.
 
     When a record fails, nothing more is sent until the outcome of all others is known. Then those that failed go again in order;
-    where one may have spoilt it for others that were sent with it, by a producer that sends each by itself.
+    where one may have spoilt it for others that were sent with it, one at a time, until the last of those is behind us.
     """
 
     def __init__(self, sink: KafkaSink, assignment: Assignment) -> None:
         self._sink, self._assignment = sink, assignment
         self._recorder, self._shelf = Recorder(sink.style, assignment), Shelf()
+        self._waiting: deque[Entry] = deque()  # not sent yet, or to be sent again
         self._failed: dict[int, Any] = {}
+        self._careful_upto = 0
         self._under_way, self._tries, self._rests_until, self._told_at = 0, 0, 0.0, 0.0
-        self._is_careful = self._is_broken = self._has_succeeded = False
+        self._is_broken = self._has_succeeded = False
         self._answers_until = 0.0
         self._failure: PenstockError | None = None
-        self._producer: Any = self._made()
+        self._usual: Sender | None = self._made(client.pipelined)
+        self._careful: Sender | None = None
 
     def offer(self, changes: pa.RecordBatch, wait: float) -> bool:
         """Send these changes unless there is no room."""
         if not self._wait(self._has_room, wait):
             return False
-        if self._is_careful:
-            self._is_careful = False
-            self._producer = self._made()
         for change, record in self._recorder.records(changes):
             self._take(change, record)
-        self._serve(0)
+        self._press_on()
         self._check()
         return True
 
     def delivered(self) -> Change | None:
         """The last change up to which the brokers have all."""
-        self._serve(0)
+        self._press_on()
         return self._shelf.last
 
     def drain(self, wait: float) -> bool:
@@ -75,10 +85,19 @@ class PipelinedDelivery:
 
     def close(self) -> None:
         """Let what was sent have its answer, and drop what was not."""
-        if self._producer is not None:
-            self._producer.purge(in_queue=True, in_flight=False)
-            self._producer.flush(CLOSE_SECONDS)
-            self._producer = None
+        if self._usual is not None:
+            self._sender.producer.purge(in_queue=True, in_flight=False)
+            end = time.monotonic() + CLOSE_SECONDS
+            while self._under_way and (left := end - time.monotonic()) > 0:
+                self._poll(min(left, 0.1))
+        self._usual = self._careful = None
+
+    def _press_on(self) -> None:
+        """Serve, and for a while longer if something waits its turn: unlike what the library has, nobody else would send it."""
+        end = time.monotonic() + PRESS_SECONDS
+        self._serve(0)
+        while self._waiting and self._usual and not self._failure and (left := end - time.monotonic()) > 0:
+            self._serve(min(left, 0.05))
 
     def _wait(self, condition: Callable[[], bool], seconds: float) -> bool:
         deadline = time.monotonic() + seconds
@@ -94,7 +113,7 @@ class PipelinedDelivery:
             raise self._failure
 
     def _has_room(self) -> bool:
-        return not self._shelf if self._is_careful else len(self._shelf) < ROOM and not self._failed
+        return len(self._shelf) < ROOM and not self._failed and not self._waiting
 
     def _take(self, change: Change, record: Any) -> None:
         is_unfit = isinstance(record, Unfit)
@@ -104,7 +123,26 @@ class PipelinedDelivery:
         elif entry.record is None:
             self._shelf.settle(entry.number)
         else:
-            self._take_up(entry)
+            self._waiting.append(entry)
+            if len(self._waiting) == 1:  # the others have been told to wait already
+                self._go_on()
+
+    def _go_on(self) -> None:
+        """Send what waits, as far as it may go now."""
+        while self._waiting and not self._failed and not self._failure:
+            if self._careful and not self._under_way and self._waiting[0].number > self._careful_upto:
+                self._careful, self._is_broken = None, False
+            if not self._may_go(self._waiting[0]):
+                return
+            entry = self._waiting.popleft()
+            if self._is_sifted(entry):
+                self._shelf.settle(entry.number)
+            else:
+                self._send(entry)
+
+    def _may_go(self, entry: Entry) -> bool:
+        assert entry.record
+        return not (self._careful and self._under_way) and not self._sender.footing.holds_back(entry.record)
 
     def _is_sifted(self, entry: Entry) -> bool:
         poison = self._assignment.poison
@@ -112,10 +150,11 @@ class PipelinedDelivery:
 
     def _send(self, entry: Entry) -> None:
         assert entry.record
-        heard = partial(self._hear_of, entry.number)
-        error = refused(entry.record, lambda: self._producer, heard, lambda: self._poll(0.05))
+        heard = partial(self._hear_of, entry)
+        error = refused(entry.record, lambda: self._sender.producer, heard, lambda: self._poll(0.05))
         if error is None:
             self._under_way += 1
+            self._sender.footing.sent(entry.record)
         elif isinstance(error, Unfit):
             told = f"topic {entry.record.topic} never takes it: {error.reason}"
             self._condemn(entry, DeliveryExhausted(told, "correct its topic, key or headers"))
@@ -129,64 +168,60 @@ class PipelinedDelivery:
         else:
             self._condemn_for(entry, error)
 
-    def _hear_of(self, number: int, error: Any, _: Any) -> None:
+    def _hear_of(self, entry: Entry, error: Any, message: Any) -> None:
+        assert entry.record
         self._under_way -= 1
         if error is None:
             reach("sink.sent")
             self._has_succeeded, self._tries = True, 0
-            self._shelf.settle(number)
+            self._sender.footing.heard(entry.record, message.partition())
+            self._shelf.settle(entry.number)
         else:
-            self._failed[number] = error
+            self._sender.footing.heard(entry.record, None)
+            self._failed[entry.number] = error
 
     def _serve(self, seconds: float) -> None:
-        if self._producer is None:
+        if self._usual is None:
             return
         self._poll(seconds)
         if self._failed and not self._under_way and not self._failure and time.monotonic() >= self._rests_until:
             self._mend()
+        self._go_on()
 
     def _poll(self, seconds: float) -> None:
         try:
-            self._producer.poll(seconds)
+            self._sender.producer.poll(seconds)
         except kafka.KafkaException:  # this producer can do nothing more
             self._is_broken, self._answers_until = True, time.monotonic() + ANSWER_SECONDS
         if self._is_broken and self._under_way:
             # What it has not sent yet it gives back; what waits for an answer that does not come, too, though it may be there.
-            self._producer.purge(in_queue=True, in_flight=time.monotonic() > self._answers_until)
+            self._sender.producer.purge(in_queue=True, in_flight=time.monotonic() > self._answers_until)
 
     def _mend(self) -> None:
         """Send again what failed, in order, without what is poison."""
         if not self._is_broken and self._is_to_rest():
             return
-        failed = [(self._shelf[number], self._failed[number]) for number in sorted(self._failed)]
+        failed = [(self._shelf[number], error) for number, error in sorted(self._failed.items())]
         self._failed.clear()
-        if not self._is_careful and any(error and verdict(error) is Verdict.BATCH for _, error in failed):
-            self._is_careful = self._is_broken = True
-        elif self._is_careful:
+        suspects = [entry.number for entry, error in failed if verdict(error) is Verdict.BATCH]
+        if self._is_broken or (suspects and not self._careful):
+            self._begin_anew()
+        if len(suspects) > 1:
+            self._careful_upto, self._careful = suspects[-1], self._made(client.one_by_one)
+        else:
             failed = [one for one in failed if not self._is_condemned(*one, Verdict.BATCH)]
         failed = [one for one in failed if not self._is_condemned(*one, Verdict.RECORD)]
-        if self._is_broken:
-            self._is_broken, self._producer = False, self._made()
-        for entry, _ in failed:
-            self._take_up(entry)
+        self._waiting.extendleft(entry for entry, _ in reversed(failed))
 
     def _is_condemned(self, entry: Entry, error: Any, fault: Verdict) -> bool:
-        is_poison = error is not None and verdict(error) is fault
+        is_poison = verdict(error) is fault
         if is_poison:
             self._condemn_for(entry, error)
         return is_poison
 
-    def _take_up(self, entry: Entry) -> None:
-        if self._is_sifted(entry):
-            self._shelf.settle(entry.number)
-        elif self._failed:
-            self._failed[entry.number] = None  # it waits for its turn
-        else:
-            self._send(entry)
-
     def _is_to_rest(self) -> bool:
         """Whether records failed that may be taken later, and have not rested yet."""
-        passing = [error for error in self._failed.values() if error and verdict(error) is Verdict.PASSING]
+        passing = [error for error in self._failed.values() if verdict(error) is Verdict.PASSING]
         if not passing or self._rests_until:
             self._rests_until = 0.0
             return False
@@ -212,9 +247,23 @@ class PipelinedDelivery:
         else:
             self._shelf.settle(entry.number)
 
-    def _made(self) -> Any:
-        alone = {"batch.num.messages": 1} if self._is_careful else {}
-        return kafka.Producer(client.pipelined(self._sink.config, self._assignment.pipeline, self._hear) | alone)
+    def _begin_anew(self) -> None:
+        """A producer takes half a second to be ready: where it goes one by one for a while, the usual one is when that is over."""
+        self._is_broken = False
+        if self._careful:
+            self._careful = self._made(client.one_by_one)
+        else:
+            self._usual = self._made(client.pipelined)
+
+    def _made(self, settings: Callable[..., dict[str, Any]]) -> Sender:
+        producer = kafka.Producer(settings(self._sink.config, self._assignment.pipeline, self._hear))
+        return Sender(producer, Footing(partial(_partitions, producer)))
+
+    @property
+    def _sender(self) -> Sender:
+        sender = self._careful or self._usual
+        assert sender, "it is closed"
+        return sender
 
     def _hear(self, error: Any) -> None:
         """What the library has to say beside the fate of records: it goes on by itself."""
@@ -228,3 +277,10 @@ class PipelinedDelivery:
         self._assignment.tell(
             DeliveryRetried(pipeline=self._assignment.pipeline, reason=reason, tries=max(1, self._tries), wait_seconds=wait)
         )
+
+
+def _partitions(producer: Any, topic: str) -> int | None:
+    try:
+        return len(producer.list_topics(topic, PRESS_SECONDS).topics[topic].partitions)
+    except kafka.KafkaException:
+        return None

@@ -16,6 +16,7 @@ from penstock.failpoint import reach
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import ending
+from penstock.sinks.kafka.handing import flushed
 from penstock.sinks.kafka.ledger import Ledger
 from penstock.sinks.kafka.shelf import Entry
 from penstock.sinks.kafka.takeover import taken
@@ -98,7 +99,7 @@ class Transactions:
     def _flushed(self, since: float) -> int:
         """How many are still under way: none of them goes on once one has failed."""
         left: list[int] = []
-        self._tried(lambda: left.append(self._producer.flush(FLUSH_SECONDS)), since)
+        self._tried(lambda: left.append(flushed(self._producer, FLUSH_SECONDS)), since)
         return left[0]
 
     def _poll(self, seconds: float) -> None:
@@ -121,6 +122,7 @@ class Transactions:
         A producer whose transaction failed for the fault of a record cannot always abort it; its successor does. If somebody else
         has had the lane between the two, it is theirs.
         """
+        self._look()
         with suppress(SinkUnavailable):
             self._tried(lambda: self._producer.abort_transaction(STEP_SECONDS))
             self._poll(0)

@@ -12,7 +12,7 @@ from penstock.errors import DeliveryExhausted, PenstockError
 from penstock.event import DeliveryRetried
 from penstock.failpoint import reach
 from penstock.sink import Assignment
-from penstock.sinks.kafka.fault import Verdict, condemning, verdict
+from penstock.sinks.kafka.fault import Verdict, condemning, unkept, verdict
 from penstock.sinks.kafka.record import Record, Unfit
 from penstock.sinks.kafka.shelf import Entry
 from penstock.sinks.kafka.transaction import Aborted, Transactions
@@ -27,6 +27,7 @@ class Window:
     def __init__(self, sink: KafkaSink, assignment: Assignment, transactions: Transactions, rest: Callable[[float], None]) -> None:
         self._retry, self._assignment, self._transactions, self._rest = sink.retry, assignment, transactions, rest
         self._entries: list[Entry] = []
+        self._progress = sink.progress_topic
         self._suspects: set[int] = set()
         self._alone: int | None = None
         self._watermark: Watermark | None = None
@@ -117,7 +118,7 @@ class Window:
         found = {number: error for number, error in failed.items() if verdict(error) is not Verdict.PASSING}
         if not found and verdict(aborted.error) is not Verdict.PASSING:
             if self._alone is None:  # it is the fault of one of them, and nobody says of which
-                self._suspects |= {entry.number for entry in self._entries}
+                self._suspect_all(aborted)
                 return
             found = {self._alone: aborted.error}
         self._alone = None
@@ -126,6 +127,13 @@ class Window:
         self._entries = self._sifted(self._entries)
         if not found:
             self._wait(aborted)
+
+    def _suspect_all(self, aborted: Aborted) -> None:
+        """Send each alone from now on; where all of them were sent so already, it is the watermark that cannot be written."""
+        numbers = {entry.number for entry in self._entries}
+        if numbers <= self._suspects:
+            raise unkept(aborted.error, self._progress)
+        self._suspects |= numbers
 
     def _judge(self, entry: Entry, error: object) -> None:
         """One that failed alone is poison; one that failed together with others goes alone next time."""

@@ -12,6 +12,7 @@ from penstock.errors import DeliveryExhausted
 from penstock.event import DeliveryRetried
 from penstock.failpoint import reach
 from penstock.holding import Place
+from penstock.letter import waiting_rows
 from penstock.poison import IN_A_ROW, Condemned
 from penstock.retry import Retry
 from penstock.sink import Assignment
@@ -31,6 +32,7 @@ class Sentence(NamedTuple):
     condemned: Sequence[Waiting]
     answer: Answer
     tries: int
+    is_refused: bool
 
 
 class Equipment(NamedTuple):
@@ -110,6 +112,7 @@ class Courier(Thread):
         is_believed, answer = self._is_believed(), self._read(part, self.line.answer())
         if answer.status is not None:
             reach("sink.sent")
+        part.is_refused = part.is_refused and (answer.is_taken or answer.is_certain)
         if answer.is_taken:
             self._taken(inquest, part, answer)
         elif not answer.is_stale:
@@ -139,15 +142,18 @@ class Courier(Thread):
         refused, others = parted(part.changes, answer.named)
         if refused:
             overtaken, passed = self._passing(part.changes, refused)
-            self._condemn(refused, answer, part.failures + 1, overtaken)
+            self._condemn(refused, answer, part.failures + 1, overtaken, is_refused=part.is_refused)
             self._poison.pass_by(passed)
             part.changes = others
 
-    def _passing(self, changes: Sequence[Waiting], refused: Sequence[Waiting]) -> tuple[Collection[Place], int]:
-        """Which refused ones were overtaken, if the far side has all others of these; and by how many of them."""
+    def _passing(self, changes: Sequence[Waiting], refused: Sequence[Waiting]) -> tuple[Collection[Place], Collection[Place]]:
+        """Which refused ones were overtaken, if the far side has all others of these; and by which of them."""
         if self._are_apart(changes):
-            return (), 0
-        return passing(self._dispatch.with_rows(changes), {one.at for one in refused})
+            return (), ()
+        named = self._dispatch.with_rows(changes)
+        wholes = self._dispatch.changes([one for one in named if one.is_whole])
+        schemas = {change.place for change in wholes if not waiting_rows(change)}  # they pass nothing, and nothing passes them
+        return passing([one for one in named if one.at not in schemas], {one.at for one in refused})
 
     def _are_apart(self, changes: Sequence[Waiting]) -> bool:
         """Whether it is known that none of these shares a row with another one, as is nearly always so."""
@@ -156,7 +162,7 @@ class Courier(Thread):
 
     def _sift(self, inquest: Inquest, part: Part) -> bool:
         """Leave out what waits behind a dead letter, which settles it; whether anything is left."""
-        if not self._poison.has_letters:
+        if not self._poison.has_letters or self._dispatch.are_clear(part.changes, self._poison.news):
             return True
         near = self._poison.near([one.at for one in part.changes], self._dispatch.keys(part.changes))
         if not near:
@@ -181,19 +187,19 @@ class Courier(Thread):
         fault, changes = self._fault(answer), part.changes
         condemned = inquest.named(part, answer.named) if fault is Fault.CERTAIN else []
         if condemned and inquest.parts == [part] and self._are_apart(changes):
-            self._sentence = Sentence(condemned, answer, failures)
+            self._sentence = Sentence(condemned, answer, failures, part.is_refused)
             return
         if not condemned:
             part.changes = part.changes if self._halts else self._dispatch.with_rows(part.changes)
             found = inquest.failed(part, fault)
             condemned = [found] if found else []
         if condemned:
-            self._condemn(condemned, answer, failures)
+            self._condemn(condemned, answer, failures, is_refused=part.is_refused)
 
     def _carry_out(self) -> None:
         if sentence := self._sentence:
             self._sentence = None
-            self._condemn(*sentence)
+            self._condemn(sentence.condemned, sentence.answer, sentence.tries, is_refused=sentence.is_refused)
 
     def _fault(self, answer: Answer) -> Fault:
         if self._halts or not answer.is_refusal:
@@ -206,10 +212,12 @@ class Courier(Thread):
         """Whether a final answer to what is sent now counts: not after too many in a row."""
         return self._dispatch.condemned_in_row < IN_A_ROW
 
-    def _condemn(self, some: Sequence[Waiting], answer: Answer, tries: int, overtaken: Collection[Place] = ()) -> None:
+    def _condemn(
+        self, some: Sequence[Waiting], answer: Answer, tries: int, overtaken: Collection[Place] = (), *, is_refused: bool
+    ) -> None:
         errors = [self._exhausted(answer, f"{one.place}..{one.place}", tries) for one in some]
         found = zip(self._dispatch.changes(some), errors, (one.at in overtaken for one in some), strict=True)
-        self._poison.condemn_all([Condemned(*one) for one in found], tries)
+        self._poison.condemn_all([Condemned(*one, is_refused) for one in found], tries)
         self._dispatch.settle(some, condemned=len(some))
 
     def _exhausted(self, answer: Answer, span: str, failures: int) -> DeliveryExhausted:

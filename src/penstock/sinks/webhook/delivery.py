@@ -53,11 +53,14 @@ class WebhookDelivery:
 
     def _ready(self, changes: pa.RecordBatch) -> Ready:
         has_letters, rows = self._poison.has_letters, rows_of(changes) if self._is_parallel else []
+        moment = self._poison.moment
         keys = plain_keys(changes) if has_letters else None
         ready = Ready(changes, places(changes), self._packer.format.texts(changes, self._previous), rows or repeat(()), keys)
         near = self._poison.near(ready.places, keys) if has_letters else ()
         concerned = self._concerned(ready, near, rows) if near else []
-        return self._without_parked(ready, concerned) if concerned else ready
+        ready = self._without_parked(ready, concerned) if concerned else ready
+        is_clear = not any(ready.texts[index] is not None for index in concerned)
+        return ready._replace(clear_at=moment if is_clear else None)
 
     def _concerned(self, ready: Ready, near: Sequence[int], rows: Sequence[Sequence[Row]]) -> list[int]:
         """Which of these may be letters, or wait for one; of all others it is known that they are not."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from threading import Condition, Event, Lock
 
 from penstock.change import Change
@@ -111,6 +111,7 @@ class Dispatch:
             if self._schedule.aside >= self._most_aside:
                 return False
             self._schedule.set_aside(batch)
+            self._work.notify()  # there is more to send now
             return True
 
     def close_aside(self) -> None:
@@ -130,6 +131,11 @@ class Dispatch:
         with self._lock:
             rows = self._schedule.rows(some)
         return [made((*one[:-1], found)) for one, found in zip(some, rows, strict=True)]
+
+    def are_clear(self, some: Sequence[Waiting], news: Callable[[int], Collection[str | None]]) -> bool:
+        """Whether it is known that none of these waits for a letter, where `news` tells of those that came since a moment."""
+        with self._lock:
+            return self._schedule.are_clear(some, news)
 
     def keys(self, some: Sequence[Waiting]) -> Sequence[str] | None:
         """The keys of these, if it is known that each of them is about one row."""

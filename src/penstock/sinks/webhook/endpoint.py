@@ -40,6 +40,8 @@ def parse(url: str) -> Endpoint:
         raise ValueError("url must begin with http:// or https://")
     if not parts.hostname:
         raise ValueError("url names no host: write it like https://example.org/hooks/orders")
+    if not _is_host(parts.hostname):
+        raise ValueError("url has a host that cannot be: its parts between dots are empty or longer than 63 characters")
     if parts.fragment:
         raise ValueError("url has a fragment (#...), which is never sent: remove it")
     return Endpoint(
@@ -57,10 +59,19 @@ def _split(url: str) -> tuple[SplitResult, int | None]:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise ValueError("url has a host or a port that cannot be read; percent-encode a password's / ? # @") from None
+        what = "url has a host or a port that cannot be read: a port is a number up to 65535"
+        raise ValueError(f"{what}; in a password, percent-encode / ? # @") from None
     if port == 0:
         raise ValueError("url has port 0, where nobody can listen")
     return parts, port
+
+
+def _is_host(host: str) -> bool:
+    """Whether a resolver can be asked for it at all; so Python asks."""
+    try:
+        return bool(host.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def _basic(parts: SplitResult) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[!-~]([\t -~]*[!-~])?")
@@ -11,28 +11,30 @@ _OURS = re.compile(r"penstock-.*|webhook-.*|idempotency-key|user-agent|content-(
 _OF_HTTP = re.compile(r"host|connection|keep-alive|transfer-encoding|te|trailer|upgrade|expect|accept-encoding|proxy-.*")
 
 
-def check(headers: Mapping[str, str]) -> None:
-    """Raise ValueError for one that cannot be sent. Values are not quoted: they may be secret."""
+def complaints(headers: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with each that cannot be sent. Values are not quoted: they may be secret."""
     seen: set[str] = set()
     for name, value in headers.items():
-        _check_name(name)
-        if name.lower() in seen:
-            raise ValueError(f"headers.{name} is given twice, in different cases: keep one")
+        if said := _complaint(name, value, name.lower() in seen):
+            yield f"headers.{name if _NAME.fullmatch(name) else repr(name)} {said}"
         seen.add(name.lower())
-        if not _VALUE.fullmatch(value):
-            raise ValueError(
-                f"headers.{name} is empty, begins or ends with a blank, or has a line break or a character beyond ASCII: "
-                "a header cannot hold that; encode the value, or remove the header"
-            )
 
 
-def _check_name(name: str) -> None:
+def _complaint(name: str, value: str, is_again: bool) -> str | None:
     if not _NAME.fullmatch(name):
-        raise ValueError(f"headers.{name!r} is no name of a header: use letters, digits and -")
+        return "is no name of a header: use letters, digits and -"
     if _OURS.fullmatch(name.lower()):
-        raise ValueError(f"headers.{name} is written by Penstock itself: remove it")
+        return "is written by Penstock itself: remove it"
     if _OF_HTTP.fullmatch(name.lower()):
-        raise ValueError(f"headers.{name} belongs to the connection, not to the request: remove it")
+        return "belongs to the connection, not to the request: remove it"
+    if is_again:
+        return "is given twice, in different cases: keep one"
+    if not _VALUE.fullmatch(value):
+        return (
+            "is empty, begins or ends with a blank, or has a line break or a character beyond ASCII: "
+            "a header cannot hold that; encode the value, or remove the header"
+        )
+    return None
 
 
 def has_authorization(headers: Mapping[str, str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
@@ -34,7 +34,7 @@ class Part:
     """Changes that are sent together. `failures` are all tries that failed, `refusals` those that may be the changes' own fault.
 
     `sent_at`: how many requests the far side had taken when this was last sent; `doubted_at`: the same, of a change that was then
-    refused, alone, for the last time that is allowed.
+    refused, alone, for the last time that is allowed. `is_refused`: every answer said that it was not taken.
     """
 
     changes: Sequence[Waiting]
@@ -44,6 +44,7 @@ class Part:
     is_tried: bool = False
     sent_at: int = 0
     doubted_at: int | None = None
+    is_refused: bool = True
     sibling: Part | None = None  # the second half, of a first one
 
     @property
@@ -57,7 +58,7 @@ class Part:
 
     def holding(self, changes: Sequence[Waiting]) -> Part:
         """Another one of these, to which the same has happened, but which was not sent itself."""
-        return Part(changes, 0, self.failures, self.refusals, False, self.sent_at, self.doubted_at)
+        return Part(changes, 0, self.failures, self.refusals, False, self.sent_at, self.doubted_at, self.is_refused)
 
     def halves(self) -> list[Part]:
         """Two of half the size, or one again; what failed has failed for both."""
@@ -181,26 +182,36 @@ class Inquest:
             end += 1
         if end - start > 1:
             changes = sorted(change for one in self.parts[start:end] for change in one.changes)
-            self.parts[start:end] = [self.parts[start].holding(changes)]
+            joined = self.parts[start].holding(changes)
+            joined.is_refused = all(one.is_refused for one in self.parts[start:end])
+            self.parts[start:end] = [joined]
 
     def _halve(self, part: Part) -> None:
         at = self.parts.index(part)
         self.parts[at : at + 1] = part.halves()
 
 
-def passing(changes: Sequence[Waiting], refused: Collection[Place]) -> tuple[set[Place], int]:
-    """Which refused ones were overtaken, if the far side has all others of these; and by how many of them."""
+def passing(changes: Sequence[Waiting], refused: Collection[Place]) -> tuple[set[Place], list[Place]]:
+    """Which refused ones were overtaken, if the far side has all others of these; and by which of them."""
     behind: dict[Row, set[Place]] = {}
+    tables: dict[str, set[Place]] = {}
     overtaken: set[Place] = set()
-    passed = 0
+    passed = []
     for change in changes:
         if change.at in refused:
             for row in change.rows:
                 behind.setdefault(row, set()).add(change.at)
-        elif found := [behind[row] for row in change.rows if row in behind]:
-            overtaken.update(*found)
-            passed += 1
+                tables.setdefault(row[0], set()).add(change.at)
+        elif found := set().union(*(_passed(behind, tables, row) for row in change.rows)):
+            overtaken |= found
+            passed.append(change.at)
     return overtaken, passed
+
+
+def _passed(behind: Mapping[Row, set[Place]], tables: Mapping[str, set[Place]], row: Row) -> set[Place]:
+    """What a change of this row passes; a whole table has all of its rows."""
+    table, key = row
+    return tables.get(table, set()) if key is None else behind.get(row, set()) | behind.get((table, None), set())
 
 
 def parted(changes: Sequence[Waiting], places: Collection[Place]) -> _Split:

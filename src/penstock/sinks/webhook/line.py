@@ -72,6 +72,11 @@ class Answer:
         return self.status in _FINAL or (self.is_void and bool(self.named))
 
     @property
+    def is_certain(self) -> bool:
+        """Whether it is known that nothing was taken: it was not sent, or the endpoint says that the request itself is at fault."""
+        return self.is_unsent or (self.status is not None and 400 <= self.status < 500)
+
+    @property
     def is_refusal(self) -> bool:
         """Whether it may be about the changes: nobody was reached, or asked for time, if not."""
         return not self.is_unsent and self.status not in _NOT_NOW

@@ -64,25 +64,35 @@ class Packer:
     def __init__(self, sink: WebhookSink, assignment: Assignment) -> None:
         self.format = _format(sink, assignment)
         self._key = f"{_safe(assignment.pipeline)}-{_safe(assignment.incarnation)}"
-        self._ending = "-redriven" if assignment.is_redrive else ""  # who keeps answers by key has refused the other one
+        self._is_redrive = assignment.is_redrive
         self._headers = _headers(sink, self.format, assignment)
         self._has_gaps = sink.parallel > 1 or not assignment.poison.is_idle
         self._signer, self._is_compressed = sink.signing.signer(), sink.compression == "gzip"
 
     def pack(self, changes: Sequence[Waiting]) -> Parcel:
         """One request of these changes."""
-        key = f"{self._key}-{changes[0].place}-{changes[-1].place}{self._rest(changes)}{self._ending}"
         body = self.format.body(map(_TEXT, changes))
+        key = f"{self._key}-{changes[0].place}-{changes[-1].place}{self._rest(changes)}{self._redriven(body)}"
         sign = partial(self._signer.headers, key, body) if self._signer else None
-        sent = gzip.compress(body, _LEVEL, mtime=0) if self._is_compressed else body  # no time, so that repeats are equal
-        return Parcel(changes, sent, {**self._headers, "Idempotency-Key": key}, sign)
+        return Parcel(changes, self.compressed(body), {**self._headers, "Idempotency-Key": key}, sign)
+
+    def compressed(self, body: bytes) -> bytes:
+        """The body as it travels; without a time in it, so that repeats are equal."""
+        return gzip.compress(body, _LEVEL, mtime=0) if self._is_compressed else body
+
+    def _redriven(self, body: bytes) -> str:
+        """Who keeps answers by key has refused what a person sends again, perhaps mended."""
+        return f"-redriven-{_digest(body)}" if self._is_redrive else ""
 
     def _rest(self, changes: Sequence[Waiting]) -> str:
         """What tells apart batches with the same ends, which only lines side by side can make, and poison."""
         if not self._has_gaps or changes[-1].number - changes[0].number == len(changes) - 1:
             return ""
-        inside = array("q", chain.from_iterable(change.at for change in changes))
-        return f"-{hashlib.blake2b(inside, digest_size=8).hexdigest()}"
+        return "-" + _digest(array("q", chain.from_iterable(change.at for change in changes)))
+
+
+def _digest(data: bytes | array[int]) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def _format(sink: WebhookSink, assignment: Assignment) -> Format:

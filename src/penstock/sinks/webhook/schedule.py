@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count, repeat
 from typing import NamedTuple, TypeVar, cast
@@ -21,6 +21,7 @@ class Ready(NamedTuple):
     """Changes as they are offered: where each stands, its text, and the rows it is about, or none as long as nobody asks.
 
     No text: the format leaves it out, or it is parked already. With `keys`, each is about one row, and that is its key.
+    `clear_at`: the moment when none of them was known to have to wait for a letter.
     """
 
     offered: pa.RecordBatch
@@ -28,15 +29,20 @@ class Ready(NamedTuple):
     texts: Sequence[str | None]
     rows: Iterable[Sequence[Row]]
     keys: Sequence[str] | None = None
+    clear_at: int | None = None
 
 
 class Offer(NamedTuple):
-    """What was offered together: the number of its first change, its columns, and its keys if they are known."""
+    """What was offered together: the number of its first change, its columns, and its keys if they are known.
+
+    `clear_at`: the moment when none of it was known to have to wait for a letter.
+    """
 
     start: int
     changes: pa.RecordBatch
     columns: Sequence[pa.Array]
     keys: Sequence[str] | None
+    clear_at: int | None
 
 
 class Waiting(NamedTuple):
@@ -124,6 +130,16 @@ class Schedule:
             return None
         return _picked([key for keys, part in found for key in (keys or ())[part]], some)
 
+    def are_clear(self, some: Sequence[Waiting], news: Callable[[int], Collection[str | None]]) -> bool:
+        """Whether none of these was known to have to wait when it came, and no letter came since that it might wait for."""
+        for offer, part in self._offered(some):
+            if offer.keys is None or offer.clear_at is None:
+                return False
+            keys = set(news(offer.clear_at))
+            if keys and (None in keys or not keys.isdisjoint(offer.keys[part])):
+                return False
+        return True
+
     def rows(self, some: Sequence[Waiting]) -> list[tuple[Row, ...]]:
         """The rows that each of these is about, which are in the order of their numbers."""
         parts = (offer.changes.slice(part.start, part.stop - part.start) for offer, part in self._offered(some))
@@ -143,7 +159,7 @@ class Schedule:
 
     def put(self, ready: Ready, now: float) -> None:
         """Take these changes."""
-        self._offers.append(Offer(self.taken, ready.offered, ready.offered.columns, ready.keys))
+        self._offers.append(Offer(self.taken, ready.offered, ready.offered.columns, ready.keys, ready.clear_at))
         start, self.taken = self.taken, self.taken + len(ready.texts)
         texts = cast(Sequence[str], ready.texts)  # those without one do not stay
         changes = list(map(made, zip(count(start), repeat(now), ready.places, texts, ready.rows, strict=False)))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
 from penstock.duration import Duration
 from penstock.retry import Retry
-from penstock.settings import settings
+from penstock.settings import refuse, settings
 from penstock.sink import Assignment
 from penstock.sinks.webhook import endpoint, header
 from penstock.sinks.webhook.auth import Auth
@@ -33,10 +33,10 @@ class Batch:
     delay: Duration = timedelta(milliseconds=5)
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ValueError(f"batch.size is {self.size}: it must be 1 or more")
-        if self.delay < timedelta(0):
-            raise ValueError("batch.delay is negative: write 0ms or more")
+        refuse(
+            self.size < 1 and f"batch.size is {self.size}: it must be 1 or more",
+            self.delay < timedelta(0) and "batch.delay is negative: write 0ms or more",
+        )
 
 
 @settings
@@ -61,23 +61,28 @@ class WebhookSink:
     signing: Signing = Signing()
 
     def __post_init__(self) -> None:
-        self._check_connection(endpoint.parse(self.url))
-        if not 1 <= self.parallel <= MOST_PARALLEL:
-            raise ValueError(f"parallel is {self.parallel}: it must be from 1 to {MOST_PARALLEL}")
-        if not 0 <= self.inquests <= MOST_PARALLEL:
-            raise ValueError(f"inquests is {self.inquests}: it must be from 0 to {MOST_PARALLEL}")
-        if self.timeout <= timedelta(0):
-            raise ValueError("timeout is not positive: write 1ms or more")
-        if self.service_id is not None and self.format != "rqlite":
-            raise ValueError("service_id belongs to format rqlite: remove it, or set format: rqlite")
+        refuse(
+            *self._connection_complaints(),
+            not 1 <= self.parallel <= MOST_PARALLEL and f"parallel is {self.parallel}: it must be from 1 to {MOST_PARALLEL}",
+            not 0 <= self.inquests <= MOST_PARALLEL and f"inquests is {self.inquests}: it must be from 0 to {MOST_PARALLEL}",
+            self.timeout <= timedelta(0) and "timeout is not positive: write 1ms or more",
+            self.service_id is not None
+            and self.format != "rqlite"
+            and "service_id belongs to format rqlite: remove it, or set format: rqlite",
+        )
 
-    def _check_connection(self, place: endpoint.Endpoint) -> None:
-        header.check(self.headers)
+    def _connection_complaints(self) -> Iterator[str]:
+        yield from header.complaints(self.headers)
+        try:
+            place = endpoint.parse(self.url)
+        except ValueError as error:
+            yield str(error)
+            return
         if self.tls.is_given and place.scheme != "https":
-            raise ValueError("tls is for https: remove it, or let url begin with https://")
+            yield "tls is for https: remove it, or let url begin with https://"
         named = ("url", place.authorization), ("auth", self.auth.header), ("headers", header.has_authorization(self.headers))
         if len(given := [name for name, value in named if value]) > 1:
-            raise ValueError(f"credentials are given by {' and by '.join(given)}: keep one")
+            yield f"credentials are given by {' and by '.join(given)}: keep one"
 
     @property
     def authorization(self) -> str | None:

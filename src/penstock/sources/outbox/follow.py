@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,7 @@ def follow(dsn: str, names: Names, place: Place, notify: bool) -> Iterator[Given
                 yield Given(NO_CHANGES, cursor, idle=True)
             now = time.monotonic()
             due = rest(looked, now) if windows else patience
-            _wait(log.connection, min(due, max(0.0, given + BEAT - now)), notify)
+            _wait(log.connection, min(due, max(0.0, given + BEAT - now)), notify, gathers=bool(windows))
             patience = GATHER if windows else min(2 * patience, LONGEST)
 
 
@@ -70,9 +71,10 @@ def _given(pages: Iterable[pa.RecordBatch], window: Window, position: int, life:
         yield Given(batch, upto, idle=is_whole and is_last)
 
 
-def _wait(connection: psycopg.Connection[Any], seconds: float, notify: bool) -> None:
-    if not notify:
+def _wait(connection: psycopg.Connection[Any], seconds: float, notify: bool, *, gathers: bool) -> None:
+    """Wait for a writer, if writers notify; not while more is gathered anyway, where each would be one look."""
+    if gathers or not notify:
         time.sleep(seconds)
-        return
-    for _ in connection.notifies(timeout=seconds, stop_after=1):
-        return
+        seconds = 0.0
+    if notify:
+        deque(connection.notifies(timeout=seconds, stop_after=1), maxlen=0)  # also all that came while we were busy

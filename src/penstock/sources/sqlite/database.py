@@ -13,6 +13,10 @@ from urllib.parse import quote
 from penstock.errors import CaptureMissing, LogDamaged, PenstockError, SourceUnavailable
 
 _PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL}
+_UNWRITABLE = {
+    sqlite3.SQLITE_FULL: "make room on its disk",
+    sqlite3.SQLITE_READONLY: "let this user write to the file and its folder: how far pipelines have come is noted there",
+}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
@@ -47,7 +51,8 @@ def transaction(
     try:
         yield
     except BaseException:
-        connection.execute("rollback")
+        if connection.in_transaction:  # SQLite itself takes one back that finds the disk full
+            connection.execute("rollback")
         raise
     connection.execute("commit" if keeps else "rollback")
 
@@ -106,6 +111,8 @@ def _in_our_words(path: str, error: sqlite3.DatabaseError) -> PenstockError | sq
         return CaptureMissing(f"{path} has no capture", enable_remedy(path))
     if primary in _PASSING:
         return SourceUnavailable(f"{path}: {error}")
+    if primary in _UNWRITABLE:
+        return SourceUnavailable(f"{path}: {error}", _UNWRITABLE[primary])
     if primary in _DAMAGED:
         return LogDamaged(f"{path}: {error}", "restore the database from a backup, then: penstock run FILE --from POSITION")
     return error

@@ -114,6 +114,9 @@ class Log:
 
     def confirm(self, place: Place) -> Extent:
         """Prove that the log still has this place. Raises SourceRewound."""
+        return self._healing(lambda: self._confirm(place))
+
+    def _confirm(self, place: Place) -> Extent:
         with transaction(self._connection):
             extent = self._extent()
             self._continues(extent, place, self._rows(place.position, place.position).rows)

@@ -20,7 +20,7 @@ from penstock.sources.sqlite.image import NEW, OLD, OP, SEQ, SHAPE, VALUES, Imag
 from penstock.sources.sqlite.shape import Shape
 
 ORDINALS = 10**9
-"""More rows than any range has: ordinals of different ranges never meet."""
+"""More rows than any range has: ordinals of different ranges never meet, nor those of rows and of what a function makes of them."""
 
 SIDES = {"insert": (NEW,), "refresh": (NEW,), "update": (OLD, NEW), "delete": (OLD,)}
 """Which rows an event is about."""

@@ -140,7 +140,7 @@ def _condition(shape: Shape, one: Range) -> tuple[str, list[Edge]]:
 
 
 def _windows(rows: Iterator[Row], vanished: Vanished, place: RangePlace, is_doubtful: bool = True) -> Iterator[Window]:
-    ordinal, told = place.number * ORDINALS, chain(map(vanished.found, rows), vanished.rows())
+    ordinal, told = (place.number + 1) * ORDINALS, chain(map(vanished.found, rows), vanished.rows())
     while piece := list(islice(told, PIECE)):
         yield Window(_numbered(to_changes(piece, vanished.imagers, is_doubtful=is_doubtful), ordinal), None, idle=False)
         ordinal += len(piece)

@@ -42,7 +42,7 @@ class _Sleep:
     longest = 0.005
 
     def wait(self, seconds: float) -> bool:
-        time.sleep(seconds)
+        time.sleep(max(0.0, seconds))
         return False
 
 

@@ -137,7 +137,8 @@ class ListedTable:
         return self._dialect.ask(f"select {what} from {self._table} where {_WITHIN} {rest}", span)
 
     def _rows(self, rest: str, span: Span) -> list[Row]:
-        found = self._dialect.ask(f"select {_COLUMNS}, {self._dialect.made_at} from {self._table} {rest}", span)
+        made_at = f"coalesce({self._dialect.made_at}, {self._dialect.now})"  # of whatever an application calls a time
+        found = self._dialect.ask(f"select {_COLUMNS}, {made_at} from {self._table} {rest}", span)
         return [_row(row) for row in found]
 
 

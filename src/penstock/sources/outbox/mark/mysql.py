@@ -126,6 +126,8 @@ def _arguments(dsn: str) -> dict[str, Any]:
         raise ConfigInvalid(f"{shown(dsn)}: unknown option {min(strange)}", f"the options are {', '.join(OPTIONS)}")
     found = {"host": parts.hostname or "localhost", "port": parts.port or 3306, "user": unquote(parts.username or "")}
     found |= {"password": unquote(parts.password or ""), "database": parts.path.strip("/")}
+    if "ssl_ca" in given:  # the driver verifies nothing by itself
+        found |= {"ssl_verify_cert": True, "ssl_verify_identity": True}
     return {**_DEFAULTS, **found, **{name: OPTIONS[name](value) for name, value in given.items()}}
 
 

@@ -14,13 +14,13 @@ from penstock.cursor import Cursor
 from penstock.duration import Duration
 from penstock.errors import ConfigInvalid
 from penstock.failpoint import reach
-from penstock.settings import settings
+from penstock.settings import refuse, settings
 from penstock.source import Backlog, Custody, Reader, Rowless, Settlement, Span, Stamp, Window
 from penstock.sources.outbox.mark.custody import TableCustody
 from penstock.sources.outbox.mark.databases import named, opened
 from penstock.sources.outbox.mark.follow import PAGE, follow, left, take_over
 from penstock.sources.outbox.mark.place import LIFE, of_cursor, to_cursor
-from penstock.sources.outbox.mark.stamp import EVERY, NOBODY, mark, of, position_of
+from penstock.sources.outbox.mark.stamp import EVERY, NOBODY, mark, of, position_of, stamp_of
 from penstock.sources.outbox.mark.table import Opened, Table
 
 LANE = Lane("outbox")
@@ -42,10 +42,10 @@ class MarkSource(Rowless):
 
     def __post_init__(self) -> None:
         named(self.database, self.table)
-        if not 1 <= self.mark_query_records <= PAGE:
-            raise ValueError(f"mark_query_records must be from 1 to {PAGE}")
-        if not timedelta(0) <= self.mark_backoff <= timedelta(seconds=10):
-            raise ValueError("mark_backoff must be from 0ms to 10s")
+        refuse(
+            not 1 <= self.mark_query_records <= PAGE and f"mark_query_records must be from 1 to {PAGE}",
+            not timedelta(0) <= self.mark_backoff <= timedelta(seconds=10) and "mark_backoff must be from 0ms to 10s",
+        )
 
     def lanes(self) -> Sequence[Lane]:
         """One lane: the table."""
@@ -111,6 +111,12 @@ class MarkSource(Rowless):
     def follow_as(self, stamp: Stamp, lane: Lane, after: Cursor) -> Iterator[Window]:
         """Rows from here on, which are this attempt's own."""
         return follow(self._opened, stamp, after, self.mark_query_records, self.mark_backoff)
+
+    def taken(self, lane: Lane, after: Cursor) -> Iterator[pa.RecordBatch]:
+        """What bears a mark of ours behind a cursor, attempt by attempt."""
+        with self._opened(anew=True) as table:
+            for stamp in sorted({stamp_of(marked) for _, marked in table.marked(EVERY)} - {NOBODY}):
+                yield from left(table, stamp, after, of(stamp).high)
 
     def custody(self, stamp: Stamp) -> Custody:
         """Purging, resetting and confirming what this attempt has marked."""

@@ -39,6 +39,12 @@ def position_of(marked: str) -> int:
     return int(marked[-14] + marked[-12:], 16)
 
 
+def stamp_of(marked: str) -> Stamp:
+    """Who has given a mark."""
+    digits = marked.replace("-", "")
+    return Stamp(int(digits[2:12], 16), int(digits[13:16] + digits[17:19], 16))
+
+
 def stem(stamp: Stamp) -> str:
     """The 19 digits that all marks of a stamp begin with, without hyphens."""
     return mark(stamp, 0).replace("-", "")[:19]

@@ -1,0 +1,37 @@
+"""What keeps a lane from getting on, as its sink tells it; over as soon as it gets on."""
+
+from __future__ import annotations
+
+from penstock.errors import DeliveryFailing
+from penstock.event import DeliveryRetried, Event, MessagesReturned, Observer
+from penstock.holding import Place
+
+
+class Trouble:
+    """Hears the events of a sink, on any thread, and tells them on."""
+
+    def __init__(self, tell: Observer) -> None:
+        self._tell = tell
+        self._heard: str | None = None
+        self._known: str | None = None
+        self._since: Place | None = None
+
+    def hear(self, event: Event) -> None:
+        """Note what was not taken."""
+        if isinstance(event, DeliveryRetried):
+            self._heard = f"{event.reason}; try {event.tries} failed"
+        elif isinstance(event, MessagesReturned):
+            self._heard = f"{event.reason}; {event.messages} messages went back"
+        self._tell(event)
+
+    def look(self, reached: Place | None, handed: Place | None) -> dict[str, str] | None:
+        """What is wrong, where everything up to `reached` of what was handed over is delivered; None if nothing waits any more."""
+        heard = self._heard
+        if heard != self._known:
+            self._known, self._since = heard, reached
+        if heard is None:
+            return None
+        if reached == handed or reached != self._since:
+            self._heard = self._known = None
+            return None
+        return DeliveryFailing(heard).facts()
