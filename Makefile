@@ -33,9 +33,9 @@ install: $(VENV)/.installed ## Everything into .venv
 demo: install ## A shop in SQLite, Spark, a receiver that breaks: about a minute
 	$(BIN)/penstock demo
 
+WORKERS := -n 3 --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
 test: check ## All checks and all tests, real servers included
-	$(BIN)/python -m pytest -m "not alone" -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
-	$(BIN)/python -m pytest -m alone
+	$(BIN)/python -m pytest $(WORKERS)
 
 check: $(VENV)/.installed-dev ## Formatting, lint, types
 	$(BIN)/ruff format --check .

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 180.0
-"""Seconds for what should take one: machines stall for minutes, and nobody waits longer than it takes."""
+PATIENCE = 900.0
+"""Seconds for an event that should take one: a host may stall for minutes, and a wait ends with its event."""
 
 
 def until(condition: Callable[[], T], within: float = PATIENCE, what: Callable[[], str] = str) -> T:

@@ -1,4 +1,4 @@
-"""One Kafka broker for all tests that need one; a test that stops it starts it again. Topics are each test's own."""
+"""One Kafka broker for all tests that need one, and one to stop, kill and cut off. Topics are each test's own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
+from fix_servers import shared
 from penstock.coordinators.kafka import log
 from penstock.testing.broker import Broker, Identity
 
@@ -20,17 +21,33 @@ def _let_go_of_states() -> Iterator[None]:
     log._open.clear()
 
 
-@pytest.fixture(scope="session")
-def kafka_authority() -> trustme.CA:
-    """Who vouches for the broker and for its clients."""
-    return trustme.CA()
+def start_broker(folder: Path) -> Broker:
+    """A broker with TLS; its authority is kept beside it, for clients' certificates."""
+    folder.mkdir()
+    authority = trustme.CA()
+    authority.private_key_pem.write_to_path(str(folder / "authority.key"))
+    return Broker(folder, identified(authority, folder))
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory, kafka_authority: trustme.CA) -> Iterator[Broker]:
-    folder = tmp_path_factory.mktemp("kafka")
-    with Broker(folder, identified(kafka_authority, folder)) as started:
+def broker() -> Broker:
+    """The broker that all workers share; no test stops it."""
+    found: Broker = shared("kafka", start_broker)
+    return found
+
+
+@pytest.fixture(scope="session")
+def breakable_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker to stop, kill, pause and cut off; each test leaves it running."""
+    with start_broker(tmp_path_factory.mktemp("breakable") / "kafka") as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def kafka_authority(broker: Broker) -> trustme.CA:
+    """The authority of the shared broker's certificate and of its clients'."""
+    kept = broker.folder
+    return trustme.CA.from_pem((kept / "authority.pem").read_bytes(), (kept / "authority.key").read_bytes())
 
 
 def identified(authority: trustme.CA, folder: Path) -> Identity:

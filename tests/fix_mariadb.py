@@ -1,19 +1,18 @@
-"""A real MariaDB: one server for all tests, started when the first asks for it."""
+"""A real MariaDB: one server for all tests, started when the first needs it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
+from fix_servers import shared
 from penstock.testing.mariadb import MariaServer
 
 
 @pytest.fixture(scope="session")
-def mariadb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
-    """The shared server; nobody stops it."""
-    with MariaServer(tmp_path_factory.mktemp("mariadb")) as server:
-        yield server
+def mariadb_server() -> MariaServer:
+    """The server that all workers share; no test stops it."""
+    found: MariaServer = shared("mariadb", MariaServer)
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -1,19 +1,26 @@
-"""A real Postgres: one server for all tests, started when the first asks for it, and private ones for tests that break theirs."""
+"""A real Postgres: one server for all tests, started when the first needs it, and one for tests that break it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from fix_servers import shared
 from penstock.testing.postgres import PostgresServer
 
 
+def start_postgres(_: Path) -> PostgresServer:
+    """A server with a folder of its own, and room for the sessions of all workers."""
+    return PostgresServer({"max_connections": "400"})
+
+
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
-    """The shared server; nobody stops it."""
-    with PostgresServer() as server:
-        yield server
+def postgres_server() -> PostgresServer:
+    """The server that all workers share; no test stops it."""
+    found: PostgresServer = shared("postgres", start_postgres)
+    return found
 
 
 @pytest.fixture
@@ -42,8 +49,8 @@ def empty_state(postgres_of_module: str, postgres_server: PostgresServer) -> Ite
             postgres_server.execute(f"delete from penstock_state.{table}", postgres_of_module)
 
 
-@pytest.fixture(scope="module")
-def private_postgres() -> Iterator[PostgresServer]:
-    """A server of this module's own, to stop, kill and pause; each test leaves it running."""
+@pytest.fixture(scope="session")
+def breakable_postgres() -> Iterator[PostgresServer]:
+    """A server to stop, kill and pause; each test leaves it running."""
     with PostgresServer() as server:
         yield server

@@ -28,6 +28,8 @@ from program import Program, send
 from shop import Shop
 
 FREE_WITHIN = 1.0
+TERM = "60s"
+"""The length of a term in all tests: longer than a host stalls. `Rig.outlast` makes a term expire."""
 QUICK = {"tries": "forever", "policy": "exponential", "min": "10ms", "max": "200ms"}
 
 
@@ -76,8 +78,9 @@ class Rig:
         """Write the pipeline file."""
         given = {"tables": tables, "start": start, "retain": retain}
         source = {"type": "sqlite", "database": "shop.db"} | {name: value for name, value in given.items() if value}
-        webhook = {"type": "webhook", "url": self.receiver.url, "timeout": "5s", "batch": {"size": 20}, "retry": QUICK} | sink
-        content = {"name": self.name, "source": source, "sink": webhook, "state": self._state}
+        webhook = {"type": "webhook", "url": self.receiver.url, "timeout": "60s", "batch": {"size": 20}, "retry": QUICK} | sink
+        term = {} if self._state.startswith("kafka://") else {"term": TERM}
+        content = {"name": self.name, "source": source, "sink": webhook, "state": self._state} | term
         self.file.write_text(yaml.safe_dump(content | ({"transform": transform} if transform else {})))
 
     def start(self, *arguments: str | Path, **how: Any) -> Program:
@@ -103,6 +106,11 @@ class Rig:
         standing = self.standing()
         pid = int(standing.holder.split(":")[1]) if standing.holder and standing.is_held else None
         return next((program for program in self.programs if program.pid == pid and program.is_running()), None)
+
+    def outlast(self, program: Program, *others: Program) -> None:
+        """Make a term of silence pass for the processes that watch it."""
+        for one in (program, *others):
+            one.skip(61)
 
     def freeze(self, program: Program, *others: Rig) -> None:
         """Stop a process where it stands, but not inside a transaction: SQLite would keep its lock for it, from everybody."""

@@ -138,10 +138,18 @@ class Program:
         """Let whoever pauses at this point go on."""
         (self.failpoints / point).unlink()
 
+    def skip(self, seconds: float) -> None:
+        """Advance the clock by which the process judges terms; the seconds add up."""
+        clock = self.failpoints / "clock.ahead"
+        before = float(clock.read_text()) if clock.exists() else 0.0
+        clock.with_name(".ahead").write_text(str(before + seconds))
+        clock.with_name(".ahead").rename(clock)
+
     def disarm(self) -> None:
         """Let everybody go on."""
         for order in self.failpoints.iterdir():
-            order.unlink(missing_ok=True)
+            if order.name != "clock.ahead":  # a clock does not go back
+                order.unlink(missing_ok=True)
 
 
 def status(*files: Path) -> tuple[int, list[dict[str, Any]]]:
@@ -151,9 +159,9 @@ def status(*files: Path) -> tuple[int, list[dict[str, Any]]]:
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def path_with(folder: Path) -> dict[str, str]:
-    """The environment of a process that imports from this folder first: its sitecustomize is run before anything else."""
-    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))}
+def altered_by(*names: str) -> dict[str, str]:
+    """The environment of a process that these modules of tests/site alter."""
+    return {"PENSTOCK_TEST_SITE": ",".join(names)}
 
 
 def send(number: int, processes: Iterable[psutil.Process]) -> None:

@@ -43,6 +43,7 @@ sink:
   retry: {tries: forever, policy: linear, min: 2s, max: 1m, then: halt}
   service_id: me
 state: state/penstock.db
+term: 9s
 mode: live
 spark: {master: "local[4,4]", config: {spark.ui.enabled: "false"}}
 """
@@ -84,7 +85,7 @@ def test_every_key_of_a_file_is_understood(tmp_path: Path) -> None:
             retry=Retry(tries="forever", policy="linear", min=timedelta(seconds=2), max=timedelta(minutes=1)),
             service_id="me",
         ),
-        state=SqliteCoordinator(path=str(tmp_path / "state/penstock.db")),
+        state=SqliteCoordinator(path=str(tmp_path / "state/penstock.db"), ttl=9.0),
         spark=SparkSettings(master="local[4,4]", config={"spark.ui.enabled": "false"}),
         folder=str(tmp_path),
     )
@@ -133,7 +134,7 @@ def test_the_public_names_are_these() -> None:
     ("values", "expected"),
     [
         (plain(nmae="x"), "nmae is unknown: did you mean name?"),
-        (plain(wholly="x"), "wholly is unknown: allowed is name, source, sink, transform, state, mode, spark"),
+        (plain(wholly="x"), "wholly is unknown: allowed is name, source, sink, transform, state, term, mode, spark"),
         (plain(name=...), "name is missing"),
         (plain(name=7), "name must be text: put it in quotes"),
         (plain(name="or ders"), "name 'or ders' must be 1 to 64 letters, digits or _ . -"),
@@ -172,6 +173,9 @@ def test_the_public_names_are_these() -> None:
         (plain(transform={"select": "id"}), "transform.select must be keys and values below it"),
         (plain(transform={"function": "enrich"}), "transform.function 'enrich' must be module:name, such as shop.rules:enrich"),
         (plain(transform={"function": "a b:c"}), "must be module:name"),
+        (plain(term=5), "term: 5 is not a duration: write a number and a unit"),
+        (plain(term="900ms"), "term must be 1s or longer"),
+        (plain(term="9s", state="kafka://a:1/s"), "term cannot be set with state: kafka://, where session-timeout in the address"),
         (plain(mode="fast"), "mode must be live or batch"),
         (
             plain(state="redis://u:secret@x"),

@@ -25,39 +25,41 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_it_keeps_what_was_committed_over_a_restart_and_a_crash(private_postgres: PostgresServer) -> None:
-    dsn = private_postgres.create_database()
-    private_postgres.execute("create table t (n int)", dsn)
-    for number, end in enumerate((private_postgres.stop, private_postgres.kill)):
-        private_postgres.execute(f"insert into t values ({number})", dsn)
+def test_it_keeps_what_was_committed_over_a_restart_and_a_crash(breakable_postgres: PostgresServer) -> None:
+    dsn = breakable_postgres.create_database()
+    breakable_postgres.execute("create table t (n int)", dsn)
+    for number, end in enumerate((breakable_postgres.stop, breakable_postgres.kill)):
+        breakable_postgres.execute(f"insert into t values ({number})", dsn)
         end()
-        assert not private_postgres.is_running()
+        assert not breakable_postgres.is_running()
         with pytest.raises(psycopg.OperationalError):
-            private_postgres.execute("select 1")
-        private_postgres.start()
-    assert private_postgres.execute("select n from t order by n", dsn) == [(0,), (1,)]
+            breakable_postgres.execute("select 1")
+        breakable_postgres.start()
+    assert breakable_postgres.execute("select n from t order by n", dsn) == [(0,), (1,)]
 
 
-def test_it_starts_again_when_the_last_session_of_a_killed_server_is_gone(private_postgres: PostgresServer) -> None:
-    with psycopg.connect(private_postgres.dsn) as connection:
+def test_it_starts_again_when_the_last_session_of_a_killed_server_is_gone(breakable_postgres: PostgresServer) -> None:
+    with psycopg.connect(breakable_postgres.dsn) as connection:
         session = connection.info.backend_pid
         os.kill(session, signal.SIGSTOP)
-        first = int((private_postgres.folder / "data" / "postmaster.pid").read_text().split()[0])
+        first = int((breakable_postgres.folder / "data" / "postmaster.pid").read_text().split()[0])
         os.kill(first, signal.SIGKILL)
-        until(lambda: not private_postgres.is_running())
-        ending = Thread(target=lambda: (until(lambda: "shared memory" in private_postgres.log()), os.kill(session, signal.SIGKILL)))
+        until(lambda: not breakable_postgres.is_running())
+        ending = Thread(
+            target=lambda: (until(lambda: "shared memory" in breakable_postgres.log()), os.kill(session, signal.SIGKILL))
+        )
         ending.start()
-        private_postgres.start()
+        breakable_postgres.start()
         ending.join()
-    assert private_postgres.execute("select 1") == [(1,)]
+    assert breakable_postgres.execute("select 1") == [(1,)]
 
 
-def test_paused_it_answers_nobody_until_it_goes_on(private_postgres: PostgresServer) -> None:
-    with psycopg.connect(private_postgres.dsn) as connection:
-        private_postgres.pause()
+def test_paused_it_answers_nobody_until_it_goes_on(breakable_postgres: PostgresServer) -> None:
+    with psycopg.connect(breakable_postgres.dsn) as connection:
+        breakable_postgres.pause()
         with pytest.raises(psycopg.errors.ConnectionTimeout):
-            psycopg.connect(private_postgres.dsn, connect_timeout=2)
-        private_postgres.resume()
+            psycopg.connect(breakable_postgres.dsn, connect_timeout=2)
+        breakable_postgres.resume()
         assert connection.execute("select 1").fetchone() == (1,)
 
 

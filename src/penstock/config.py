@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
+from datetime import timedelta
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from penstock import document
 from penstock.complaint import complaints, keys, one_of, parts, unknown
 from penstock.coordinators import COORDINATORS, SCHEMES
 from penstock.document import Document, Key
+from penstock.duration import Duration
 from penstock.errors import ConfigInvalid, ConfigUnsupported
 from penstock.pipeline import Pipeline, SparkSettings, Transform
 from penstock.settings import settings
@@ -42,6 +44,7 @@ PATHS = (
 PROBE = ("ssl.ca.location", "probe")
 """No path but librdkafka's own word: look where certificates usually lie."""
 
+_LEAST_TERM = timedelta(seconds=1)
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -55,6 +58,7 @@ class PipelineFile:
     sink: Mapping[str, Any]
     transform: Transform = field(default_factory=Transform)
     state: str = "penstock.db"
+    term: Duration | None = None
     mode: Literal["live", "batch"] = "live"
     spark: SparkSettings = field(default_factory=SparkSettings)
 
@@ -88,7 +92,7 @@ def _build(given: Document) -> Pipeline:
     if found or file is None:
         raise _invalid(given, found)
     folder = str(given.folder) if file.transform.function else None
-    return Pipeline(file.name, source, sink, _coordinator(given, file.state), file.transform, file.mode, file.spark, folder)
+    return Pipeline(file.name, source, sink, _coordinator(given, file), file.transform, file.mode, file.spark, folder)
 
 
 def _refuse_later(given: Document) -> None:
@@ -144,7 +148,7 @@ def _contradictions(given: Document, file: PipelineFile, source: Any) -> dict[Ke
     found: dict[Key, str] = {}
     if not _NAME.fullmatch(file.name):
         found[("name",)] = f"{file.name!r} must be 1 to 64 letters, digits or _ . -"
-    return found | _transform_complaints(file.transform) | _state_complaint(given, file.state, source)
+    return found | _transform_complaints(file.transform) | _state_complaint(given, file.state, source) | _term_complaint(file)
 
 
 def _transform_complaints(transform: Transform) -> dict[Key, str]:
@@ -187,14 +191,22 @@ def _state_complaint(given: Document, state: str, source: Any) -> dict[Key, str]
     return {}
 
 
-def _coordinator(given: Document, state: str) -> Any:
-    kind = SCHEMES.get(_scheme(state), "sqlite")
+def _term_complaint(file: PipelineFile) -> dict[Key, str]:
+    if file.term is None:
+        return {}
+    if _scheme(file.state) == "kafka":
+        return {("term",): "cannot be set with state: kafka://, where session-timeout in the address is the length of a term"}
+    return {} if file.term >= _LEAST_TERM else {("term",): f"must be {_LEAST_TERM.total_seconds():.0f}s or longer"}
+
+
+def _coordinator(given: Document, file: PipelineFile) -> Any:
+    kind = SCHEMES.get(_scheme(file.state), "sqlite")
     try:
         made = resolve_name(COORDINATORS[kind])
     except ImportError as error:
         what = f"{given.where(('state',))} needs a package that is not installed: {error}"
         raise ConfigInvalid(f"{given.name}: {what}", f"pip install 'penstock[{kind}]'") from error
-    return made(_path(given, state))
+    return made(_path(given, file.state), **({"ttl": file.term.total_seconds()} if file.term else {}))
 
 
 def _scheme(state: str) -> str:

@@ -250,18 +250,18 @@ def test_a_pipeline_file_names_the_topic_and_settings_that_do_not_exist_are_told
         parse({**values, "state": f"kafka://{broker.servers}/state?no.such=s3cret"})
 
 
-def test_a_leader_and_a_claim_outlast_a_restart_of_the_brokers_and_nothing_is_counted_twice(broker: Broker) -> None:
-    url = f"kafka://{broker.servers}/state-{uuid.uuid4().hex[:8]}?session-timeout=180s"
+def test_a_leader_and_a_claim_outlast_a_restart_of_the_brokers_and_nothing_is_counted_twice(breakable_broker: Broker) -> None:
+    url = f"kafka://{breakable_broker.servers}/state-{uuid.uuid4().hex[:8]}?session-timeout=180s"
     state = KafkaCoordinator(url, deadline=60.0)
     with closing(state.candidate("p", "leader")) as leader:
         term = leader.campaign()
         state.place(term, LANE, mark(0))
         with state.claim(term, LANE, 0) as claim:
             claim.advance(mark(1), Tally(1))
-            broker.kill()
+            breakable_broker.kill()
             with pytest.raises(StateUnavailable):
                 claim.advance(mark(2), Tally(1))
-            broker.start()
+            breakable_broker.start()
             until(lambda: _tried(lambda: claim.advance(mark(3), Tally(2))))
             until(lambda: _tried(leader.renew))
         until(lambda: _tried(lambda: state.standing("p")))  # the group is the last to be there again
@@ -269,19 +269,19 @@ def test_a_leader_and_a_claim_outlast_a_restart_of_the_brokers_and_nothing_is_co
         assert (standing.delivered, standing.epoch, standing.watermarks[LANE]) == (3, term.epoch, mark(3))
 
 
-def test_brokers_that_are_away_are_no_topic_that_is_gone(
-    broker: Broker, state: KafkaCoordinator, leader: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    state.place(leader.campaign(), LANE, mark(3))
-    assert state.standing("p").watermarks == {LANE: mark(3)}
-    monkeypatch.setattr(log, "GONE_SECONDS", 0.0)
-    broker.kill()
-    for _ in range(3):
-        with pytest.raises(StateUnavailable):
-            state.standing("p")
-    broker.start()
-    until(lambda: _tried(lambda: state.standing("p")))
-    assert state.standing("p").watermarks == {LANE: mark(3)}
+def test_brokers_that_are_away_are_no_topic_that_is_gone(breakable_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = KafkaCoordinator(f"kafka://{breakable_broker.servers}/state-{uuid.uuid4().hex[:8]}?session-timeout=60s")
+    with closing(state.candidate("p", "leader")) as leader:
+        state.place(leader.campaign(), LANE, mark(3))
+        assert state.standing("p").watermarks == {LANE: mark(3)}
+        monkeypatch.setattr(log, "GONE_SECONDS", 0.0)
+        breakable_broker.kill()
+        for _ in range(3):
+            with pytest.raises(StateUnavailable):
+                state.standing("p")
+        breakable_broker.start()
+        until(lambda: _tried(lambda: state.standing("p")))
+        assert state.standing("p").watermarks == {LANE: mark(3)}
 
 
 def test_a_record_that_was_sent_twice_because_its_answer_was_lost_counts_once_and_is_answered(

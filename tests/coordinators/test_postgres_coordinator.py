@@ -494,12 +494,12 @@ def test_tables_that_are_gone_are_told_as_such(
         assert isinstance(caught.value, PenstockError)
 
 
-def test_a_restart_and_a_crash_of_the_server_lose_nothing_and_end_no_claim(private_postgres: PostgresServer) -> None:
-    coordinator = PostgresCoordinator(f"{private_postgres.create_database()}?connect_timeout=20", ttl=600.0)
+def test_a_restart_and_a_crash_of_the_server_lose_nothing_and_end_no_claim(breakable_postgres: PostgresServer) -> None:
+    coordinator = PostgresCoordinator(f"{breakable_postgres.create_database()}?connect_timeout=20", ttl=600.0)
     with closing(coordinator.candidate("p", "leader")) as leader:
         term = taken(coordinator, leader)
         with coordinator.claim(term, LANE, 0) as held:
-            for position, end in enumerate((private_postgres.stop, private_postgres.kill), 1):
+            for position, end in enumerate((breakable_postgres.stop, breakable_postgres.kill), 1):
                 held.advance(mark(position), Tally(1))
                 end()
                 with pytest.raises(StateUnavailable):
@@ -508,7 +508,7 @@ def test_a_restart_and_a_crash_of_the_server_lose_nothing_and_end_no_claim(priva
                     leader.renew()
                 with pytest.raises(StateUnavailable):
                     coordinator.standing("p")
-                private_postgres.start()
+                breakable_postgres.start()
                 leader.renew()
             held.advance(mark(3), Tally(1))
         assert coordinator.watermark("p", LANE) == mark(3)

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from random import Random
 from typing import TypeVar
 
@@ -17,9 +16,8 @@ import psutil
 from deadline import PATIENCE, until
 from fix_rig import Rig
 from penstock.failpoint import POINTS
-from program import Program, path_with, send
+from program import Program, altered_by, send
 
-LIES = Path(__file__).parent / "lies"
 RATES = (0.1, 0.5, 0.9)
 FAULTS = ("fail_rate", "hang_rate", "cut_rate", "lose_rate")
 DAY = 86400.0
@@ -66,7 +64,7 @@ class Nemesis:
         return [program.terminate(120) for program in self._team]
 
     def _recruit(self) -> Program:
-        return self._rig.start(env={**path_with(LIES), "PENSTOCK_TEST_CLOCK": str(self._offset)})
+        return self._rig.start(env={**altered_by("lies"), "PENSTOCK_TEST_CLOCK": str(self._offset)})
 
     def _replace_dead(self) -> None:
         """New processes for those that died; hardly any may end by itself."""

@@ -18,11 +18,11 @@ SECONDS = float(os.environ.get("PENSTOCK_NEMESIS_SECONDS", "60"))
 
 @pytest.mark.timeout(SECONDS + 900)
 def test_kafka_has_every_message_and_each_key_in_order_whatever_is_broken(
-    tmp_path: Path, private_postgres: PostgresServer, broker: Broker, note: Any
+    tmp_path: Path, breakable_postgres: PostgresServer, breakable_broker: Broker, note: Any
 ) -> None:
     seed = int(os.environ.get("PENSTOCK_SEED") or random.randrange(1 << 32))
     note(f"PENSTOCK_SEED={seed}")
-    with Relay(tmp_path / f"relay{seed}", private_postgres, broker) as relay:
+    with Relay(tmp_path / f"relay{seed}", breakable_postgres, breakable_broker) as relay:
         nemesis, clerks = RelayNemesis(relay, seed), Clerks(relay, seed)
         clerks.start()
         nemesis.torment(SECONDS)

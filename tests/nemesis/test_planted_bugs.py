@@ -6,7 +6,6 @@ import signal
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -17,9 +16,8 @@ from far_side import FarSide, Lenient, foreign, interleaved, late
 from fix_rig import Rig, Sampler
 from penstock.receiver import MemoryStore
 from penstock.testing import oracle
-from program import Program, path_with, send
+from program import Program, altered_by, send
 
-PLANTED = Path(__file__).parent / "planted"
 LOOKS = 12  # at the watermark: time for a writer to record what it should not
 MOVING = {"watermark-before-post", "marks-counted-early", "lane-without-lock", "end-of-input-is-success", "term-not-checked"}
 RULES = """
@@ -73,7 +71,7 @@ class Stage:
         self._bugs, self._moves = plain.rig.folder / "bugs", False
         self._bugs.mkdir()
         files = [one.file for one in (rows.rig, pruned.rig, far)]
-        env = {**path_with(PLANTED), "PENSTOCK_TEST_BUGS": str(self._bugs)}
+        env = {**altered_by("planted"), "PENSTOCK_TEST_BUGS": str(self._bugs)}
         first = plain.rig.start(*files, env=env)
         for name in ("plain", "rows", "pruned", "far"):
             first.until_event("LaneClaimed", pipeline=name)

@@ -7,16 +7,14 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from deadline import until
 from far_side import FarSide, Judged, interleaved, late
 from fix_rig import Rig
-from program import Program, path_with, send
+from program import Program, altered_by, send
 
-LIES = Path(__file__).parent / "lies"
 DAY = 86400
 
 Note = Callable[[str], None]
@@ -60,7 +58,7 @@ class Pair:
         return next((one for one in list(self.far_side.judged) if one.is_accepted and one.epoch > epoch), None)
 
     def _recruit(self) -> Program:
-        return self.rig.start(env={**path_with(LIES), "PENSTOCK_TEST_CLOCK": str(self.clock)})
+        return self.rig.start(env={**altered_by("lies"), "PENSTOCK_TEST_CLOCK": str(self.clock)})
 
 
 @pytest.fixture(scope="module")

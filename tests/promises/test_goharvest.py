@@ -63,19 +63,23 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, private_postgres: PostgresServer, broker: Broker) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory, breakable_postgres: PostgresServer, breakable_broker: Broker) -> Run:
     """The leader is killed as a whole between an acknowledgement and its purge; a worker of the next one dies in the same place."""
-    folder, dsn, topic = tmp_path_factory.mktemp("goharvest"), private_postgres.create_database(), broker.create(partitions=2)
+    folder, dsn, topic = (
+        tmp_path_factory.mktemp("goharvest"),
+        breakable_postgres.create_database(),
+        breakable_broker.create(partitions=2),
+    )
     assert main(["outbox", "init", dsn, "--layout", "goharvest"]) == 0
     file = folder / "orders.yaml"
     source = {"type": "outbox", "database": dsn, "reader": "mark"}
     retry = {"tries": "forever", "min": "10ms", "max": "200ms"}
-    sink = {"type": "kafka", "delivery": "barrier", "config": {"bootstrap.servers": broker.servers}, "retry": retry}
+    sink = {"type": "kafka", "delivery": "barrier", "config": {"bootstrap.servers": breakable_broker.servers}, "retry": retry}
     file.write_text(yaml.safe_dump({"name": "orders", "source": source, "sink": sink, "state": dsn}))
     generator, programs, seen = Generator(dsn, topic), [Program(folder, file)], list[Any]()
 
     def left() -> int:
-        [(rows,)] = private_postgres.execute("select count(*) from outbox", dsn)
+        [(rows,)] = breakable_postgres.execute("select count(*) from outbox", dsn)
         return int(rows)
 
     try:
@@ -90,20 +94,20 @@ def run(tmp_path_factory: pytest.TempPathFactory, private_postgres: PostgresServ
         programs[1].arm("sink.purging", "kill")
         programs[1].until_event("LaneClaimed", count=2)
         seen.append(status(file))
-        broker.pause()
+        breakable_broker.pause()
         until(lambda: left() > 100, what=programs[1].tail)
-        broker.resume()
+        breakable_broker.resume()
         generator.end()
         until(lambda: left() == 0, what=programs[1].tail)
         until(lambda: (ended := status(file))[1][0]["position"] == ended[1][0]["head"] and not ended[1][0]["error"])
         seen.append(status(file))
         assert programs[1].terminate() == 0
     finally:
-        broker.resume()
+        breakable_broker.resume()
         generator.end()
         for program in programs:
             program.kill_tree()
-    return Run(generator, broker.records(topic), seen, programs)
+    return Run(generator, breakable_broker.records(topic), seen, programs)
 
 
 def test_nothing_is_lost_and_what_was_rolled_back_never_was(run: Run) -> None:

@@ -22,7 +22,7 @@ from penstock.harvest import Harvest
 from penstock.harvest.config import load
 from penstock.testing.broker import Broker, Record
 from penstock.testing.postgres import PostgresServer
-from program import path_with
+from program import altered_by
 
 KEYS, ROWS = 10, 20
 INSERT = """
@@ -193,7 +193,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, postgres_of_module: str, postg
     notes, file, generator = folder / "faults", reaper_file(folder, broker, dsn), Generator(dsn, topic, folder.name)
     notes.touch()
     faults = {"PENSTOCK_TEST_FAULTS": "0.02", "PENSTOCK_TEST_FAULTS_TOLD": str(notes)}
-    env = {**path_with(Path(__file__).parent / "faulty"), **faults}
+    env = {**altered_by("faulty"), **faults}
     street = Street({name: House(name, file, env) for name in "ab"})
 
     def carried() -> None:

@@ -40,9 +40,9 @@ def pipeline(folder: Path, dsn: str, sink: dict[str, Any], state: str = "state.d
 
 
 def test_what_is_stashed_arrives_in_order_also_through_a_restart_of_postgres(
-    private_postgres: PostgresServer, tmp_path: Path, receiver: ReceiverProcess
+    breakable_postgres: PostgresServer, tmp_path: Path, receiver: ReceiverProcess
 ) -> None:
-    dsn = private_postgres.create_database()
+    dsn = breakable_postgres.create_database()
     assert main(["outbox", "init", dsn]) == 0
     retry = {"tries": "forever", "policy": "exponential", "min": "10ms", "max": "200ms"}
     file = pipeline(tmp_path, dsn, {"type": "webhook", "url": receiver.url, "retry": retry})
@@ -65,7 +65,7 @@ def test_what_is_stashed_arrives_in_order_also_through_a_restart_of_postgres(
             late.commit()
         until(lambda: "late" in values(), what=program.tail)
 
-        private_postgres.restart()
+        breakable_postgres.restart()
         with psycopg.connect(dsn) as writer:
             stash_many(writer, [("orders", str(n % 5), f"v{n}") for n in range(50)])
             writer.commit()
@@ -74,7 +74,7 @@ def test_what_is_stashed_arrives_in_order_also_through_a_restart_of_postgres(
         until(lambda: "v49" in values(), what=program.tail)
 
         def is_empty() -> bool:
-            return private_postgres.execute("select count(*) from outbox", dsn) == [(0,)]
+            return breakable_postgres.execute("select count(*) from outbox", dsn) == [(0,)]
 
         until(is_empty, what=program.tail)
         code, [seen] = status(file)
@@ -84,7 +84,7 @@ def test_what_is_stashed_arrives_in_order_also_through_a_restart_of_postgres(
         assert len(moments) <= 2 + (moments[-1] - moments[0]).total_seconds(), "told too often"
         assert sum(event["changes"] for event in program.events("Delivered")) <= 54
         assert dsn not in program.said()
-        assert private_postgres.password not in program.said()
+        assert breakable_postgres.password not in program.said()
     finally:
         program.kill_tree()
     told = {one.position: one.change for one in came()}
@@ -144,12 +144,12 @@ class Meddler(Thread):
 
 
 def test_with_one_two_and_four_processes_kafka_has_every_message_once_and_each_key_in_order(
-    private_postgres: PostgresServer, tmp_path: Path, broker: Broker
+    breakable_postgres: PostgresServer, tmp_path: Path, breakable_broker: Broker
 ) -> None:
     """One alone, then four, of which the leaders are killed and stopped one after the other, while connections break."""
-    dsn, topic = private_postgres.create_database(), broker.create()
+    dsn, topic = breakable_postgres.create_database(), breakable_broker.create()
     assert main(["outbox", "init", dsn]) == 0
-    sink = {"type": "kafka", "delivery": "exactly-once", "config": {"bootstrap.servers": broker.routed}}
+    sink = {"type": "kafka", "delivery": "exactly-once", "config": {"bootstrap.servers": breakable_broker.routed}}
     file = pipeline(tmp_path, dsn, sink, state=dsn)
 
     state = PostgresCoordinator(f"{dsn}?connect_timeout=60")
@@ -163,7 +163,7 @@ def test_with_one_two_and_four_processes_kafka_has_every_message_once_and_each_k
         pid = int((state.standing("orders").holder or ":0").split(":")[1])
         return next(one for one in team if one.pid == pid)
 
-    with broker.route() as route:
+    with breakable_broker.route() as route:
         generator, meddler, team = Generator(dsn, topic), Meddler(route), [Program(tmp_path, file)]
         everybody = team
         try:
@@ -179,7 +179,7 @@ def test_with_one_two_and_four_processes_kafka_has_every_message_once_and_each_k
                 until_more(team)
             generator.end()
             meddler.end()
-            until(lambda: private_postgres.execute("select count(*) from outbox", dsn) == [(0,)], what=team[0].tail)
+            until(lambda: breakable_postgres.execute("select count(*) from outbox", dsn) == [(0,)], what=team[0].tail)
             assert team[0].terminate() == 0
         finally:
             generator.end()
@@ -187,7 +187,7 @@ def test_with_one_two_and_four_processes_kafka_has_every_message_once_and_each_k
             for program in everybody:
                 program.kill_tree()
     numbers: dict[bytes, list[int]] = {}
-    for record in broker.records(topic):
+    for record in breakable_broker.records(topic):
         if record.key != b"late":
             assert record.headers == [("testId", b"T1")]
             numbers.setdefault(record.key or b"", []).append(int(record.value or b""))

@@ -43,9 +43,9 @@ def written(folder: Path, dsn: str, broker: Broker) -> Path:
 
 
 def test_what_kafka_never_takes_is_parked_and_sent_again_once_that_is_mended(
-    private_postgres: PostgresServer, tmp_path: Path, broker: Broker, kafka_authority: trustme.CA, capsys: Any
+    breakable_postgres: PostgresServer, tmp_path: Path, broker: Broker, kafka_authority: trustme.CA, capsys: Any
 ) -> None:
-    dsn, topic, barred = private_postgres.create_database(), broker.create(config={"max.message.bytes": "20000"}), broker.create()
+    dsn, topic, barred = breakable_postgres.create_database(), broker.create(config={"max.message.bytes": "20000"}), broker.create()
     later = f"{topic}-later"
     broker.forbid(barred)
     kafka_authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
@@ -71,7 +71,7 @@ def test_what_kafka_never_takes_is_parked_and_sent_again_once_that_is_mended(
         with psycopg.connect(dsn) as writer:
             stash_many(writer, [(topic, f"o{n % 5}", f"{n:03}") for n in range(100, 150)])
         until(lambda: "149" in values(topic), what=program.tail)
-        until(lambda: private_postgres.execute("select count(*) from outbox", dsn) == [(0,)], what=program.tail)
+        until(lambda: breakable_postgres.execute("select count(*) from outbox", dsn) == [(0,)], what=program.tail)
         assert sorted(values(topic)) == [*(f"{n:03}" for n in range(150)), "a1"]
 
         _, letters = told("list")

@@ -13,8 +13,6 @@ from fix_rig import Rig
 from penstock.testing import oracle
 from program import Program, send, status
 
-pytestmark = pytest.mark.alone
-
 TRIES = 8
 
 

@@ -19,8 +19,6 @@ from penstock.testing import oracle
 from penstock.testing.postgres import PostgresServer
 from program import send
 
-pytestmark = pytest.mark.timeout(400)
-
 AWAY = 7.0
 """Seconds that the server is away: longer than a term."""
 
@@ -42,10 +40,10 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory, private_postgres: PostgresServer) -> Iterator[Story]:
-    dsn = private_postgres.create_database()
+def story(tmp_path_factory: pytest.TempPathFactory, breakable_postgres: PostgresServer) -> Iterator[Story]:
+    dsn = breakable_postgres.create_database()
     with Rig(tmp_path_factory.mktemp("postgres"), state=f"{dsn}?connect_timeout=20") as rig:
-        told = Story(rig, private_postgres.password)
+        told = Story(rig, breakable_postgres.password)
         rig.start(), rig.start()
         until(lambda: any(one.events("LaneClaimed") for one in rig.programs), what=rig.tails)
         standby = next(one for one in rig.programs if one is not rig.leader())
@@ -56,7 +54,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, private_postgres: PostgresSe
             seller.start()
             try:
                 told.takeover = _kill_the_leader(rig)
-                _lose_the_server(rig, private_postgres)
+                _lose_the_server(rig, breakable_postgres)
                 until(lambda: json.loads(told.tell("status", "--json").stdout)["state"] == "leading")
                 told.tell("doctor", "--json")
                 told.tell("validate")

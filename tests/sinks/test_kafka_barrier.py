@@ -298,21 +298,21 @@ def test_where_poison_halts_its_row_stays(line: Line) -> None:
 
 
 def test_a_database_that_goes_away_is_waited_for_and_the_barrier_stays_up(
-    private_postgres: PostgresServer, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    breakable_postgres: PostgresServer, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(barrier, "CONFIRM_SECONDS", PATIENCE)  # so that the first need not ask, however long a server takes to go
-    line = Line(private_postgres.create_database(), broker)
+    line = Line(breakable_postgres.create_database(), broker)
     line.insert(*"012")
     changes = next(line.source.follow_as(Stamp(1, 0), LANE, line.source.begin(LANE, "beginning"))).changes
     with closing(line.deliver(1)) as delivery:
-        private_postgres.stop()
+        breakable_postgres.stop()
         try:
             assert delivery.offer(changes, PATIENCE)
             until(lambda: line.came() == {"k": ["0"]})
             until(lambda: len(line.told) > 1)
             assert line.came() == {"k": ["0"]}
         finally:
-            private_postgres.start()
+            breakable_postgres.start()
         assert delivery.drain(PATIENCE)
     assert line.came() == {"k": [*"012"]}
     assert line.rows() == []

@@ -280,19 +280,19 @@ def test_brokers_that_are_away_at_the_start_are_waited_for_by_starting_again(bro
 
 
 @pytest.mark.parametrize("delivery", BOTH)
-def test_a_broker_that_is_killed_and_comes_back_costs_neither_order_nor_a_record(broker, delivery):
-    line = Line(broker, delivery, partitions=3)
+def test_a_broker_that_is_killed_and_comes_back_costs_neither_order_nor_a_record(breakable_broker, delivery):
+    line = Line(breakable_broker, delivery, partitions=3)
     with line.open() as opened:
         deliver(opened, line.run(*range(1, 50)))
         for position in range(50, 150):
             put(opened, line.run(position))
-        broker.kill()
+        breakable_broker.kill()
         try:
             for position in range(150, 250):
                 put(opened, line.run(position))
             assert not opened.drain(0.2)
         finally:
-            broker.start()
+            breakable_broker.start()
         with suppress(SinkUnavailable):  # the client may wait without an end: then the lane is taken up again
             until(lambda: opened.drain(1))
     if delivery == "exactly-once":
@@ -301,10 +301,10 @@ def test_a_broker_that_is_killed_and_comes_back_costs_neither_order_nor_a_record
     assert_once_and_in_order(line, range(1, 251 if delivery == "exactly-once" else 250))
 
 
-def test_a_client_that_asks_in_vain_is_given_up_and_another_goes_on(broker, monkeypatch):
+def test_a_client_that_asks_in_vain_is_given_up_and_another_goes_on(breakable_broker, monkeypatch):
     monkeypatch.setattr(transactional, "STALL_SECONDS", 2.0)
-    line = Line(broker, config={"bootstrap.servers": broker.routed})
-    with broker.route() as route:
+    line = Line(breakable_broker, config={"bootstrap.servers": breakable_broker.routed})
+    with breakable_broker.route() as route:
         opened = line.sink.open(Assignment(line.topic, Lane("main"), 1, 0, "cafe", None, print, has_messages=True))
         deliver(opened, line.run(1, 2, 3))
         route.cut()
@@ -434,11 +434,11 @@ def test_what_a_person_sends_again_needs_no_mark(broker):
     assert line.came() == [1]
 
 
-def test_closing_while_the_brokers_hang_is_prompt(broker):
-    line = Line(broker)
+def test_closing_while_the_brokers_hang_is_prompt(breakable_broker):
+    line = Line(breakable_broker)
     opened = line.sink.open(Assignment(line.topic, Lane("main"), 1, 0, "cafe", None, print, has_messages=True))
     deliver(opened, line.run(1))
-    broker.pause()
+    breakable_broker.pause()
     try:
         put(opened, line.run(2))
         closer = threading.Thread(target=opened.close, daemon=True)
@@ -446,7 +446,7 @@ def test_closing_while_the_brokers_hang_is_prompt(broker):
         closer.join(30)
         assert not closer.is_alive()
     finally:
-        broker.resume()
+        breakable_broker.resume()
     assert opened.delivered().position == 1
 
 

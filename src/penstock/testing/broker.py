@@ -101,7 +101,7 @@ class Broker:
     """
 
     def __init__(self, folder: Path, identity: Identity | None = None, *, is_brief: bool = True) -> None:
-        self._folder, self._jars, self._is_brief = folder, jars(), is_brief
+        self.folder, self._jars, self._is_brief = folder, jars(), is_brief
         self._ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
@@ -150,10 +150,10 @@ class Broker:
 
     def start(self) -> Self:
         """Start, and wait until it answers."""
-        with (self._folder / "broker.log").open("ab") as log:
-            command = self._java("kafka.Kafka", str(self._folder / "server.properties"))
+        with (self.folder / "broker.log").open("ab") as log:
+            command = self._java("kafka.Kafka", str(self.folder / "server.properties"))
             launch = [sys.executable, "-c", _LAUNCH, *command]
-            self._process = subprocess.Popen(launch, stdout=log, stderr=log, start_new_session=True, cwd=self._folder)
+            self._process = subprocess.Popen(launch, stdout=log, stderr=log, start_new_session=True, cwd=self.folder)
         self._await_answer(self._process)
         return self
 
@@ -234,7 +234,7 @@ class Broker:
         users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
         more = "".join(f",{name.upper()}://127.0.0.1:{self._ports[name]}" for name in ("encrypted", "mutual")) if identity else ""
         tls = _TLS.format(**identity._asdict()) if identity else ""
-        return _PROPERTIES.format(folder=self._folder, users=users, more=more, **self._ports) + tls
+        return _PROPERTIES.format(folder=self.folder, users=users, more=more, **self._ports) + tls
 
     def _admin(self) -> Any:
         from confluent_kafka.admin import AdminClient
@@ -256,7 +256,7 @@ class Broker:
                 self._admin().list_topics(timeout=5)
                 return
             time.sleep(0.05)
-        said = (self._folder / "broker.log").read_text(errors="replace")[-2000:]
+        said = (self.folder / "broker.log").read_text(errors="replace")[-2000:]
         self.kill()
         raise EngineFailed(f"the broker did not start: {said}")
 

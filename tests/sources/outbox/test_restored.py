@@ -31,14 +31,14 @@ def restore(box: Box, dsn: str) -> None:
 
 
 def test_a_dump_restored_into_a_new_cluster_is_noticed_and_everything_in_it_is_sent_when_a_person_says_so(
-    box: Box, values: Values, private_postgres: PostgresServer
+    box: Box, values: Values, breakable_postgres: PostgresServer
 ) -> None:
     for n in range(50):
         box.commit(f"m{n}")  # each with a transaction id beyond those of a new cluster
     box.source.settle("p", LANE, box.source.begin(LANE, "40"))
     head = box.source.behind(box.changes(box.source.begin(LANE, "40"))[-1], box.start)
     box.commit("not in a window yet")
-    dsn = private_postgres.create_database()
+    dsn = breakable_postgres.create_database()
     restore(box, dsn)
     restored = Box(dsn, box.table)
     restored.commit("written in the new cluster")

@@ -1,24 +1,17 @@
-"""On the PYTHONPATH of a process under test: bugs, one for each defence, that a file of their name switches on.
-
-Production code has no switches: modules are altered here as they are imported, in the driver and in Spark's workers alike.
-"""
+"""Bugs, one for each defence, in the driver and in Spark's workers alike; a file of a bug's name switches it on."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-_FOLDER = os.environ.get("PENSTOCK_TEST_BUGS", "")
+import alteration
 
-Plant = Callable[[ModuleType], None]
+_FOLDER = os.environ["PENSTOCK_TEST_BUGS"]
 
 
 def is_on(bug: str) -> bool:
@@ -151,7 +144,7 @@ def settling(module: ModuleType) -> None:
     instead(module.Settling, "settle", "settled-before-delivery", hasty)
 
 
-PLANTS: dict[str, Plant] = {
+PLANTS: dict[str, alteration.Alter] = {
     "penstock.sinks.webhook.delivery": delivery,
     "penstock.progress": progress,
     "penstock.coordinators.sqlite.claim": claim,
@@ -165,25 +158,4 @@ PLANTS: dict[str, Plant] = {
 }
 
 
-class Planter(MetaPathFinder):
-    """Alters modules as they are imported."""
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """The module as it is found without this, with bugs planted behind its own code."""
-        if not (plant := PLANTS.pop(name, None)):
-            return None
-        spec = importlib.util.find_spec(name)
-        assert spec
-        assert spec.loader
-        run = spec.loader.exec_module
-
-        def planted(module: ModuleType) -> None:
-            run(module)
-            plant(module)
-
-        spec.loader.exec_module = planted  # type: ignore[method-assign]
-        return spec
-
-
-if _FOLDER:
-    sys.meta_path.insert(0, Planter())
+alteration.of(PLANTS)

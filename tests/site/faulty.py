@@ -1,4 +1,4 @@
-"""On the PYTHONPATH of a process under test: a Kafka library whose producers fail now and then, also in Spark's workers.
+"""A Kafka library whose producers fail now and then, also in Spark's workers.
 
 Some records are refused, and of as many that were sent a failure is reported. Each fault is noted as a line of a file.
 """

@@ -1,4 +1,4 @@
-"""On the PYTHONPATH of a process under test: a wall clock as far off as a file says, a state file that refuses on demand."""
+"""A wall clock as far off as a file says, and a state file that refuses on demand."""
 
 import os
 import sqlite3
