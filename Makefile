@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench bench-peers nemesis lock clean
+.PHONY: help install demo test starve check bench bench-peers nemesis lock clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -37,6 +37,12 @@ WORKERS := -n 3 --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
 test: check ## All checks and all tests, real servers included
 	$(BIN)/python -m pytest $(WORKERS)
 
+SHARE ?= 0.2
+PERIODS ?= 0.1 1
+starve: $(VENV)/.installed-dev ## All tests with a fifth of the CPU, in periods of 100 ms and of 1 s: hours; TESTS="tests/sinks" chooses some
+	for period in $(PERIODS); do $(BIN)/python tests/starve.py --share $(SHARE) --period $$period \
+		$(BIN)/python -m pytest $(WORKERS) $(TESTS) || exit 1; done
+
 check: $(VENV)/.installed-dev ## Formatting, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -50,7 +56,8 @@ bench-peers: $(VENV)/.installed-peers ## Beside Debezium and plain micro-batches
 
 STEPS ?= 10000
 KILLS ?= 100
-nemesis: $(VENV)/.installed-dev ## Everything is broken for half an hour, SEED=7 chooses how; the report goes to bench/reports
+nemesis: $(VENV)/.installed-dev ## All properties with all examples, then half an hour of random faults; SEED=7 repeats one; report in bench/reports
+	PENSTOCK_EXAMPLES=full $(BIN)/python -m pytest -m hypothesis $(WORKERS)
 	$(BIN)/python tests/nemesis --steps $(STEPS) --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
 COMPILE := $(BIN)/pip-compile --quiet --upgrade --generate-hashes --strip-extras --allow-unsafe \
