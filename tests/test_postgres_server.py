@@ -20,7 +20,7 @@ import os, signal
 from penstock.testing.postgres import PostgresServer
 server = PostgresServer().start()
 server.pause()
-print(server.folder, server._process.pid, flush=True)
+print(server.folder, server.sockets, server._process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -75,8 +75,8 @@ def test_each_test_has_a_database_of_its_own_over_tcp_and_the_socket(postgres: s
 
 def test_nothing_is_left_when_its_starter_is_killed_not_even_if_it_cannot_answer() -> None:
     done = subprocess.run([sys.executable, "-c", _STARTER], stdout=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
-    folder, pid = done.stdout.split()
-    until(lambda: not Path(folder).exists() and not Path(f"/proc/{pid}").exists())
+    *folders, pid = done.stdout.split()
+    until(lambda: not any(Path(left).exists() for left in (*folders, f"/proc/{pid}")))
 
 
 def test_nothing_is_left_after_a_crash() -> None:
@@ -85,6 +85,7 @@ def test_nothing_is_left_after_a_crash() -> None:
         assert segment in _segments()
         server.kill()
     assert not server.folder.exists()
+    assert not server.sockets.exists()
     assert segment not in _segments()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from deadline import until
+from deadline import PATIENCE, until
 from penstock.cli import main
+
+LONG = "temporary" * 14
+"""Too long for the path of a Unix socket, which has 107 bytes at most."""
 
 
 def start(home: Path, *options: str) -> subprocess.Popen[str]:
@@ -34,42 +38,54 @@ def said(home: Path) -> str:
 
 def survivors(home: Path) -> list[str]:
     """Processes that were started by the demo and still run."""
+    mark = f"TMPDIR={home}".encode()
+    return [process.name for process in Path("/proc").glob("[0-9]*") if mark in fact(process, "environ")]
 
-    def mark(process: Path) -> bytes:
-        try:
-            return (process / "environ").read_bytes()
-        except OSError:
-            return b""
 
-    return [process.name for process in Path("/proc").glob("[0-9]*") if f"TMPDIR={home}".encode() in mark(process)]
+def fact(process: Path, name: str) -> bytes:
+    try:
+        return (process / name).read_bytes()
+    except OSError:
+        return b""
+
+
+def socket_folder(home: Path) -> Path:
+    """The folder that the demo's JVM was given for its sockets."""
+    lines = b"".join(fact(Path("/proc", process), "cmdline") for process in survivors(home))
+    found = re.search(rb"spark\.python\.unix\.domain\.socket\.dir=([^\0]+)", lines)
+    assert found
+    return Path(os.fsdecode(found[1]))
 
 
 def test_it_tells_its_story_proves_its_promises_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    home = tmp_path / "home"
+    home = tmp_path / LONG
     demo = start(home, "--seconds", "16", "--rate", "40")
-    assert demo.wait(240) == 0
+    assert demo.wait(PATIENCE) == 0
     told = said(home)
     assert all(f"-- {act}:" in told for act in ("flow", "lost answers", "outage", "repaired", "proof"))
     assert "status 503; try " in told
     assert told.count("✓ ") == 4
     assert "honest repeats   0 changes" not in told
-    assert list(home.glob("penstock-demo-*")) == []
+    assert list(home.iterdir()) == []
     until(lambda: not survivors(home), what=lambda: f"still there: {survivors(home)}")
 
 
 def test_ctrl_c_ends_it_with_the_proof_and_a_breach_ends_it_with_1(tmp_path: Path) -> None:
-    home, kept = tmp_path / "home", tmp_path / "kept"
+    home, kept = tmp_path / LONG, tmp_path / "kept"
     demo = start(home, "--forever", "--directory", str(kept))
     try:
         until(lambda: "delivered 1" in said(home), what=lambda: said(home))
+        sockets = socket_folder(home)
+        assert {file.suffix for file in sockets.iterdir() if file.is_socket()} == {"", ".sock"}, "those of Penstock and of Spark"
         tamper(kept / "received.jsonl")
     finally:
         os.killpg(demo.pid, signal.SIGINT)  # as a terminal does it: all processes in the foreground hear it
-    assert demo.wait(240) == 1
+    assert demo.wait(PATIENCE) == 1
     assert "✗ nothing lost     1 breaches; first: change" in said(home)
     assert "✓ in order" in said(home)
     assert {"shop.db", "pipeline.yaml", "penstock.db", "received.jsonl"} <= {file.name for file in kept.iterdir()}
     until(lambda: not survivors(home), what=lambda: f"still there: {survivors(home)}")
+    assert not sockets.exists()
 
 
 def tamper(received: Path) -> None:

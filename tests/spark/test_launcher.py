@@ -1,6 +1,7 @@
 """Which Java, which master, which archive: decisions that start nothing."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from penstock.errors import ConfigInvalid, EngineFailed, EngineSlots, JavaMissing
 from penstock.pipeline import Pipeline, SparkSettings
 from penstock.sinks.discard import DiscardSink
+from penstock.sources.synthetic import SyntheticSource
 from penstock.spark import archive, jvm
-from penstock.spark.engine import common_settings
+from penstock.spark.daemon import MODULES
+from penstock.spark.engine import Engine, common_settings
 from penstock.spark.java import Java, find_jars, find_java, module_flags
 from penstock.spark.session import master_for
 
@@ -93,6 +96,19 @@ def test_only_a_java_that_breaks_down_costs_the_archive(tmp_path, monkeypatch, e
         jvm.start({})
     assert [str(path) in start for start in (tmp_path / "starts").read_text().splitlines()] == [True, False]
     assert path.exists() == is_kept
+
+
+def test_a_start_that_fails_leaves_no_folder_behind(tmp_path, monkeypatch):
+    home = java_home(tmp_path / "jdk", "17.0.15")
+    (home / "bin" / "java").write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/start\nexit 1\n')
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
+    monkeypatch.setenv(MODULES, "")
+    with pytest.raises(EngineFailed, match="did not start"):
+        Engine([Pipeline("orders", SyntheticSource(), DiscardSink(), None)], bool)
+    [folder] = re.findall(r"socket\.dir=(\S+)", (tmp_path / "start").read_text())
+    assert Path(folder).name.startswith("penstock-run-")
+    assert not Path(folder).exists()
 
 
 def test_the_library_that_would_register_itself_with_every_session_is_left_out_and_nothing_else():

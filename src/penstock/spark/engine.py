@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from threading import Lock, Thread, Timer
 from typing import Any
@@ -15,6 +14,7 @@ from penstock.errors import ConfigInvalid, EngineLost
 from penstock.event import Observer
 from penstock.goal import Goal
 from penstock.pipeline import Pipeline, SparkSettings
+from penstock.sockets import make_folder
 from penstock.spark.daemon import MODULES
 from penstock.spark.errand import Events
 from penstock.spark.query import Query, engine_lost
@@ -33,8 +33,12 @@ class Engine:
         settings = common_settings(pipelines)
         slots = sum(len(pipeline.source.lanes()) for pipeline in pipelines)
         os.environ[MODULES] = ",".join(modules(pipelines))
-        self._spark: Any = open_session(slots, settings.master, settings.config)
-        self._folder = tempfile.mkdtemp(prefix="penstock-run-")
+        self._folder = make_folder("penstock-run-")
+        try:
+            self._spark: Any = open_session(slots, settings.master, settings.config, sockets=self._folder)
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
         self._events = Events(self._folder)
         self._listening = Thread(target=self._listen, args=(tell,), name="events of workers", daemon=True)
         self._listening.start()

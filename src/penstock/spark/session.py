@@ -30,12 +30,19 @@ _SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "penstock.spark.daemon",
     "spark.python.task.killTimeout": "200ms",
-    "spark.sql.streaming.stopTimeout": "10s",
+    "spark.sql.streaming.stopTimeout": "600s",
+    "spark.python.authenticate.socketTimeout": "600s",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
+}
+
+_ON_THIS_MACHINE = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.network.timeout": "1d",  # the executor is this process: it is not lost after a pause
 }
 
 ROOMY = {
@@ -61,13 +68,19 @@ def master_for(slots: int, asked: str | None) -> str:
 
 
 def open_session(
-    slots: int, master: str | None = None, config: Mapping[str, str] | None = None, archive: Sequence[str] | None = None
+    slots: int,
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
+    *,
+    sockets: str | None = None,
+    archive: Sequence[str] | None = None,
 ) -> Any:
-    """Start Spark. The session belongs to this process and ends with it."""
+    """Start Spark, with its sockets in this folder. The session belongs to this process and ends with it."""
     master = master_for(slots, master)
     settings = {**_SETTINGS, "spark.master": master}
     if master.startswith("local"):
-        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        settings |= _ON_THIS_MACHINE
+        settings |= {"spark.python.unix.domain.socket.dir": sockets} if sockets else {}
     settings |= config or {}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     gateway = jvm.start(settings, archive)

@@ -49,12 +49,12 @@ def sweep(kept: Path) -> None:
 
 def _rehearse(archive: list[str]) -> None:
     with workplace() as folder:
-        spark = open_session(slots=1, archive=archive)
+        spark = open_session(slots=1, sockets=folder, archive=archive)
         warm(spark, folder)
         process = spark.sparkContext._gateway.proc
         spark.stop()
         process.stdin.close()  # the JVM writes the archive on its way out
-        process.wait(300)
+        process.wait(3600)  # at the lowest priority
     if process.returncode != 0:
         raise SystemExit(f"Java ended with {process.returncode} while it wrote the class archive")
 

@@ -20,7 +20,7 @@ def engine(pipelines: Sequence[Pipeline]) -> Iterator[Any]:
     settings = common_settings(pipelines)
     slots = max(1, sum(len(pipeline.source.lanes()) for pipeline in pipelines))
     with workplace() as folder:
-        spark = open_session(slots, settings.master, settings.config)
+        spark = open_session(slots, settings.master, settings.config, sockets=folder)
         try:
             warm(spark, folder)
             yield spark

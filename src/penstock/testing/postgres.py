@@ -27,10 +27,11 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from penstock.sockets import make_folder
 from penstock.testing.ports import free_port
 
 OLDEST = 14
-WITHIN = 300.0
+WITHIN = 600.0
 """Seconds for a start or an end on a busy machine."""
 
 SETTINGS = {
@@ -47,10 +48,10 @@ class PostgresServer:
     """One server with a folder, a port and a password of its own; the port stays the same over restarts."""
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="penstock-pg-"))
-        self._keeper = _keeper(self.folder)
+        self.folder, self.sockets = Path(tempfile.mkdtemp(prefix="penstock-pg-")), Path(make_folder("penstock-pg-"))
+        self._keeper = _keeper(self.folder, self.sockets)
         self.port, self.password = free_port(), secrets.token_urlsafe(12)
-        self._settings = SETTINGS | {"port": str(self.port), "unix_socket_directories": str(self.folder)} | dict(settings or {})
+        self._settings = SETTINGS | {"port": str(self.port), "unix_socket_directories": str(self.sockets)} | dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -64,7 +65,7 @@ class PostgresServer:
 
     def socket_dsn_of(self, database: str) -> str:
         """The superuser's, over the unix socket."""
-        return f"postgresql://postgres@/{database}?host={self.folder}&port={self.port}"
+        return f"postgresql://postgres@/{database}?host={self.sockets}&port={self.port}"
 
     def create_database(self) -> str:
         """The DSN of a new, empty database."""
@@ -143,7 +144,7 @@ class PostgresServer:
         secret = self.folder / "password"
         secret.write_text(self.password)
         if account := _as_whom():
-            for path in (self.folder, secret):
+            for path in (self.folder, self.sockets, secret):
                 os.chown(path, account["user"], account["group"])
         self._programs = _reachable(programs(), self.folder)
         auth = ["-U", "postgres", "-A", "scram-sha-256", "--auth-local=trust", f"--pwfile={secret}"]
@@ -247,9 +248,9 @@ def _as_whom() -> dict[str, Any]:
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": [], "cwd": "/"}
 
 
-def _keeper(folder: Path) -> subprocess.Popen[bytes]:
+def _keeper(folder: Path, sockets: Path) -> subprocess.Popen[bytes]:
     """A process that outlives this one for a moment, however it ends, and cleans up behind it."""
-    command = [sys.executable, "-m", "penstock.testing.postgres", str(folder)]
+    command = [sys.executable, "-m", "penstock.testing.postgres", str(folder), str(sockets)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
 
@@ -276,8 +277,8 @@ def _children(parent: int) -> list[int]:
     return found
 
 
-def _sweep(folder: Path) -> None:
-    """End a server that nobody owns any more, and remove what it leaves: its folder, and its one segment of shared memory."""
+def _sweep(folder: Path, sockets: Path) -> None:
+    """End a server that nobody owns any more, and remove what it leaves: its folders, and its one segment of shared memory."""
     lines = _pid_lines(folder / "data")
     if lines and _is_ours(pid := int(lines[0]), folder):
         _send(signal.SIGQUIT, pid)
@@ -289,7 +290,8 @@ def _sweep(folder: Path) -> None:
             time.sleep(0.02)
     if len(lines) > 6 and lines[6].split():
         ctypes.CDLL(None).shmctl(int(lines[6].split()[1]), 0, None)
-    shutil.rmtree(folder, ignore_errors=True)
+    for left in (sockets, folder):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _is_ours(pid: int, folder: Path) -> bool:
@@ -299,10 +301,10 @@ def _is_ours(pid: int, folder: Path) -> bool:
 
 
 def main() -> None:
-    """Wait for the end of the starter, then sweep its folder."""
+    """Wait for the end of the starter, then sweep its folders."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdin.read()
-    _sweep(Path(sys.argv[1]))
+    _sweep(*map(Path, sys.argv[1:]))
 
 
 if __name__ == "__main__":
