@@ -59,7 +59,7 @@ def socket_folder(home: Path) -> Path:
 
 def test_it_tells_its_story_proves_its_promises_and_leaves_nothing_behind(tmp_path: Path) -> None:
     home = tmp_path / LONG
-    demo = start(home, "--seconds", "16", "--rate", "40")
+    demo = start(home, "--seconds", "4", "--rate", "1")
     assert demo.wait(PATIENCE) == 0
     told = said(home)
     assert all(f"-- {act}:" in told for act in ("flow", "lost answers", "outage", "repaired", "proof"))

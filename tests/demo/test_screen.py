@@ -73,6 +73,17 @@ def test_elsewhere_than_on_a_terminal_there_is_a_line_a_second_without_control_c
     assert len(said.splitlines()) == 3 + 3
 
 
+def test_elsewhere_than_on_a_terminal_each_kind_of_trouble_of_an_act_has_a_line_at_once() -> None:
+    console = Console(file=io.StringIO(), soft_wrap=True)
+    lines = Lines(console)
+    seen = [(1, ""), (1, "hung up; try 1"), (1, "hung up; try 2"), (2, "hung up; try 3"), (2, "status 503; try 4"), (2, "")]
+    for number, (act, trouble) in enumerate(seen):
+        lines.show(View(ACTS[act], number / 100, 123_470, figures(), trouble))
+    assert isinstance(console.file, io.StringIO)
+    told = [line.rpartition("  ")[2] for line in console.file.getvalue().splitlines() if not line.startswith("--")]
+    assert told[1:] == ["hung up; try 1", "hung up; try 3", "status 503; try 4"]
+
+
 @pytest.mark.parametrize(
     ("seconds", "said"), [(None, "-"), (0.00234, "2.3 ms"), (0.25, "250 ms"), (9.04, "9.0 s")], ids=["none", "few", "many", "long"]
 )

@@ -87,13 +87,27 @@ class GapSource(SyntheticSource):
 
 
 @settings
+class StepSource(SyntheticSource):
+    """Gives nothing at all, not even a sign of life, before the change that it gave last is written to this file."""
+
+    path: str = ""
+
+    def follow(self, lane, after):
+        for position in range(self.position(after) + 1, self.total + 1):
+            yield Window(self._batch(position, position), self.begin(lane, str(position)), idle=True)
+            while position not in positions(self.path):
+                time.sleep(0.01)
+        yield from super().follow(lane, self.begin(lane, str(self.total)))
+
+
+@settings
 class SlowSource(SyntheticSource):
-    """Takes its time for every hundred."""
+    """Takes its time for every change, so that a batch of thousands does not end before a test has seen it at work."""
 
     pause: float = 0.0
 
     def read(self, span):
-        for part in self.split(span, 30):
+        for part in self.split(span, self.total):
             time.sleep(self.pause)
             yield from super().read(part)
 

@@ -3,7 +3,7 @@
 import pytest
 from filesink import FileSink, GapSource, SlowSource, positions, written
 
-from deadline import until
+from deadline import PATIENCE, until
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import DeliveryExhausted
@@ -37,7 +37,7 @@ class Batch:
 
     def carry(self, *args, **how):
         query = self.start(*args, **how)
-        assert query.wait(query.has_ended, 60), f"stuck at {self.position}"
+        assert query.wait(query.has_ended, PATIENCE), f"stuck at {self.position}"
 
     @property
     def position(self):
@@ -75,9 +75,9 @@ def test_a_condition_that_drops_everything_still_takes_the_watermark_to_the_goal
 
 def test_progress_is_recorded_inside_a_batch_also_where_a_condition_drops_it_all(batch):
     query = batch.start(SlowSource(rate=1e6, total=TOTAL, pause=0.25), where="op = 'delete'")
-    assert query.wait(lambda: 0 < batch.position < TOTAL, 60)
+    assert query.wait(lambda: 0 < batch.position < TOTAL, PATIENCE)
     query.ask_to_stop()
-    assert query.wait(query.has_ended, 60)
+    assert query.wait(query.has_ended, PATIENCE)
     assert 0 < batch.position < TOTAL
 
 
@@ -91,7 +91,7 @@ def test_an_attempt_that_fails_is_tried_again_from_the_watermark(batch):
 
 def test_what_only_a_person_can_mend_is_recorded_and_is_no_success(batch):
     query = batch.start(halt_at=1500)
-    assert query.wait(query.was_stopped_inside, 60)
+    assert query.wait(query.was_stopped_inside, PATIENCE)
     standing = batch.state.standing("batch")
     assert standing.error["code"] == DeliveryExhausted.code
     assert batch.position < 1500
@@ -100,7 +100,7 @@ def test_what_only_a_person_can_mend_is_recorded_and_is_no_success(batch):
 
 def test_what_came_before_a_gap_is_delivered_before_the_gap_halts(batch):
     query = batch.start(GapSource(rate=1e6, total=TOTAL, gap=2001))
-    assert query.wait(query.was_stopped_inside, 60)
+    assert query.wait(query.was_stopped_inside, PATIENCE)
     assert batch.state.standing("batch").error["code"] == "capture.broken"
     assert batch.position == 2000
     assert positions(batch.out) == list(range(1, 2001))
@@ -108,7 +108,7 @@ def test_what_came_before_a_gap_is_delivered_before_the_gap_halts(batch):
 
 def test_a_change_that_the_transform_raises_on_halts_the_batch_once_everything_before_it_is_delivered(batch):
     query = batch.start(where="position < 2001 or raise_error('no')")
-    assert query.wait(query.was_stopped_inside, 60)
+    assert query.wait(query.was_stopped_inside, PATIENCE)
     error = batch.state.standing("batch").error
     assert error["code"] == "transform.invalid"
     assert "2001" in error["message"]
@@ -118,7 +118,7 @@ def test_a_change_that_the_transform_raises_on_halts_the_batch_once_everything_b
 
 def test_a_batch_whose_term_was_taken_changes_nothing(batch):
     query = batch.start(SlowSource(rate=1e6, total=TOTAL, pause=0.25))
-    assert query.wait(lambda: batch.position > 0, 60)
+    assert query.wait(lambda: batch.position > 0, PATIENCE)
     batch.candidate.close()
     batch.candidate = batch.state.candidate("batch", "successor")
     term = until(batch.candidate.campaign)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from pyspark.errors import PySparkException
 
-from deadline import until
+from deadline import PATIENCE, until
 from penstock.change import CHANGES
 from penstock.config import load
 from penstock.errors import from_text
@@ -49,7 +49,7 @@ class Market:
         writing = stream.writeStream.foreachBatch(deed or (lambda batch, number: seen.update({number: sorted(batch.collect())})))
         query = writing.option("checkpointLocation", str(self.folder / checkpoint)).trigger(availableNow=True).start()
         try:
-            query.awaitTermination(120)
+            assert query.awaitTermination(PATIENCE)
         finally:
             query.stop()
         return {number: [row.position for row in rows] for number, rows in seen.items() if rows}

@@ -46,7 +46,7 @@ def test_condition_fields_and_function_follow_each_other(live):
 )
 def test_what_came_before_a_failing_change_is_delivered_and_then_the_pipeline_halts(live, function, said, times):
     live.start(function=function)
-    assert live.query.wait(live.query.was_stopped_inside, 60)
+    assert live.query.wait(live.query.was_stopped_inside, PATIENCE)
     error = live.state.standing("live").error
     assert error["code"] == "transform.invalid"
     assert f"transform.function {function} {said}" in error["message"]
@@ -75,7 +75,7 @@ def test_what_came_before_a_failing_change_is_delivered_and_then_the_pipeline_ha
 )
 def test_the_change_that_an_expression_raised_on_is_named_when_all_before_it_is_delivered(live, transform, key, said, form):
     live.start(**transform)
-    assert live.query.wait(live.query.was_stopped_inside, 60)
+    assert live.query.wait(live.query.was_stopped_inside, PATIENCE)
     error = live.state.standing("live").error
     assert error["code"] == "transform.invalid"
     assert error["message"].startswith(f'transform.{key} raised on change 1500 of synthetic, key {{"id":500}}: {said}')
@@ -159,11 +159,11 @@ def test_an_expression_that_needs_more_than_one_change_is_refused(live):
 def test_an_expression_that_raises_on_any_change_halts_also_while_there_is_none(live):
     live.start(SyntheticSource(total=0), where="1 / 0 = 1")
     with pytest.raises(TransformInvalid, match=r"transform\.where: 1 / 0 = 1 raised on any change: \[DIVIDE_BY_ZERO\]"):
-        live.query.wait(lambda: False, 60)
+        live.query.wait(lambda: False, PATIENCE)
 
 
 def test_a_module_that_workers_do_not_have_halts(live):
     live.start(function="nowhere:f")
-    assert live.query.wait(live.query.was_stopped_inside, 60)
+    assert live.query.wait(live.query.was_stopped_inside, PATIENCE)
     assert live.state.standing("live").error["code"] == "config.invalid"
     assert "there is no module nowhere" in live.state.standing("live").error["message"]

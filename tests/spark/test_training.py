@@ -9,10 +9,10 @@ import time
 from deadline import until
 
 STARTS_ONE = """
-import time
+import signal
 from penstock.spark.training import train_beside
 print(train_beside().pid, flush=True)
-time.sleep(60)
+signal.pause()
 """
 
 

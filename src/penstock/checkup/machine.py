@@ -16,7 +16,7 @@ from penstock.checkup.room import disk, unwritable
 from penstock.spark import archive
 from penstock.spark.java import find_jars, find_java
 
-_PATIENCE = 60.0
+_PATIENCE = 600.0
 _NEEDED = "pyspark, pyarrow, penstock.spark.reader, penstock.spark.writer"
 _TRIAL = f"import json, sys, {_NEEDED}; print(json.dumps([*sys.version_info[:2], pyspark.__version__]))"
 

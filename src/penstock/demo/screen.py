@@ -66,6 +66,7 @@ class Lines:
         self._console = console
         self._told: list[str] = []
         self._act, self._next = "", 0.0
+        self._troubles: set[str] = set()
 
     def step(self, done: Sequence[str], doing: str, seconds: float) -> None:
         """Each step once."""
@@ -75,11 +76,13 @@ class Lines:
                 self._console.print(text, markup=False)
 
     def show(self, view: View) -> None:
-        """What is happening, when that changes; figures in between."""
+        """What is happening and each kind of trouble, when that changes; figures in between."""
         if view.act.name != self._act:
-            self._act = view.act.name
+            self._act, self._troubles = view.act.name, set()
             self._console.print(f"-- {view.act.name}: {view.act.said}", markup=False)
-        if view.seconds >= self._next:
+        kind = view.trouble.partition("; ")[0]
+        if view.seconds >= self._next or kind not in {"", *self._troubles}:
+            self._troubles.add(kind)
             self._next = view.seconds + _SECONDS_PER_LINE
             self._console.print(line(view), markup=False)
 

@@ -39,7 +39,7 @@ def rows(path: str, table: str) -> list[dict[str, object]]:
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=10, isolation_level=None)
+    connection = sqlite3.connect(path, timeout=600, isolation_level=None)
     connection.execute("pragma foreign_keys = on")
     connection.execute("pragma synchronous = normal")
     return connection

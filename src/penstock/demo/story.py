@@ -19,18 +19,22 @@ from penstock.testing.oracle import deliveries
 from penstock.testing.request import recorded
 
 LOOK_SECONDS = 0.25
-PATIENCE = 60.0
+PATIENCE = 600.0
 """Seconds that the rest may take to arrive once the shop is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """A part of the story: what it is called, what is said, how the receiver behaves, and its share of the time."""
+    """A part of the story: what it is called, what is said, its share of the time, and how the receiver behaves.
+
+    Where that is broken the part lasts until the pipeline has met it, however slow the machine is: until its trouble has this sign.
+    """
 
     name: str
     said: str
     share: float
     dials: Mapping[str, Any] = field(default_factory=dict)
+    sign: str = ""
 
     @property
     def is_well(self) -> bool:
@@ -46,7 +50,7 @@ ACTS = (
         0.05,
         {"lose_rate": 1.0},
     ),
-    Act("outage", "The receiver answers 503 to everything. What is committed waits in the log.", 0.25, {"fail_rate": 1.0}),
+    Act("outage", "The receiver answers 503 to everything. What is committed waits in the log.", 0.25, {"fail_rate": 1.0}, "503"),
     Act("repaired", "The receiver is back. First what has waited, in order; then what comes.", 0.32),
 )
 PROOF = Act("proof", "The shop is closed. The last changes arrive; then everything is compared.", 0)
@@ -124,9 +128,11 @@ class Story:
 
     def _play(self, act: Act) -> Iterator[View]:
         self._turn(act)
-        ends_at = time.monotonic() + act.share * self._seconds
-        while time.monotonic() < ends_at and not self._stop.is_set():
-            yield self._look(act)
+        ends_at, is_met = time.monotonic() + act.share * self._seconds, act.is_well
+        while (time.monotonic() < ends_at or not is_met) and not self._stop.is_set():
+            view = self._look(act)
+            is_met = is_met or (view.trouble != "" and act.sign in view.trouble)
+            yield view
             self._stop.wait(min(LOOK_SECONDS, max(0.0, ends_at - time.monotonic())))
 
     def _turn(self, act: Act) -> None:

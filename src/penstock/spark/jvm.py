@@ -24,7 +24,9 @@ from penstock.errors import EngineFailed
 from penstock.spark import archive
 from penstock.spark.java import Java, find_jars, find_java, module_flags
 
-PATIENCE = 60.0
+PATIENCE = 600.0
+"""Seconds for a start on a machine that has a tenth of its CPU; a JVM that ends does so at once."""
+
 MOST_NOISE = 10 << 20
 
 # Serial: less memory and not slower on few cores. C2 ten times later than usual: it neither slows the start nor is missing later.

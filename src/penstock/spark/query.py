@@ -27,7 +27,7 @@ from penstock.spark.transform import apply
 DYING_SECONDS = 2.0
 """How long a JVM that no longer answers may take to be gone."""
 
-READY_SECONDS = 60.0
+READY_SECONDS = 600.0
 """How long a query may take until its readers wait for a term."""
 
 EPOCH_SECONDS = 300.0

@@ -30,7 +30,9 @@ VERSION = "4.1.1"
 USERS = {"admin": "admin-secret", "app": "app-secret"}
 """Who may speak to `secured` and `encrypted`, with which password. Until an ACL says otherwise everybody may do everything."""
 
-PATIENCE = 90.0
+PATIENCE = 600.0
+"""Seconds for a start, an end or an answer on a busy machine."""
+
 _PORTS = ("controller", "plain", "secured", "routed", "route", "encrypted", "mutual")
 
 # It dies with whoever started it, however that ends.
@@ -180,9 +182,11 @@ class Broker:
         topic = topic or f"topic-{uuid.uuid4().hex[:12]}"
         wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         admin = self._admin()  # gone with its last name, and its requests with it
-        answered(admin.create_topics([wanted])[topic], 60)
-        deadline = time.monotonic() + 60
-        while len(admin.list_topics(topic, timeout=60).topics[topic].partitions) < partitions:  # told later, if the disk is slow
+        answered(admin.create_topics([wanted])[topic], PATIENCE)
+        deadline = time.monotonic() + PATIENCE
+        while (
+            len(admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions) < partitions
+        ):  # told later, if the disk is slow
             if time.monotonic() > deadline:
                 raise TimeoutError(f"nobody knows the topic {topic} yet")
             time.sleep(0.02)
@@ -195,13 +199,13 @@ class Broker:
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource("topic", topic, incremental_configs=[entry])
         admin = self._admin()
-        answered(admin.incremental_alter_configs([resource])[resource], 60)
+        answered(admin.incremental_alter_configs([resource])[resource], PATIENCE)
 
     def forbid(self, topic: str, user: str = "app") -> None:
         """Let a user of `secured` or `encrypted` see a topic and not write to it."""
         admin = self._admin()
         for made in admin.create_acls(_bars(topic, user)).values():
-            answered(made, 60)
+            answered(made, PATIENCE)
 
     def allow(self, topic: str, user: str = "app") -> None:
         """Take `forbid` back."""
@@ -210,7 +214,7 @@ class Broker:
         wanted = [AclBindingFilter(*(getattr(bar, name) for name in _OF_ACL)) for bar in _bars(topic, user)]
         admin = self._admin()
         for gone in admin.delete_acls(wanted).values():
-            answered(gone, 60)
+            answered(gone, PATIENCE)
 
     def records(self, topic: str, isolation: str = "read_committed") -> list[Record]:
         """Everything that a new consumer gets from this topic now, partition by partition."""
@@ -224,7 +228,7 @@ class Broker:
         }
         consumer = Consumer({"bootstrap.servers": self.servers, "auto.offset.reset": "earliest", **settings})
         try:
-            partitions = consumer.list_topics(topic, 60).topics[topic].partitions
+            partitions = consumer.list_topics(topic, PATIENCE).topics[topic].partitions
             consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
             return sorted(_consumed(consumer, len(partitions)))
         finally:
@@ -239,7 +243,7 @@ class Broker:
     def _admin(self) -> Any:
         from confluent_kafka.admin import AdminClient
 
-        return AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+        return AdminClient({"bootstrap.servers": self.servers, "log_level": 0, "socket.timeout.ms": 300_000})
 
     def _java(self, *arguments: str) -> list[str]:
         memory = ("-Xmx400m", "-XX:+UseSerialGC", *(("-XX:TieredStopAtLevel=1",) if self._is_brief else ()))
@@ -264,7 +268,7 @@ class Broker:
         if self._process:
             self._signal(how)
             self._signal(signal.SIGCONT)
-            self._process.wait(60)
+            self._process.wait(PATIENCE)
 
     def _signal(self, which: signal.Signals) -> None:
         if self._process and self._process.poll() is None:

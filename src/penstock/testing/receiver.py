@@ -320,7 +320,7 @@ class ReceiverProcess:
 
     def turn(self, **dials: Any) -> None:
         """Turn these dials; the others stay."""
-        with closing(HTTPConnection(urlsplit(self.url).netloc, timeout=10)) as connection:
+        with closing(HTTPConnection(urlsplit(self.url).netloc, timeout=600)) as connection:
             connection.request("POST", _DIALS_PATH, orjson.dumps(dials))
             connection.getresponse()
 
