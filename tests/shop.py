@@ -153,7 +153,7 @@ class Keeper(Thread):
     def stop(self) -> None:
         """Stop, and raise what went wrong."""
         self._leaving.set()
-        self.join(60)
+        self.join(PATIENCE)
         if self.error:
             raise self.error
 

@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from deadline import until
+from deadline import PATIENCE, until
 from penstock import failpoint
 
 
@@ -30,7 +30,7 @@ def test_a_pause_lasts_until_its_file_is_gone_and_says_which_point_was_reached(f
     assert not (folder / "sink.sent.reached").exists()
     assert paused.is_alive()
     (folder / "sink.sending").unlink()
-    paused.join(5)
+    paused.join(PATIENCE)
     assert not paused.is_alive()
 
 

@@ -378,7 +378,7 @@ def shaking_hands(context: ssl.SSLContext, then: Callable[[ssl.SSLSocket], objec
         thread = Thread(target=serve)
         thread.start()
         yield int(listening.getsockname()[1])
-        thread.join(10)
+        thread.join(PATIENCE)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from deadline import PATIENCE
 from penstock.outbox import stash_many
 from penstock.source import Source
 from penstock.sources.outbox.mark.databases import create
@@ -53,7 +54,7 @@ class SqliteRig:
         self._make()
 
     def _make(self) -> None:
-        self.writer = sqlite3.connect(self.path, isolation_level=None, timeout=10)
+        self.writer = sqlite3.connect(self.path, isolation_level=None, timeout=PATIENCE)
         self.writer.execute("pragma journal_mode = wal")
         self.writer.execute("pragma synchronous = off")
         self.writer.execute("create table orders(id integer primary key, state text)")
@@ -129,7 +130,7 @@ class MarkedRig:
         path, self.written = folder / "app.db", 0
         self.source: Source = MarkSource(database=str(path))
         create(str(path), "outbox")
-        self.writer = sqlite3.connect(path, timeout=10)
+        self.writer = sqlite3.connect(path, timeout=PATIENCE)
         self.writer.execute("pragma synchronous = off")
 
     def commit(self, changes: int) -> None:

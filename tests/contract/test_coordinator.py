@@ -19,7 +19,7 @@ import pytest
 from contender import __file__ as contender_file
 from puppet import Puppet
 
-from deadline import until
+from deadline import PATIENCE, until
 from penstock.change import Lane
 from penstock.coordinator import Standing, Tally, Term
 from penstock.coordinators.kafka import KafkaCoordinator
@@ -451,7 +451,7 @@ def test_among_many_processes_at_most_one_leads_and_epochs_only_grow(make: Calla
     processes = [subprocess.Popen([sys.executable, contender_file, part]) for part in parts]
     try:
         for process in processes:
-            assert process.wait(120) in (0, -9)
+            assert process.wait(PATIENCE) in (0, -9)
     finally:
         for process in processes:
             process.kill()

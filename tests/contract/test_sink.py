@@ -82,7 +82,7 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
         retry = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=2))
         batch, parallel = Batch(size=3, delay=timedelta(milliseconds=1)), 4 if request.param in PARALLEL else 1
         yield Rig(
-            WebhookSink(url=receiver.url, batch=batch, retry=retry, parallel=parallel),
+            WebhookSink(url=receiver.url, batch=batch, retry=retry, parallel=parallel, timeout=timedelta(days=1)),
             lambda: [change["position"] for change in receiver.changes()],
         )
 
@@ -114,7 +114,7 @@ def test_settings_can_be_pickled_and_still_deliver(rig):
     sink = pickle.loads(pickle.dumps(rig.sink))
     assert sink == rig.sink
     with closing(Rig(sink, rig.arrived).open()) as delivery:
-        assert delivery.offer(rows(1), wait=5)
+        assert delivery.offer(rows(1), wait=PATIENCE)
         assert delivery.drain(PATIENCE)
 
 
@@ -126,7 +126,7 @@ def test_nothing_is_delivered_before_anything_was_offered(rig):
 
 def test_after_draining_the_last_change_offered_is_delivered_and_comes_back_whole(rig):
     with closing(rig.open()) as delivery:
-        assert delivery.offer(rows(1, 2, 3, 4, 5), wait=5)
+        assert delivery.offer(rows(1, 2, 3, 4, 5), wait=PATIENCE)
         assert delivery.drain(PATIENCE)
         assert delivery.delivered() == changes(5)[0]
 
@@ -134,7 +134,7 @@ def test_after_draining_the_last_change_offered_is_delivered_and_comes_back_whol
 def test_first_deliveries_happen_in_the_order_offered_per_key_and_all_arrive(rig):
     with closing(rig.open()) as delivery:
         for start in range(1, 50, 7):
-            assert delivery.offer(rows(*range(start, start + 7)), wait=30)
+            assert delivery.offer(rows(*range(start, start + 7)), wait=PATIENCE)
         assert delivery.drain(PATIENCE)
         if rig.arrived:
             assert_all_came_in_order(rig, range(1, 50))
@@ -144,7 +144,7 @@ def test_delivered_moves_forward_only_and_never_ahead_of_the_far_side(rig):
     seen = [0]
     with closing(rig.open()) as delivery:
         for position in range(1, 60):
-            assert delivery.offer(rows(position), wait=30)
+            assert delivery.offer(rows(position), wait=PATIENCE)
             change = delivery.delivered()
             seen.append(change.position if change else 0)
             if rig.arrived and change:
@@ -155,18 +155,18 @@ def test_delivered_moves_forward_only_and_never_ahead_of_the_far_side(rig):
 
 def test_an_empty_offer_is_taken_and_changes_nothing(rig):
     with closing(rig.open()) as delivery:
-        assert delivery.offer(rows(), wait=5)
+        assert delivery.offer(rows(), wait=PATIENCE)
         assert delivery.drain(PATIENCE)
         assert delivery.delivered() is None
-        assert delivery.offer(rows(1), wait=5)
-        assert delivery.offer(rows(), wait=5)
+        assert delivery.offer(rows(1), wait=PATIENCE)
+        assert delivery.offer(rows(), wait=PATIENCE)
         assert delivery.drain(PATIENCE)
         assert delivery.delivered().position == 1
 
 
 def test_one_offer_may_be_larger_than_any_buffer(rig):
     with closing(rig.open()) as delivery:
-        assert delivery.offer(rows(*range(1, 2001)), wait=5)
+        assert delivery.offer(rows(*range(1, 2001)), wait=PATIENCE)
         assert delivery.drain(PATIENCE)
         assert delivery.delivered().position == 2000
 
@@ -174,14 +174,14 @@ def test_one_offer_may_be_larger_than_any_buffer(rig):
 def test_batches_may_have_columns_behind_those_of_changes(rig):
     batch = rows(1, 2)
     with closing(rig.open()) as delivery:
-        assert delivery.offer(batch.append_column("more", batch.column(0)), wait=5)
+        assert delivery.offer(batch.append_column("more", batch.column(0)), wait=PATIENCE)
         assert delivery.drain(PATIENCE)
         assert delivery.delivered().position == 2
 
 
 def test_after_closing_nothing_more_arrives_and_delivered_still_answers(rig):
     delivery = rig.open()
-    delivery.offer(rows(*range(1, 40)), wait=5)
+    delivery.offer(rows(*range(1, 40)), wait=PATIENCE)
     delivery.close()
     change = delivery.delivered()
     if rig.arrived:
@@ -190,7 +190,7 @@ def test_after_closing_nothing_more_arrives_and_delivered_still_answers(rig):
         assert len(set(arrived)) < 39 or change.position == 39
         with closing(rig.open(change.position if change else None)) as successor:
             start = change.position + 1 if change else 1
-            assert successor.offer(rows(*range(start, 41)), wait=5)
+            assert successor.offer(rows(*range(start, 41)), wait=PATIENCE)
             assert successor.drain(PATIENCE)
         for before, now in zip(of_each_key(arrived), of_each_key(rig.arrived()), strict=True):
             assert now[: len(before)] == before

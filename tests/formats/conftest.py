@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -16,9 +17,9 @@ def receiver_of_format() -> Callable[[str], Request]:
 
     def received(form: str) -> Request:
         with Receiver() as receiver:
-            sink = WebhookSink(url=receiver.url, format=form)  # type: ignore[arg-type]
+            sink = WebhookSink(url=receiver.url, format=form, timeout=timedelta(days=1))  # type: ignore[arg-type]
             delivery = sink.open(Assignment("orders", Lane("main"), 1, 0, "cafe", None, lambda event: None))
-            delivery.offer(to_batch([Change(1, Op.INSERT, "orders", "{}", None, "{}")]), 1)
+            delivery.offer(to_batch([Change(1, Op.INSERT, "orders", "{}", None, "{}")]), PATIENCE)
             assert delivery.drain(PATIENCE)
             delivery.close()
             return receiver.requests[0]

@@ -438,7 +438,7 @@ def test_over_http_with_answers_lost_each_change_is_applied_once(serving, by, pa
         retry=Retry(tries="forever", min=0.001 * Retry().min, max=0.001 * Retry().max),
     )
     delivery = sink.open(Assignment("orders", Lane("main"), 1, 0, "cafe", None, lambda event: None))
-    delivery.offer(to_batch(Change(n, Op.INSERT, "t", f'{{"id":{n % 7}}}', None, "{}") for n in range(1, 101)), 1)
+    delivery.offer(to_batch(Change(n, Op.INSERT, "t", f'{{"id":{n % 7}}}', None, "{}") for n in range(1, 101)), PATIENCE)
     assert delivery.drain(PATIENCE)
     delivery.close()
     assert sorted(one["position"] for one in applied) == list(range(1, 101))

@@ -1,11 +1,14 @@
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Condition, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ending import Clock
 
 from deadline import PATIENCE
 from penstock.change import Lane
@@ -13,7 +16,7 @@ from penstock.errors import PenstockError
 from penstock.event import Event
 from penstock.retry import Retry
 from penstock.sink import Assignment
-from penstock.sinks.webhook import WebhookSink
+from penstock.sinks.webhook import WebhookSink, line
 from penstock.sinks.webhook.delivery import WebhookDelivery
 from penstock.testing.receiver import Receiver
 
@@ -34,9 +37,9 @@ class Told:
         for event in events:
             self(event)
 
-    def wait(self, count: int, within: float = PATIENCE) -> None:
+    def await_events(self, count: int) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.events) >= count, within), f"only {len(self.events)} events"
+            assert self._changed.wait_for(lambda: len(self.events) >= count, PATIENCE), f"only {len(self.events)} events"
 
 
 @pytest.fixture
@@ -51,13 +54,21 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock that decides whether a request is late."""
+    clock = Clock()
+    monkeypatch.setattr(line, "time", SimpleNamespace(monotonic=clock, time=time.time))
+    return clock
+
+
+@pytest.fixture
 def deliver(told: Told) -> Iterator[Callable[..., WebhookDelivery]]:
     """Open a delivery to a URL, with quick retries unless told otherwise."""
     opened: list[WebhookDelivery] = []
 
     def deliver(url: str, *, previous: int | None = None, **settings: Any) -> WebhookDelivery:
         quick = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=4))
-        sink = WebhookSink(url=url, **{"retry": quick, "timeout": timedelta(seconds=60), **settings})
+        sink = WebhookSink(url=url, **{"retry": quick, "timeout": timedelta(seconds=PATIENCE), **settings})
         delivery = sink.open(Assignment("orders", Lane("main"), 7, 0, "cafe", previous, told))
         opened.append(delivery)
         return delivery

@@ -44,7 +44,7 @@ class History:
 def main(url, seed, watermark):
     history, at = History(random.Random(int(seed)), 1000), int(Path(watermark).read_text())
     retry = Retry(tries="forever", min=MILLISECOND, max=4 * MILLISECOND)
-    sink = WebhookSink(url=url, parallel=4, batch=Batch(size=5, delay=MILLISECOND), retry=retry)
+    sink = WebhookSink(url=url, parallel=4, batch=Batch(size=5, delay=MILLISECOND), retry=retry, timeout=timedelta(days=1))
     delivery = sink.open(Assignment("shop", Lane("main"), 1, 0, "cafe", at or None, lambda event: None))
     for start in range(at, 1000, 10):
         while not delivery.offer(to_batch(history.changes[start : start + 10]), wait=0.05):

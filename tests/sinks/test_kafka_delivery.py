@@ -325,7 +325,7 @@ def test_only_what_has_a_mark_behind_it_is_committed_and_the_rest_is_aborted(bro
     line = Line(broker)
     with line.open() as opened:
         deliver(opened, line.run(1, 2, 3))
-        assert opened.offer(line.run(4, 5), 5)
+        assert opened.offer(line.run(4, 5), PATIENCE)
         assert opened.drain(PATIENCE), "what has no mark behind it is not waited for"
     assert line.kept() == 3
     assert sorted(line.came()) == [1, 2, 3]
@@ -344,7 +344,7 @@ def test_whoever_takes_the_lane_over_fences_the_one_before_and_finds_all_of_its_
     line = Line(broker)
     with line.open() as deposed:
         deliver(deposed, line.run(1, 2, 3))
-        assert deposed.offer(line.run(4, 5), 5)
+        assert deposed.offer(line.run(4, 5), PATIENCE)
         with line.open() as successor:
             assert line.kept() == 3
             with pytest.raises(TermLost, match="another producer has taken this lane over"):
@@ -409,7 +409,7 @@ def test_a_cursor_longer_than_kafka_takes_at_once_is_kept_whole(broker):
     line = Line(broker)
     long = Watermark(Cursor('"' + "1:2," * 4000 + '"'), 2, 2)
     with line.open() as opened:
-        assert opened.offer(line.run(1, 2), 5)
+        assert opened.offer(line.run(1, 2), PATIENCE)
         opened.mark(long)
         assert opened.drain(PATIENCE)
     assert line.ledger.read() == long
@@ -429,7 +429,7 @@ def test_a_lane_that_is_released_keeps_nothing_and_its_deliverer_is_fenced(broke
 def test_what_a_person_sends_again_needs_no_mark(broker):
     line = Line(broker)
     with line.open(is_redrive=True) as opened:
-        assert opened.offer(line.run(1), 5)
+        assert opened.offer(line.run(1), PATIENCE)
         assert opened.drain(PATIENCE)
     assert line.came() == [1]
 
@@ -443,7 +443,7 @@ def test_closing_while_the_brokers_hang_is_prompt(breakable_broker):
         put(opened, line.run(2))
         closer = threading.Thread(target=opened.close, daemon=True)
         closer.start()
-        closer.join(30)
+        closer.join(PATIENCE)
         assert not closer.is_alive()
     finally:
         breakable_broker.resume()

@@ -50,7 +50,7 @@ def sink_of(broker, **settings):
 def deliver(sink, topic, patience=PATIENCE):
     with closing(sink.open(Assignment(topic, LANE, 1, 0, "cafe", None, lambda event: None, has_messages=True))) as delivery:
         changes = [to_change(Message(topic, b"k", str(number).encode()), number) for number in (1, 2, 3)]
-        assert delivery.offer(to_batch(changes), 60)
+        assert delivery.offer(to_batch(changes), PATIENCE)
         if sink.delivery == "exactly-once":
             delivery.mark(Watermark(Cursor("{}"), 3, 3))
         assert delivery.drain(patience)

@@ -51,7 +51,7 @@ def ways(broker, papers):
 
 def deliver(sink, topic):
     with closing(sink.open(Assignment(topic, LANE, 1, 0, "cafe", None, lambda event: None, has_messages=True))) as delivery:
-        assert delivery.offer(to_batch([to_change(Message(topic, b"k", b"v"), 1)]), 60)
+        assert delivery.offer(to_batch([to_change(Message(topic, b"k", b"v"), 1)]), PATIENCE)
         if isinstance(delivery, KeepingDelivery):
             delivery.mark(Watermark(Cursor("{}"), 1, 1))
         assert delivery.drain(PATIENCE)

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from deadline import PATIENCE
 from penstock.testing.receiver import Dials, Receiver, ReceiverProcess, Verdict, judge
 from penstock.testing.request import recorded
 
-HTTP = urllib3.PoolManager(retries=False, timeout=10)
+HTTP = urllib3.PoolManager(retries=False, timeout=PATIENCE)
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +92,21 @@ def test_requests_may_come_together(receiver):
     assert [request.body for request in receiver.requests] == [b"a", b"b"]
 
 
+def test_a_request_is_held_until_it_is_released(receiver):
+    receiver.turn(holds=True)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(post, receiver, 1)
+        receiver.wait_for(lambda: receiver.held, within=PATIENCE)
+        assert (receiver.requests, waiting.done()) == ([], False)
+        receiver.release()
+        assert waiting.result(PATIENCE) == 200
+        again = pool.submit(post, receiver, 2)
+        receiver.wait_for(lambda: receiver.held, within=PATIENCE)
+        receiver.turn(holds=False)
+        assert again.result(PATIENCE) == 200
+    assert [request.positions() for request in receiver.requests] == [[1], [2]]
+
+
 def test_waiting_in_vain_is_an_error(receiver):
     with pytest.raises(TimeoutError, match="0 requests came"):
         receiver.wait_for(lambda: len(receiver.requests) == 1, within=0.05)
@@ -145,7 +161,7 @@ def test_bodies_are_written_byte_for_byte_and_a_file_of_json_is_lines_of_json(tm
 def test_a_process_of_its_own_goes_with_its_parent(tmp_path):
     with ReceiverProcess(tmp_path / "out") as receiver:
         receiver.process.stdin.close()
-        assert receiver.process.wait(10) == 0
+        assert receiver.process.wait(PATIENCE) == 0
 
 
 def test_the_program_runs_until_it_is_interrupted(tmp_path):
@@ -154,7 +170,7 @@ def test_the_program_runs_until_it_is_interrupted(tmp_path):
         url = process.stdout.readline().strip()
         assert HTTP.request("POST", url, body=body(1)).status == 200
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE) == 0
     assert len(recorded(tmp_path / "out")) == 1
 
 

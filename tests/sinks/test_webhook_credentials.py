@@ -32,7 +32,7 @@ def refusal(**keys):
 
 def sent(receiver, deliver, **settings):
     delivery = deliver(receiver.url, **settings)
-    delivery.offer(CHANGE, wait=1)
+    delivery.offer(CHANGE, wait=PATIENCE)
     assert delivery.drain(PATIENCE)
     return receiver.requests[0].headers
 
@@ -65,10 +65,10 @@ def test_further_headers_are_sent_with_every_try(receiver, deliver):
 def test_only_the_right_credentials_are_let_in_and_wrong_ones_are_called_so(locked, deliver, right, wrong):
     url = locked(right.header)
     delivery = deliver(url, auth=right, retry=TWICE)
-    delivery.offer(CHANGE, wait=1)
+    delivery.offer(CHANGE, wait=PATIENCE)
     assert delivery.drain(PATIENCE)
     delivery = deliver(url, auth=wrong, retry=TWICE)
-    delivery.offer(CHANGE, wait=1)
+    delivery.offer(CHANGE, wait=PATIENCE)
     with pytest.raises(DeliveryExhausted) as raised:
         delivery.drain(PATIENCE)
     hint = "check the credentials: sink.auth, headers, signing or url"
@@ -198,7 +198,7 @@ def test_settings_show_no_secret_and_carry_all_to_workers(file):
 )
 def test_a_secret_that_the_receiver_says_back_is_hidden_in_errors_and_events(echo, deliver, told, settings, query):
     delivery = deliver(echo + query, retry=TWICE, **settings)
-    delivery.offer(CHANGE, wait=1)
+    delivery.offer(CHANGE, wait=PATIENCE)
     with pytest.raises(DeliveryExhausted) as raised:
         delivery.drain(PATIENCE)
     assert "cannot POST" in str(raised.value)

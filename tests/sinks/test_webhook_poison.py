@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import select
 import socket
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ending import Clock, ending
 
 from deadline import PATIENCE, until
 from penstock.change import Change, Lane, Op, to_batch
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite import SqliteCoordinator, store
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted, StateUnavailable
 from penstock.event import ChangeDropped, ChangeParked, ChangesPassed, DeliveryRetried
@@ -51,11 +52,18 @@ class Desk:
 
     def open(self, then: Any = "dead-letter", keys: Any = "wait", tries: Any = 2, size: int = 20, **settings: Any) -> Any:
         retry = Retry(tries=tries, min=MILLISECOND, max=4 * MILLISECOND, then=then, keys=keys)
-        calm = {"timeout": timedelta(seconds=60), **settings}  # no try is given up because the machine stalls
+        calm = {"timeout": timedelta(seconds=PATIENCE), **settings}  # no try is given up because the machine stalls
         sink = WebhookSink(url=self.receiver.url, retry=retry, batch=Batch(size=size, delay=MILLISECOND), **calm)
         self.poison = Poison(then, keys, self.claim, Circumstances("orders", LANE, "cafe", 1, self.told.all))
         assignment = Assignment("orders", LANE, 1, 0, "cafe", None, self.told, self.poison)
         return self.stage.enter_context(closing(sink.open(assignment)))
+
+    def release_when_held(self, count: int) -> None:
+        """Wait until so many requests are held at once, and see them answered."""
+        self.receiver.wait_for(lambda: len(self.receiver.held) == count, PATIENCE)
+        before = len(self.receiver.requests)
+        self.receiver.release()
+        self.receiver.wait_for(lambda: len(self.receiver.requests) == before + count, PATIENCE)
 
     def parked(self) -> list[int]:
         return [letter.change.position for letter in self.state.letters("orders")]
@@ -69,7 +77,7 @@ class Desk:
 
 @pytest.fixture
 def desk(receiver: Receiver, told: Any, tmp_path: Path) -> Iterator[Desk]:
-    state = SqliteCoordinator(str(tmp_path / "state.db"), ttl=60.0)
+    state = SqliteCoordinator(str(tmp_path / "state.db"), ttl=PATIENCE)
     with ExitStack() as stage:
         term = stage.enter_context(closing(state.candidate("orders", "test"))).campaign()
         assert term
@@ -98,8 +106,8 @@ def test_only_the_bad_changes_are_parked_and_everything_else_arrives_in_order(de
     desk.receiver.turn(poison='"n":7}', statuses=(status,))
     given = changes(*(n % 50 + 100 for n in range(1, 121)))
     delivery = desk.open(parallel=parallel)
-    assert delivery.offer(to_batch(given), 5)
-    assert delivery.offer(to_batch(changes(1, 2, 3, start=121)), 5)
+    assert delivery.offer(to_batch(given), PATIENCE)
+    assert delivery.offer(to_batch(changes(1, 2, 3, start=121)), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert desk.parked() == [7, 57, 107]
     assert sorted(set(desk.arrived())) == [p for p in range(1, 124) if p not in (7, 57, 107)]
@@ -114,7 +122,7 @@ def test_only_the_bad_changes_are_parked_and_everything_else_arrives_in_order(de
 def test_a_receiver_may_take_all_but_what_it_names(desk: Desk) -> None:
     desk.receiver.turn(poison='"n":7}', statuses=(207,), names_poison=True)
     delivery = desk.open()
-    delivery.offer(to_batch(changes(*range(101, 121))), 5)
+    delivery.offer(to_batch(changes(*range(101, 121))), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert (desk.parked(), len(desk.receiver.requests)) == ([7], 1)
     assert desk.arrived() == [p for p in range(1, 21) if p != 7]
@@ -125,7 +133,7 @@ def test_a_receiver_may_take_all_but_what_it_names(desk: Desk) -> None:
 def test_what_it_takes_past_a_change_that_it_names_is_known_to_have_overtaken_it(desk: Desk) -> None:
     desk.receiver.turn(poison='"n":2}', statuses=(200,), names_poison=True)
     delivery = desk.open(size=4)
-    delivery.offer(to_batch(changes(1, 2, 2, 2, 2)), 5)
+    delivery.offer(to_batch(changes(1, 2, 2, 2, 2)), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert desk.arrived() == [1, 3, 4]
     assert [(one.change.position, one.is_overtaken, one.is_behind) for one in desk.state.letters("orders")] == [
@@ -151,7 +159,7 @@ def test_an_update_of_an_unknown_old_key_is_passed_by_its_table_and_passes_all_o
     desk.receiver.turn(poison='"n":2}', statuses=(200,), names_poison=True)
     one, two, three = changes(1, 2, 3)
     delivery = desk.open(size=3)
-    delivery.offer(to_batch([one, two.replace(**second), three.replace(**last)]), 5)
+    delivery.offer(to_batch([one, two.replace(**second), three.replace(**last)]), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert desk.arrived() == [1, 3]
     assert [(one.change.position, one.is_overtaken) for one in desk.state.letters("orders")] == [(2, is_overtaken)]
@@ -161,10 +169,10 @@ def test_where_keys_go_on_what_the_receiver_names_has_not_passed_the_letter_befo
     desk.receiver.turn(poison='"n":2}', statuses=(200,), names_poison=True)
     delivery = desk.open(keys="go-on", size=3)
     desk.poison.condemn(*changes(7), DeliveryExhausted("status 422"))
-    delivery.offer(to_batch(changes(7, 8, start=2)), 5)
+    delivery.offer(to_batch(changes(7, 8, start=2)), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert [(one.change.position, one.is_overtaken) for one in desk.state.letters("orders")] == [(1, False), (2, False)]
-    delivery.offer(to_batch(changes(7, start=4)), 5)
+    delivery.offer(to_batch(changes(7, start=4)), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert [(one.change.position, one.is_overtaken) for one in desk.state.letters("orders")] == [(1, True), (2, True)]
     assert desk.arrived() == [3, 4]
@@ -177,7 +185,7 @@ def test_where_keys_go_on_only_what_was_certainly_not_taken_has_not_passed_the_l
     desk.receiver.turn(poison='"n":2}', statuses=(status,))
     delivery = desk.open(keys="go-on", size=1)
     desk.poison.condemn(*changes(7), DeliveryExhausted("status 422"))
-    delivery.offer(to_batch(changes(7, 8, 9, start=2)), 5)
+    delivery.offer(to_batch(changes(7, 8, 9, start=2)), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert [(one.change.position, one.is_overtaken) for one in desk.state.letters("orders")] == [(1, is_overtaken), (2, False)]
 
@@ -186,7 +194,7 @@ def test_where_keys_go_on_an_answer_that_was_lost_once_may_have_been_a_yes(desk:
     desk.receiver.turn(cut_rate=1.0)
     delivery = desk.open(keys="go-on", tries=100_000, size=2)
     desk.poison.condemn(*changes(7), DeliveryExhausted("status 422"))
-    delivery.offer(to_batch(changes(7, 8, start=2)), 5)
+    delivery.offer(to_batch(changes(7, 8, start=2)), PATIENCE)
     until(lambda: desk.events(DeliveryRetried))
     desk.receiver.turn(cut_rate=0.0, poison='"n":2}', statuses=(422,))
     until(lambda: delivery.drain(0.05))
@@ -197,7 +205,7 @@ def test_what_it_takes_past_it_is_known_also_where_there_are_letters_of_other_ke
     desk.receiver.turn(poison='"n":3}', statuses=(200,), names_poison=True)
     delivery = desk.open(size=4)
     desk.poison.condemn(*changes(99), DeliveryExhausted("status 422"))
-    delivery.offer(to_batch(changes(1, 2, 2, 2, 2, start=2)), 5)
+    delivery.offer(to_batch(changes(1, 2, 2, 2, 2, start=2)), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert desk.arrived() == [2, 4, 5]
     assert [(one.change.position, one.is_overtaken) for one in desk.state.letters("orders")] == [(1, False), (3, True), (6, False)]
@@ -206,7 +214,7 @@ def test_what_it_takes_past_it_is_known_also_where_there_are_letters_of_other_ke
 def test_a_pipeline_that_halts_at_poison_does_so_when_it_is_named(desk: Desk) -> None:
     desk.receiver.turn(poison='"n":2}', statuses=(200,), names_poison=True)
     delivery = desk.open(then="halt")
-    delivery.offer(to_batch(changes(1, 2)), 5)
+    delivery.offer(to_batch(changes(1, 2)), PATIENCE)
     with pytest.raises(DeliveryExhausted, match=r"changes 2\.\.2 were not taken"):
         until(lambda: delivery.drain(0.05))
     assert delivery.delivered() is None
@@ -216,7 +224,7 @@ def test_a_pipeline_that_halts_at_poison_does_so_when_it_is_named(desk: Desk) ->
 def test_where_keys_go_on_only_the_bad_change_is_parked_and_known_as_overtaken(desk: Desk, parallel: int) -> None:
     desk.receiver.turn(poison='"n":7}', statuses=(422,))
     delivery = desk.open(keys="go-on", parallel=parallel)
-    delivery.offer(to_batch(changes(*(n % 50 for n in range(1, 121)))), 5)
+    delivery.offer(to_batch(changes(*(n % 50 for n in range(1, 121)))), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert sorted(set(desk.arrived())) == [p for p in range(1, 121) if p != 7]
     [letter] = desk.state.letters("orders")
@@ -227,7 +235,7 @@ def test_where_keys_go_on_only_the_bad_change_is_parked_and_known_as_overtaken(d
 def test_dropped_changes_are_told_and_nothing_waits_for_them(desk: Desk, parallel: int) -> None:
     desk.receiver.turn(poison='"n":7}', statuses=(422,))
     delivery = desk.open("drop", parallel=parallel)
-    delivery.offer(to_batch(changes(*(n % 50 for n in range(1, 121)))), 5)
+    delivery.offer(to_batch(changes(*(n % 50 for n in range(1, 121)))), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert sorted(set(desk.arrived())) == [p for p in range(1, 121) if p != 7]
     assert desk.parked() == []
@@ -239,8 +247,8 @@ def test_dropped_changes_are_told_and_nothing_waits_for_them(desk: Desk, paralle
 def test_a_receiver_that_refuses_everything_is_waited_for_and_not_taken_for_poison(desk: Desk, parallel: int, dials: Any) -> None:
     desk.receiver.turn(fail_rate=1.0, **dials)
     delivery = desk.open(parallel=parallel)
-    delivery.offer(to_batch(changes(*range(1, 41))), 5)
-    desk.told.wait(30)
+    delivery.offer(to_batch(changes(*range(1, 41))), PATIENCE)
+    desk.told.await_events(30)
     assert len(desk.events(DeliveryRetried)) > 10
     parked = desk.parked()
     assert len(parked) <= 10 + 3
@@ -256,8 +264,8 @@ def test_a_receiver_that_is_gone_is_waited_for(desk: Desk, told: Any) -> None:
         port = gone.port
     desk.receiver.port = port
     delivery = desk.open()
-    delivery.offer(to_batch(changes(*range(1, 41))), 5)
-    told.wait(20)
+    delivery.offer(to_batch(changes(*range(1, 41))), PATIENCE)
+    told.await_events(20)
     assert desk.parked() == []
     with Receiver(port) as back:
         until(lambda: delivery.drain(0.05))
@@ -268,10 +276,10 @@ def test_a_receiver_that_is_gone_is_waited_for(desk: Desk, told: Any) -> None:
 def test_a_lone_change_that_fails_for_no_final_reason_waits_until_another_one_is_taken(desk: Desk) -> None:
     desk.receiver.turn(poison='"n":1}', statuses=(500,))
     delivery = desk.open()
-    delivery.offer(to_batch(changes(1)), 5)
-    desk.told.wait(5)
+    delivery.offer(to_batch(changes(1)), PATIENCE)
+    desk.told.await_events(5)
     assert desk.parked() == []
-    delivery.offer(to_batch(changes(1, 2, start=2)), 5)
+    delivery.offer(to_batch(changes(1, 2, start=2)), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert (desk.parked(), desk.arrived()) == ([1, 2], [3])
 
@@ -279,7 +287,7 @@ def test_a_lone_change_that_fails_for_no_final_reason_waits_until_another_one_is
 def test_a_lone_change_that_is_refused_for_good_is_parked_at_once(desk: Desk) -> None:
     desk.receiver.turn(poison='"n":1}', statuses=(422,))
     delivery = desk.open(tries="forever")
-    delivery.offer(to_batch(changes(1)), 5)
+    delivery.offer(to_batch(changes(1)), PATIENCE)
     assert delivery.drain(PATIENCE)
     assert desk.parked() == [1]
     assert len(desk.receiver.requests) == 1
@@ -290,7 +298,7 @@ def test_a_lone_change_that_is_refused_for_good_is_parked_at_once(desk: Desk) ->
 def test_a_batch_that_is_too_large_for_the_receiver_is_cut_until_it_fits(desk: Desk) -> None:
     desk.receiver.turn(script=(413, 413))
     delivery = desk.open()
-    delivery.offer(to_batch(changes(*range(1, 9))), 5)
+    delivery.offer(to_batch(changes(*range(1, 9))), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert desk.arrived() == list(range(1, 9))
     assert [len(request.changes()) for request in desk.receiver.requests] == [8, 4, 2, 1, 1, 4]
@@ -302,7 +310,7 @@ def test_letters_are_met_again_after_a_crash_and_stay_single(desk: Desk) -> None
     desk.receiver.turn(poison='"n":3}', statuses=(422,))
     for _ in range(2):
         delivery = desk.open()
-        delivery.offer(to_batch(changes(1, 2, 3, 1, 3)), 5)
+        delivery.offer(to_batch(changes(1, 2, 3, 1, 3)), PATIENCE)
         until(lambda delivery=delivery: delivery.drain(0.05))
         delivery.close()
     assert desk.parked() == [3, 5]
@@ -312,7 +320,7 @@ def test_letters_are_met_again_after_a_crash_and_stay_single(desk: Desk) -> None
 def test_one_poisoned_change_of_a_hundred_costs_few_requests(desk: Desk) -> None:
     desk.receiver.turn(poison='"n":77}', statuses=(422,))
     delivery = desk.open(size=100)
-    delivery.offer(to_batch(changes(*range(1, 101))), 5)
+    delivery.offer(to_batch(changes(*range(1, 101))), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert desk.parked() == [77]
     assert len(desk.receiver.requests) <= 16
@@ -321,23 +329,27 @@ def test_one_poisoned_change_of_a_hundred_costs_few_requests(desk: Desk) -> None
 def test_a_receiver_that_names_what_it_refuses_is_believed_and_asked_only_once_more(desk: Desk) -> None:
     desk.receiver.turn(poison=',"n":7', statuses=(422,), names_poison=True)
     delivery = desk.open(size=100)
-    delivery.offer(to_batch(changes(*range(1, 101))), 5)
+    delivery.offer(to_batch(changes(*range(1, 101))), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert desk.parked() == [7, *range(70, 80)]
     assert desk.state.letters("orders")[0].message.endswith("changes 7..7 were not taken in 1 tries")
     assert [len(request.changes()) for request in desk.receiver.requests] == [100, 89]
 
 
-def test_what_is_named_is_parked_while_the_rest_is_under_way_however_long_that_takes(desk: Desk, tmp_path: Path) -> None:
+def test_what_is_named_is_parked_while_the_rest_is_under_way_however_long_that_takes(
+    desk: Desk, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "PATIENCE", PATIENCE)
     desk.receiver.turn(poison='"n":7}', statuses=(422,), names_poison=True)
-    delivery = desk.open(timeout=1000 * MILLISECOND, inquests=0)  # a slow machine makes it seem far
+    delivery = desk.open(timeout=timedelta(days=1), inquests=0)  # a slow machine makes it seem far
     desk.poison.condemn(*changes(99), DeliveryExhausted("status 422"))
     with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as busy:
         busy.execute("begin immediate")
-        delivery.offer(to_batch(changes(*range(101, 121), start=2)), 5)
+        delivery.offer(to_batch(changes(*range(101, 121), start=2)), PATIENCE)
         desk.receiver.wait_for(lambda: len(desk.receiver.requests) == 2, PATIENCE)
-        asked_at = time.monotonic()
-        until(lambda: not delivery.drain(0.05) and time.monotonic() > asked_at + 1.2)
+        until(lambda: select.select([delivery._couriers[0].line._connection.sock], [], [], 0)[0])
+        clock.step(timedelta(days=1))
+        assert not delivery.drain(0.1)
         assert desk.parked() == [1]
     until(lambda: delivery.drain(0.05))
     assert desk.parked() == [1, 7]
@@ -348,7 +360,7 @@ def test_what_shares_a_row_with_what_is_named_waits_behind_it(desk: Desk) -> Non
     desk.receiver.turn(poison='"n":3}', statuses=(422,), names_poison=True)
     delivery = desk.open()
     desk.poison.condemn(*changes(99), DeliveryExhausted("status 422"))
-    delivery.offer(to_batch(changes(1, 2, 2, 3, start=2)), 5)
+    delivery.offer(to_batch(changes(1, 2, 2, 3, start=2)), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert (desk.parked(), desk.arrived()) == ([1, 3, 4], [2, 5])
 
@@ -357,25 +369,26 @@ def test_what_shares_a_row_with_what_is_named_in_another_part_of_the_batch_waits
     desk.receiver.turn(script=(500, 422), headers={"Penstock-Refused": "2"})
     delivery = desk.open(tries=1)
     desk.poison.condemn(*changes(99), DeliveryExhausted("status 422"))
-    delivery.offer(to_batch(changes(7, 7, start=2)), 5)
+    delivery.offer(to_batch(changes(7, 7, start=2)), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert (desk.parked(), desk.arrived()) == ([1, 2, 3], [])
 
 
 def test_what_was_named_is_parked_though_the_end_comes_before_the_rest_is_sent(desk: Desk) -> None:
-    desk.receiver.turn(poison='"n":7}', statuses=(422,), names_poison=True, slow=2)
+    desk.receiver.turn(poison='"n":7}', statuses=(422,), names_poison=True, holds=True)
     delivery = desk.open()
     desk.poison.condemn(*changes(99), DeliveryExhausted("status 422"))
-    delivery.offer(to_batch(changes(*range(101, 111), start=2)), 5)
-    desk.receiver.wait_for(lambda: desk.receiver.connections == 1, PATIENCE)
-    delivery.close()
+    delivery.offer(to_batch(changes(*range(101, 111), start=2)), PATIENCE)
+    desk.receiver.wait_for(lambda: desk.receiver.held, PATIENCE)
+    with ending(delivery):
+        desk.receiver.turn(holds=False)
     assert (desk.parked(), len(desk.receiver.requests)) == ([1, 7], 1)
 
 
 def test_what_a_receiver_names_and_was_not_sent_is_passed_over(desk: Desk) -> None:
     desk.receiver.turn(poison='"n":7}', statuses=(422,), headers={"Penstock-Refused": "12, x, 7.1"})
     delivery = desk.open(tries=4)
-    delivery.offer(to_batch(changes(*range(1, 9))), 5)
+    delivery.offer(to_batch(changes(*range(1, 9))), PATIENCE)
     desk.receiver.wait_for(lambda: len(desk.receiver.requests) > 1, PATIENCE)
     desk.receiver.turn(headers={})
     until(lambda: delivery.drain(0.05))
@@ -384,14 +397,17 @@ def test_what_a_receiver_names_and_was_not_sent_is_passed_over(desk: Desk) -> No
 
 
 def test_poison_is_looked_for_while_others_go_on_and_what_shares_a_row_waits(desk: Desk) -> None:
-    desk.receiver.turn(poison='"n":7}', statuses=(422,), slow=0.02)
+    desk.receiver.turn(poison='"n":7}', statuses=(422,), holds=True)
     delivery = desk.open()
-    delivery.offer(to_batch(changes(*range(101, 121), *range(201, 219), 101, 107)), 5)
+    delivery.offer(to_batch(changes(*range(101, 121), *range(201, 219), 101, 107)), PATIENCE)
+    desk.release_when_held(1)
+    desk.release_when_held(2)
+    assert list(range(21, 39)) in [request.positions() for request in desk.receiver.requests], "the next batch was not held up"
+    desk.receiver.turn(holds=False)
     until(lambda: delivery.drain(0.05))
     assert desk.parked() == [7, 40]
     assert desk.receiver.connections == 2
     first = {position: index for index, position in reversed(list(enumerate(desk.arrived())))}
-    assert max(first[p] for p in range(21, 39)) < max(first[p] for p in range(1, 21) if p != 7), "the next batch was not held up"
     assert first[1] < first[39]
     assert_in_order(desk.receiver.changes())
 
@@ -399,7 +415,7 @@ def test_poison_is_looked_for_while_others_go_on_and_what_shares_a_row_waits(des
 def test_a_receiver_that_may_be_in_trouble_holds_up_everything_on_the_one_connection(desk: Desk) -> None:
     desk.receiver.turn(poison='"n":7}', statuses=(500,), slow=0.01)
     delivery = desk.open()
-    delivery.offer(to_batch(changes(*range(101, 161))), 5)
+    delivery.offer(to_batch(changes(*range(101, 161))), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert (desk.parked(), desk.receiver.connections) == ([7], 1)
 
@@ -407,16 +423,19 @@ def test_a_receiver_that_may_be_in_trouble_holds_up_everything_on_the_one_connec
 def test_without_inquests_beside_others_everything_waits_for_the_one_that_is_open(desk: Desk) -> None:
     desk.receiver.turn(poison='"n":7}', statuses=(422,))
     delivery = desk.open(inquests=0)
-    delivery.offer(to_batch(changes(*range(101, 161))), 5)
+    delivery.offer(to_batch(changes(*range(101, 161))), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert (desk.parked(), desk.receiver.connections) == ([7], 1)
     assert desk.arrived() == [p for p in range(1, 61) if p != 7]
 
 
 def test_no_more_inquests_than_allowed_are_open_and_each_has_a_connection(desk: Desk) -> None:
-    desk.receiver.turn(poison='5,"n":', statuses=(422,), slow=0.01)
+    desk.receiver.turn(poison='5,"n":', statuses=(422,), holds=True)
     delivery = desk.open(inquests=2)
-    delivery.offer(to_batch(changes(*range(1, 201))), 5)
+    delivery.offer(to_batch(changes(*range(1, 201))), PATIENCE)
+    for count in (1, 2, 3):
+        desk.release_when_held(count)
+    desk.receiver.turn(holds=False)
     until(lambda: delivery.drain(0.05))
     assert desk.parked() == list(range(5, 201, 10))
     assert desk.receiver.connections == 3
@@ -426,21 +445,24 @@ def test_no_more_inquests_than_allowed_are_open_and_each_has_a_connection(desk: 
 def test_the_rest_of_what_a_far_receiver_names_is_sent_beside_others(desk: Desk) -> None:
     desk.receiver.turn(poison='"n":7}', statuses=(422,), names_poison=True, slow=0.02)
     delivery = desk.open()
-    delivery.offer(to_batch(changes(*range(101, 121), *range(201, 220), 107)), 5)
+    delivery.offer(to_batch(changes(*range(101, 121), *range(201, 220), 107)), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert (desk.parked(), desk.receiver.connections) == ([7, 40], 2)
     assert sorted(desk.arrived()) == [p for p in range(1, 40) if p != 7]
 
 
 def test_the_end_comes_at_once_while_inquests_are_open(desk: Desk) -> None:
-    desk.receiver.turn(poison='5,"n":', statuses=(422,), slow=0.2)
+    desk.receiver.turn(poison='5,"n":', statuses=(422,), holds=True)
     delivery = desk.open()
-    delivery.offer(to_batch(changes(*range(1, 101))), 5)
-    desk.receiver.wait_for(lambda: desk.receiver.connections > 2, PATIENCE)
+    delivery.offer(to_batch(changes(*range(1, 101))), PATIENCE)
+    desk.release_when_held(1)
+    desk.release_when_held(2)
+    desk.receiver.wait_for(lambda: len(desk.receiver.held) == 3, PATIENCE)
+    with ending(delivery):
+        desk.receiver.turn(holds=False)
+    assert len(desk.receiver.requests) == 1 + 2 + 3
     delivery.close()
-    left = len(desk.receiver.requests)
-    delivery.close()
-    assert len(desk.receiver.requests) == left
+    assert len(desk.receiver.requests) == 1 + 2 + 3
 
 
 def test_a_store_that_fails_in_an_inquest_beside_others_ends_the_delivery(desk: Desk, tmp_path: Path) -> None:
@@ -448,7 +470,7 @@ def test_a_store_that_fails_in_an_inquest_beside_others_ends_the_delivery(desk: 
     delivery = desk.open()
     with closing(sqlite3.connect(tmp_path / "state.db")) as spoilt:
         spoilt.execute("alter table dead_letters rename to lost")
-    delivery.offer(to_batch(changes(*range(101, 141))), 5)
+    delivery.offer(to_batch(changes(*range(101, 141))), PATIENCE)
     with pytest.raises(StateUnavailable, match="no such table"):
         until(lambda: delivery.drain(0.05))
 
@@ -484,7 +506,7 @@ def test_what_waits_for_a_change_of_key_that_waits_itself_is_parked_behind_it(de
     desk.receiver.turn(poison='"n":1}', statuses=(422,), names_poison=names)
     delivery = desk.open(parallel=parallel)
     given = [*changes(12, 11), moved(3, 11, 12), *changes(11, 5, start=4), moved(6, 5, 11), *changes(5, 6, start=7)]
-    delivery.offer(to_batch(given), 5)
+    delivery.offer(to_batch(given), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert (desk.parked(), sorted(desk.arrived())) == ([1, 3, 4, 6, 7], [2, 5, 8])
 
@@ -493,8 +515,8 @@ def test_what_waits_for_a_change_of_key_that_waits_itself_is_parked_behind_it(de
 def test_a_success_that_names_nobody_knows_what_is_a_failed_try(desk: Desk, named: str) -> None:
     desk.receiver.turn(headers={"Penstock-Refused": named})
     delivery = desk.open(tries=4)
-    delivery.offer(to_batch(changes(1, 2, 3)), 5)
-    desk.told.wait(2)
+    delivery.offer(to_batch(changes(1, 2, 3)), PATIENCE)
+    desk.told.await_events(2)
     assert (delivery.delivered(), desk.parked()) == (None, [])
     assert "Penstock-Refused" in desk.events(DeliveryRetried)[0].reason
     desk.receiver.turn(headers={})
@@ -517,8 +539,8 @@ def test_a_receiver_that_takes_nothing_and_names_everything_is_believed_only_so_
     desk.receiver.turn(poison='"n":', statuses=(207,), names_poison=True)
     delivery = desk.open("drop")
     for start in range(1, 401, 20):
-        delivery.offer(to_batch(changes(*range(start, start + 20), start=start)), 5)
-    desk.told.wait(40)
+        delivery.offer(to_batch(changes(*range(start, start + 20), start=start)), PATIENCE)
+    desk.told.await_events(40)
     assert desk.events(DeliveryRetried)
     dropped = desk.poison.dropped
     assert dropped <= 40

@@ -21,7 +21,7 @@ CHANGES = to_batch(Change(n, Op.INSERT, "orders", f'{{"id":{n}}}', None, f'{{"no
 def delivered(receiver, deliver, *changes, **settings):
     delivery = deliver(receiver.url, **settings)
     for some in changes or (CHANGES,):
-        delivery.offer(some, wait=1)
+        delivery.offer(some, wait=PATIENCE)
         assert delivery.drain(PATIENCE)
     delivery.close()
     return receiver.requests

@@ -62,7 +62,7 @@ def files(authority, tmp_path_factory):
 
 
 def failure(delivery):
-    delivery.offer(CHANGE, wait=1)
+    delivery.offer(CHANGE, wait=PATIENCE)
     with pytest.raises(DeliveryExhausted) as raised:
         delivery.drain(PATIENCE)
     return raised.value.message
@@ -79,7 +79,7 @@ def test_https_delivers_over_one_connection(authority, deliver):
     with listening(authority, "localhost") as receiver:
         delivery = deliver(receiver.url)
         for _ in range(3):
-            delivery.offer(CHANGE, wait=1)
+            delivery.offer(CHANGE, wait=PATIENCE)
             assert delivery.drain(PATIENCE)
         assert len(receiver.changes()) == 3
         assert receiver.connections == 1
@@ -89,9 +89,11 @@ def test_https_delivers_over_one_connection(authority, deliver):
 @pytest.mark.usefixtures("trusting")
 def test_https_delivers_over_several_connections_at_once(authority, deliver):
     with listening(authority, "localhost") as receiver:
-        receiver.turn(slow=0.02)
+        receiver.turn(holds=True)
         delivery = deliver(receiver.url, parallel=3, batch=Batch(size=1))
-        delivery.offer(to_batch(Change(n, Op.INSERT, "orders", f'{{"id":{n}}}', None, "{}") for n in range(1, 31)), wait=1)
+        delivery.offer(to_batch(Change(n, Op.INSERT, "orders", f'{{"id":{n}}}', None, "{}") for n in range(1, 31)), wait=PATIENCE)
+        receiver.wait_for(lambda: len(receiver.held) == 3, within=PATIENCE)
+        receiver.turn(holds=False)
         assert delivery.drain(PATIENCE)
         assert len(receiver.changes()) == 30
         assert receiver.connections == 3
@@ -101,7 +103,7 @@ def test_https_delivers_over_several_connections_at_once(authority, deliver):
 def test_a_certificate_of_an_unknown_authority_is_refused_and_the_way_out_named(authority, deliver):
     with listening(authority, "localhost") as receiver:
         delivery = deliver(receiver.url, retry=ONCE)
-        delivery.offer(CHANGE, wait=1)
+        delivery.offer(CHANGE, wait=PATIENCE)
         with pytest.raises(DeliveryExhausted, match=r"its certificate is not trusted: .* \(tls.ca, or SSL_CERT_FILE, may name"):
             delivery.drain(PATIENCE)
         assert not receiver.requests
@@ -111,7 +113,7 @@ def test_a_certificate_of_an_unknown_authority_is_refused_and_the_way_out_named(
 def test_a_certificate_for_another_host_is_refused(authority, deliver):
     with listening(authority, "example.org") as receiver:
         delivery = deliver(receiver.url, retry=ONCE)
-        delivery.offer(CHANGE, wait=1)
+        delivery.offer(CHANGE, wait=PATIENCE)
         with pytest.raises(DeliveryExhausted, match="not trusted: Hostname mismatch"):
             delivery.drain(PATIENCE)
         assert not receiver.requests
@@ -122,14 +124,14 @@ def test_https_to_a_silent_receiver_ends_with_the_timeout(authority, deliver):
     with listening(authority, "localhost") as receiver:
         receiver.turn(hang_rate=1)
         delivery = deliver(receiver.url, retry=ONCE, timeout=timedelta(seconds=0.3))
-        delivery.offer(CHANGE, wait=1)
+        delivery.offer(CHANGE, wait=PATIENCE)
         with pytest.raises(DeliveryExhausted, match="no answer within"):
             delivery.drain(PATIENCE)
 
 
 def test_https_to_a_plain_server_is_a_failure(receiver, deliver):
     delivery = deliver(receiver.url.replace("http://", "https://"), retry=ONCE, timeout=timedelta(seconds=0.5))
-    delivery.offer(CHANGE, wait=1)
+    delivery.offer(CHANGE, wait=PATIENCE)
     with pytest.raises(DeliveryExhausted):
         delivery.drain(PATIENCE)
 
@@ -137,7 +139,7 @@ def test_https_to_a_plain_server_is_a_failure(receiver, deliver):
 def test_an_authority_of_ones_own_is_trusted(authority, files, deliver):
     with listening(authority, "localhost") as receiver:
         delivery = deliver(receiver.url, retry=ONCE, tls=Tls(ca=str(files / "ca.pem")))
-        delivery.offer(CHANGE, wait=1)
+        delivery.offer(CHANGE, wait=PATIENCE)
         assert delivery.drain(PATIENCE)
         delivery.close()
 
@@ -164,7 +166,7 @@ def test_the_server_name_is_what_the_receiver_is_asked_for_and_what_its_certific
     receiver._tls.sni_callback = lambda _, name, __: asked.append(name)
     with receiver:
         delivery = deliver(receiver.url, retry=ONCE, tls=Tls(ca=str(files / "ca.pem"), server_name="hooks.internal"))
-        delivery.offer(CHANGE, wait=1)
+        delivery.offer(CHANGE, wait=PATIENCE)
         assert delivery.drain(PATIENCE)
         delivery.close()
         said = failure(deliver(receiver.url, retry=ONCE, tls=Tls(ca=str(files / "ca.pem"), server_name="example.org")))
@@ -176,7 +178,7 @@ def test_the_server_name_is_what_the_receiver_is_asked_for_and_what_its_certific
 def test_without_verification_anybody_is_believed_and_a_warning_says_so(authority, deliver, told):
     with listening(authority, "example.org", not_after=datetime(2020, 1, 1, tzinfo=UTC)) as receiver:
         delivery = deliver(receiver.url, retry=ONCE, tls=Tls(verify=False))
-        delivery.offer(CHANGE, wait=1)
+        delivery.offer(CHANGE, wait=PATIENCE)
         assert delivery.drain(PATIENCE)
         delivery.close()
     [event] = told.events
@@ -192,7 +194,7 @@ def test_a_receiver_that_asks_for_a_certificate_gets_it(authority, files, delive
     tls = Tls(ca=str(files / "ca.pem"), cert=str(files / cert), key=key and str(files / key), key_password=password)
     with listening(authority, "localhost", clients=authority) as receiver:
         delivery = deliver(receiver.url, retry=ONCE, tls=tls)
-        delivery.offer(CHANGE, wait=1)
+        delivery.offer(CHANGE, wait=PATIENCE)
         assert delivery.drain(PATIENCE)
         delivery.close()
 

@@ -33,6 +33,7 @@ import orjson
 from penstock.testing.request import Request, line_of, recorded
 
 _DIALS_PATH = "/_dials"
+_TURN_SECONDS = 900.0
 _BEGIN = b'{"position":'
 
 
@@ -49,6 +50,7 @@ class Dials:
     status: int = 200  # of a request that is taken
     headers: Mapping[str, str] = field(default_factory=dict)  # of every answer
     slow: float = 0.0  # seconds before anything happens
+    holds: bool = False  # nothing happens to a request until `release`, or until this is off
     poison: str = ""  # a request with this text in its body is answered with one of `statuses`; only a 2xx takes
     names_poison: bool = False  # in format penstock, the answer to it names the positions; a 2xx takes the others
     refuses_repeats: bool = False  # 409 to a request with a position that was taken before
@@ -88,6 +90,7 @@ class Receiver:
         self.dials, self._random = Dials(), Random(0)
         self._requests: list[Request] = []
         self._positions: set[int] = set()
+        self._held: list[tuple[Request, Callable[[Request], None]]] = []
         self._out = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) if out else None
         self._changed = Condition()
         self._open: set[asyncio.Transport] = set()
@@ -106,6 +109,30 @@ class Receiver:
             self.dials = replace(self.dials, **dials)
             if "seed" in dials:
                 self._random = Random(self.dials.seed)
+        if not self.dials.holds:
+            self.release()
+
+    @property
+    def held(self) -> list[Request]:
+        """The requests that are held, in the order they came."""
+        with self._changed:
+            return [request for request, _ in self._held]
+
+    def hold(self, request: Request, react: Callable[[Request], None]) -> None:
+        """Keep a request until it is released; react at once if holding ended meanwhile."""
+        with self._changed:
+            if is_held := self.dials.holds:
+                self._held.append((request, react))
+                self._changed.notify_all()
+        if not is_held:
+            react(request)
+
+    def release(self) -> None:
+        """Go on with the requests that are held now."""
+        with self._changed:
+            held, self._held = self._held, []
+        for request, react in held:
+            self._loop.call_soon_threadsafe(react, request)
 
     @property
     def requests(self) -> list[Request]:
@@ -268,6 +295,8 @@ class _Connection(asyncio.Protocol):
             self._answer(HTTPStatus.NO_CONTENT)
         elif dials.drops_kept and self._served > 1:
             self._transport.abort()
+        elif dials.holds:
+            self._receiver.hold(request, self._react)
         elif dials.slow:
             asyncio.get_running_loop().call_later(dials.slow, self._react, request)
         else:
@@ -320,7 +349,7 @@ class ReceiverProcess:
 
     def turn(self, **dials: Any) -> None:
         """Turn these dials; the others stay."""
-        with closing(HTTPConnection(urlsplit(self.url).netloc, timeout=600)) as connection:
+        with closing(HTTPConnection(urlsplit(self.url).netloc, timeout=_TURN_SECONDS)) as connection:
             connection.request("POST", _DIALS_PATH, orjson.dumps(dials))
             connection.getresponse()
 

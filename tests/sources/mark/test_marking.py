@@ -16,7 +16,7 @@ from desks import Desk
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deadline import until
+from deadline import PATIENCE, until
 from penstock.change import Change, from_batch
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, CursorInvalid, OutboxMissing, TermLost, TransformInvalid
@@ -190,7 +190,7 @@ def test_of_two_that_mark_at_the_same_moment_the_old_leader_gets_nothing_that_is
         thread.start()  # on Postgres and SQLite it waits for the rows
         thread.join(0.3)
         new.commit()
-        thread.join(30)
+        thread.join(PATIENCE)
     assert found == [True]
     assert desk.marks() == marks
 

@@ -6,7 +6,7 @@ import sqlite3
 import sys
 
 database, transactions = sys.argv[1], int(sys.argv[2])
-writer = sqlite3.connect(database, isolation_level=None, timeout=10)
+writer = sqlite3.connect(database, isolation_level=None, timeout=900)
 writer.execute("pragma synchronous = off")
 for number in range(transactions):
     writer.execute("begin")

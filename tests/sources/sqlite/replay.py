@@ -19,7 +19,7 @@ Rows = dict[str, dict[tuple[Any, ...], dict[str, Any]]]
 
 
 def connect(path: Path, **pragmas: object) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=10)
+    connection = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)
     for name, value in {"journal_mode": "wal", "synchronous": "normal", **pragmas}.items():
         connection.execute(f"pragma {name} = {value}")
     return connection

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from replay import assert_log_makes, followed, logged, positions, source_of, values
 
+from deadline import PATIENCE
 from penstock.change import from_batch
 from penstock.source import Window
 from penstock.sources.sqlite import follow, log, wake
@@ -120,7 +121,7 @@ def test_a_lone_change_is_given_at_once(writer: sqlite3.Connection, path: Path, 
         committed = []
 
         def commit(number: int = number, committed: list[float] = committed) -> None:
-            with sqlite3.connect(path, timeout=10) as other:
+            with sqlite3.connect(path, timeout=PATIENCE) as other:
                 other.execute("insert into orders values(?, 'x', 1)", (number,))
                 other.commit()
                 committed.append(time.monotonic())

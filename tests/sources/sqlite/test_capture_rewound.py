@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from replay import connect, followed, positions, source_of
 
+from deadline import PATIENCE
 from penstock.errors import CaptureMissing, LogDamaged, SourceRewound
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.place import Place
@@ -37,7 +38,7 @@ def by_overwriting(backup: Path, path: Path) -> None:
 
 
 def by_restoring_in_place(backup: Path, path: Path) -> None:
-    with closing(sqlite3.connect(backup)) as source, closing(sqlite3.connect(path, timeout=10)) as target:
+    with closing(sqlite3.connect(backup)) as source, closing(sqlite3.connect(path, timeout=PATIENCE)) as target:
         source.backup(target)
 
 

@@ -35,7 +35,7 @@ def put(connection: sqlite3.Connection, rows: int = 1) -> None:
 def connection(writer: sqlite3.Connection, path: Path, request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
     """A connection of either kind: statements commit by themselves, or open a transaction that somebody has to commit."""
     level = {"isolation_level": None} if request.param == "autocommit" else {}
-    with closing(sqlite3.connect(path, timeout=10, **level)) as made:
+    with closing(sqlite3.connect(path, timeout=PATIENCE, **level)) as made:
         yield made
 
 
