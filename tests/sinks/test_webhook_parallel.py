@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -306,3 +307,28 @@ def test_what_may_be_sent_because_a_batch_was_set_aside_is_sent_without_being_as
             assert waiting.result(PATIENCE)
         finally:
             dispatch.end()
+
+
+def test_a_batch_of_which_some_rows_were_named_before_holds_all_of_its_rows_when_it_is_set_aside():
+    dispatch = Dispatch(WebhookSink(url="http://h/", batch=Batch(size=3, delay=0 * MILLISECOND), inquests=1))
+
+    def put(start, *keys):
+        changes = [change(position, key) for position, key in enumerate(keys, start)]
+        dispatch.put(Ready(to_batch(changes), [one.place for one in changes], ["text"] * len(keys), repeat(())))
+
+    def cut():
+        return [one.at[0] for one in dispatch.more()]
+
+    put(1, "a", "b", "c")
+    first = dispatch.with_rows(dispatch.cut())
+    assert dispatch.set_aside(first)
+    put(4, "a", "d")
+    assert cut() == [5]  # the rows of both are known now
+    put(6, "e", "f")
+    dispatch.settle(first)
+    dispatch.close_aside()
+    mixed = dispatch.cut()
+    assert [one.at[0] for one in mixed] == [4, 6, 7]
+    assert dispatch.set_aside(dispatch.with_rows(mixed))
+    put(8, "e", "g")
+    assert cut() == [9]

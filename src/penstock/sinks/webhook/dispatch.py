@@ -126,7 +126,7 @@ class Dispatch:
 
     def with_rows(self, some: Sequence[Waiting]) -> Sequence[Waiting]:
         """These, with the rows they are about: looked for only now, if it was not known that anybody would ask."""
-        if some[0].rows:
+        if all(one.rows for one in some):  # of some they may be known, because they were looked at while others were aside
             return some
         with self._lock:
             rows = self._schedule.rows(some)
