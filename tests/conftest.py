@@ -42,8 +42,14 @@ pytest_plugins = [
     "fix_timing",
 ]
 
-GROUPS = {"spark": "spark", "breakable_broker": "breakable", "breakable_postgres": "breakable"}
-"""Tests with one of these fixtures run in one worker: they share a Spark session, or the servers that they break."""
+GROUPS = {
+    "spark": "spark",
+    "breakable_broker": "breakable",
+    "breakable_postgres": "breakable",
+    "interrupted": "interrupted",
+    "halted": "halted",
+}
+"""Tests with one of these fixtures run in one worker: they share a Spark session, a story, or the servers that they break."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups

@@ -31,10 +31,19 @@ os.execv(sys.executable, [sys.executable, "-m", "penstock", *sys.argv[1:]])
 class Program:
     """One process tree; every process in it carries a mark in its environment, so that none can hide."""
 
-    def __init__(self, folder: Path, *arguments: str | Path, env: Mapping[str, str] | None = None, tty: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str | Path,
+        env: Mapping[str, str] | None = None,
+        tty: int | None = None,
+        armed: Mapping[str, str] | None = None,
+    ) -> None:
         self.mark, self.folder = uuid.uuid4().hex, folder
         self.failpoints, self._log = folder / f"failpoints-{self.mark}", folder / f"{self.mark}.log"
         self.failpoints.mkdir()
+        for point, deed in (armed or {}).items():
+            self.arm(point, deed)
         told = {**os.environ, **(env or {}), _MARK: self.mark, "PENSTOCK_FAILPOINTS": str(self.failpoints)}
         command = [sys.executable, "-c", _LAUNCH, "run", "--log-format", "json", "--verbose", *map(str, arguments)]
         with self._log.open("wb") as log:
@@ -106,7 +115,7 @@ class Program:
         """kill -9 of everything, as one blow."""
         send(signal.SIGKILL, self.tree())
         self.process.kill()  # one that is just becoming our program has no mark for a moment
-        self.process.wait(30)
+        self.process.wait(PATIENCE)
         self.assert_gone()
 
     def assert_gone(self, within: float = PATIENCE) -> None:

@@ -2,45 +2,60 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from pathlib import Path
-from subprocess import TimeoutExpired
+from typing import Any
 
-import pytest
+from stories import Part, Story, Way, of
 
 from deadline import until
 from fix_rig import Rig
 from penstock.testing import oracle
 from shop import KEYS, Keeper
 
+HELD = '"key":{"sku":"s5"}'
+"""Of a row in the middle of the last lane."""
 
-@pytest.fixture
-def rig(tmp_path: Path):
-    with Rig(tmp_path, start="snapshot", batch={"size": 5}) as made:
-        keeper = Keeper(made.shop, seed=7)
+
+class Filled(Part):
+    """A pipeline that begins with the rows of a shop, which has some."""
+
+    def filled(self, **how: Any) -> Rig:
+        rig = self.rig(type(self).__name__.lower(), start="snapshot", batch={"size": 5}, **how)
+        keeper = Keeper(rig.shop, seed=7)
         for _ in range(300):
             keeper.act()
-        yield made
+        return rig
 
 
 def refreshes(rig: Rig) -> list[oracle.Delivery]:
     return [delivery for delivery in rig.deliveries() if delivery.change["op"] == "refresh"]
 
 
-def lanes(rig: Rig) -> set[str]:
-    return {request.headers["penstock-lane"] for request in rig.receiver.requests if request.is_taken}
+def lanes(rig: Rig, since: int = 0) -> set[str]:
+    return {request.headers["penstock-lane"] for request in rig.receiver.requests[since:] if request.is_taken}
 
 
-def test_a_snapshot_beside_a_writer_gives_every_row_once(rig: Rig) -> None:
-    keeper = Keeper(rig.shop, seed=8)
-    rig.receiver.turn(slow=0.01)
-    program = rig.start()
-    program.until_event("Led")
-    keeper.start()
-    until(lambda: rig.position, what=program.tail)
-    keeper.stop()
-    rig.until_settled()
-    assert program.terminate() == 0
+class BesideAWriter(Filled):
+    """A writer goes on while the rows are read."""
+
+    def way(self) -> Way:
+        yield []
+        yield
+        self.live = rig = self.filled()
+        keeper = Keeper(rig.shop, seed=8)
+        rig.receiver.turn(slow=0.01)
+        program = yield [rig.file]
+        program.until_event("Led", pipeline=rig.name)
+        keeper.start()
+        until(lambda: rig.position, what=program.tail)
+        keeper.stop()
+        rig.until_settled()
+        yield
+
+
+def test_a_snapshot_beside_a_writer_gives_every_row_once(interrupted: Story) -> None:
+    beside = interrupted.of(BesideAWriter)
+    [program], rig = beside.programs, beside.live
+    assert program.process.returncode == 0
     came = [(one.change["table"], oracle.canonical(one.change["key"])) for one in refreshes(rig)]
     assert len(came) == len(set(came))
     assert {table for table, _ in came} == set(KEYS)
@@ -48,47 +63,78 @@ def test_a_snapshot_beside_a_writer_gives_every_row_once(rig: Rig) -> None:
     assert oracle.rebuilt(rig.deliveries(), rig.shop.tables()) == []
 
 
-def test_a_snapshot_that_is_killed_goes_on_where_it_was(rig: Rig) -> None:
-    keeper = Keeper(rig.shop, seed=9)
-    rig.receiver.turn(slow=0.3)
-    program = rig.start()
-    until(
-        lambda: [mark for lane, mark in rig.standing().watermarks.items() if lane != "log" and mark.position >= 0],
-        what=program.tail,
-    )
-    program.kill_tree()
-    assert rig.position == 0
-    done = {lane for lane, mark in rig.standing().watermarks.items() if mark.position >= 0} - {"log"}
-    before = len(rig.receiver.requests)
-    for _ in range(60):
-        keeper.act()
-    rig.receiver.turn(slow=0)
-    program = rig.start()
-    rig.until_settled()
-    assert program.terminate() == 0
-    assert not done & {request.headers["penstock-lane"] for request in rig.receiver.requests[before:]}
+class Killed(Filled):
+    """The receiver refuses a row of one lane until the process was killed, which has other lanes behind it by then."""
+
+    def way(self) -> Way:
+        self.live = rig = self.filled()
+        keeper = Keeper(rig.shop, seed=9)
+        rig.receiver.turn(poison=HELD)
+        program = yield [rig.file]
+        until(lambda: len(self.finished()) == len(KEYS) - 1 and lanes(rig) - self.finished(), what=program.tail)
+        yield
+        self.position, self.done, self.before = rig.position, self.finished(), len(rig.receiver.requests)
+        for _ in range(60):
+            keeper.act()
+        rig.receiver.turn(poison="")
+        yield [rig.file]
+        rig.until_settled()
+        yield
+
+    def finished(self) -> set[str]:
+        return {lane for lane, mark in self.live.standing().watermarks.items() if lane != "log" and mark.position >= 0}
+
+
+def test_a_snapshot_that_is_killed_goes_on_where_it_was(interrupted: Story) -> None:
+    killed = interrupted.of(Killed)
+    rig, [_, program] = killed.live, killed.programs
+    assert killed.position == 0
+    assert len(killed.done) == len(KEYS) - 1
+    assert not killed.done & lanes(rig, killed.before)
+    assert lanes(rig, killed.before) - {"log"}
     assert oracle.rebuilt(rig.deliveries(), rig.shop.tables()) == []
+    assert program.process.returncode == 0
 
 
-def test_a_batch_begins_with_the_rows_and_ends_behind_the_head(rig: Rig) -> None:
-    program = rig.start("--available-now")
-    assert program.exit_code() == 0
+class AsBatch(Filled):
+    """Rows and nothing else, to their end."""
+
+    def way(self) -> Way:
+        for _ in range(2):
+            yield []
+            yield
+        self.batch = self.filled()
+        yield [self.batch.file]
+        yield
+
+
+def test_a_batch_begins_with_the_rows_and_ends_behind_the_head(interrupted: Story) -> None:
+    batch = interrupted.of(AsBatch)
+    [program], rig = batch.programs, batch.batch
+    assert program.process.returncode == 0
     assert rig.position == rig.shop.head
     assert oracle.rebuilt(rig.deliveries(), rig.shop.tables()) == []
     assert lanes(rig) == {f"snapshot:{i}" for i in range(len(KEYS))}
 
 
-def test_a_row_that_the_transform_raises_on_is_named_though_it_is_read_anew_each_time(rig: Rig) -> None:
-    with rig.shop.transaction() as work:
-        work.put("orders", id=777, customer=1, total=-1.0, note=None)
-    rig.write(transform={"where": "table <> 'orders' or 1 / (after:total::double + 1) is not null"}, start="snapshot")
-    program = rig.start()
-    while program.is_running():
-        rig.shop.sell()
-        with suppress(TimeoutExpired):
-            program.process.wait(0.02)
-    assert program.exit_code() == 1
-    [halted] = program.events("Halted")
-    assert halted["code"] == "transform.invalid"
-    assert 'of orders, key {"id":777}' in halted["message"]
+class RaisedOn(Filled):
+    """The transform raises on a row, which is read anew each time while others are written."""
+
+    def way(self) -> Way:
+        self.live = rig = self.filled()
+        with rig.shop.transaction() as work:
+            work.put("orders", id=777, customer=1, total=-1.0, note=None)
+        rig.write(transform={"where": "table <> 'orders' or 1 / (after:total::double + 1) is not null"}, start="snapshot")
+        program = yield [rig.file]
+        until(lambda: of(program.events("Halted"), rig) or not rig.shop.sell(), what=program.tail)
+        yield
+
+
+def test_a_row_that_the_transform_raises_on_is_named_though_it_is_read_anew_each_time(halted: Story) -> None:
+    raised = halted.of(RaisedOn)
+    [program], rig = raised.programs, raised.live
+    assert program.process.returncode == 1
+    [said] = of(program.events("Halted"), rig)
+    assert said["code"] == "transform.invalid"
+    assert 'of orders, key {"id":777}' in said["message"]
     assert not [one for one in rig.deliveries() if one.change["key"] == {"id": 777}]

@@ -10,18 +10,21 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from stories import Part, Story, Way
 
 from fix_rig import Rig
 from penstock.cli import main
 
 BARE = base64.b64encode(b"a key of 24 random bytes").decode()
 GIVEN = {"TOKEN": "s3cret-token", "PASSWORD": "s3cret-password", "QUERY": "s3cret-query", "SIGNING": f"whsec_{BARE}"}
+"""The environment of the processes."""
 HEADER, BASIC = "s3cret-header", base64.b64encode(b"anna:s3cret-password").decode()
 SECRETS = (*GIVEN.values(), HEADER, BASIC, BARE)
 
 HIDDEN = {"halting": "/?*** Bearer *** *** ***", "parking": "/?*** Basic *** *** ***"}
 """What is left of the answers to each pipeline."""
 
+STATUSES = {"halting": 401, "parking": 422}
 BEARER = {"bearer": "${TOKEN}"}
 USER = {"basic": {"user": "anna", "password": "${PASSWORD}"}}
 TWICE = {"tries": 2, "min": "10ms", "max": "10ms"}
@@ -60,18 +63,8 @@ class _Refusing(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@pytest.fixture
-def given(tmp_path: Path, monkeypatch: Any) -> None:
-    """The secrets are in the environment and in a file of their own; lines are long enough for all that is said."""
-    for name, secret in GIVEN.items():
-        monkeypatch.setenv(name, secret)
-    monkeypatch.setenv("COLUMNS", "1000")
-    (tmp_path / "key.txt").write_text(HEADER)
-
-
-def telling(folder: Path, status: int, auth: dict[str, Any], then: str) -> Rig:
-    """A pipeline with a secret in every place, to a receiver that tells them."""
-    rig = Rig(folder, name=folder.name, receiver=Talkative(status))
+def tell(rig: Rig, auth: dict[str, Any], then: str) -> None:
+    """A batch with a secret in every place, to a receiver that tells them."""
     rig.write(
         url=f"{rig.receiver.url}?token=${{QUERY}}",
         auth=auth,
@@ -79,7 +72,7 @@ def telling(folder: Path, status: int, auth: dict[str, Any], then: str) -> Rig:
         signing={"secret": "${SIGNING}"},
         retry=TWICE | {"then": then},
     )
-    return rig
+    rig.file.write_text(rig.file.read_text() + "mode: batch\n")
 
 
 def shown(text: str) -> list[str]:
@@ -88,7 +81,7 @@ def shown(text: str) -> list[str]:
 
 
 def written(rig: Rig) -> dict[str, str]:
-    """All files of a pipeline and its processes, by their names."""
+    """All files of a pipeline, by their names."""
     return {path.name: path.read_text(errors="replace") for path in rig.folder.rglob("*") if path.is_file()}
 
 
@@ -103,25 +96,42 @@ def answers(capsys: Any, *files: Path) -> Iterator[tuple[str, str]]:
             yield " ".join([*words, *option]), said.out + said.err
 
 
-@pytest.mark.usefixtures("given")
-def test_what_a_receiver_says_back_is_in_no_log_no_answer_and_no_file(tmp_path: Path, capsys: Any) -> None:
-    with (
-        telling(tmp_path / "halting", 401, BEARER, "halt") as halting,
-        telling(tmp_path / "parking", 422, USER, "dead-letter") as parking,
-    ):
-        for form in ("json", "text"):
-            halting.shop.sell()
-            parking.shop.sell()
-            program = halting.start(parking.file, "--available-now", "--log-format", form)
-            assert program.exit_code() == 1, program.tail()
-            assert shown(program.said()) == []
-            assert all(answer in program.said() for answer in HIDDEN.values()), program.said()
-        assert set(shown(" ".join(halting.receiver.heard + parking.receiver.heard))) == {*SECRETS} - {GIVEN["PASSWORD"]}
+class Told(Part):
+    """Two batches, in a process whose log is JSON and in one whose log is text."""
 
-        for command, said in answers(capsys, parking.file, halting.file):
-            assert shown(said) == [], command
-            assert ("***" if command.startswith("validate") else "status 4") in said, f"{command}: {said}"
-        for rig in (halting, parking):
-            files = written(rig)
-            assert [(name, secret) for name, text in files.items() for secret in shown(text)] == []
-            assert HIDDEN[rig.name] in "".join(text for name, text in files.items() if name.startswith("state.db"))
+    def way(self) -> Way:
+        self.halting, self.parking = (self.rig(name, receiver=Talkative(code)) for name, code in STATUSES.items())
+        (self.folder / "key.txt").write_text(HEADER)
+        tell(self.halting, BEARER, "halt")
+        tell(self.parking, USER, "dead-letter")
+        for _ in range(2):
+            self.halting.shop.sell()
+            self.parking.shop.sell()
+            yield [self.halting.file, self.parking.file]
+            yield
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The secrets are in the environment; lines are long enough for all that is said."""
+    for name, secret in (GIVEN | {"COLUMNS": "1000"}).items():
+        monkeypatch.setenv(name, secret)
+
+
+@pytest.mark.usefixtures("given")
+def test_what_a_receiver_says_back_is_in_no_log_no_answer_and_no_file(halted: Story, capsys: Any) -> None:
+    told = halted.of(Told)
+    assert len(told.programs) == 2
+    for program in told.programs:
+        assert program.process.returncode == 1, program.tail()
+        assert shown(program.said()) == []
+        assert all(answer in program.said() for answer in HIDDEN.values()), program.said()
+    assert set(shown(" ".join(told.halting.receiver.heard + told.parking.receiver.heard))) == {*SECRETS} - {GIVEN["PASSWORD"]}
+
+    for command, said in answers(capsys, told.parking.file, told.halting.file):
+        assert shown(said) == [], command
+        assert ("***" if command.startswith("validate") else "status 4") in said, f"{command}: {said}"
+    for rig in (told.halting, told.parking):
+        files = written(rig)
+        assert [(name, secret) for name, text in files.items() for secret in shown(text)] == []
+        assert HIDDEN[rig.name] in "".join(text for name, text in files.items() if name.startswith("state.db"))

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
+from stories import Part, Story, Way, paused, strike
 
 from fix_rig import Rig, Sampler
 from penstock.cli import main
 from penstock.testing import oracle
-from program import status
+from program import Program, status
 
 TRANSFORM = {
     "where": "op <> 'delete' or try_variant_get(before, '$.total', 'double') < 100",
@@ -32,6 +32,7 @@ def spread(change):
         return change.replace(table="sales")
     return [change, replace(change, table="books", op="refresh", after=doubled(change.after))]
 '''
+TRIED = "try_variant_get(after, '$.total', 'double')"
 PRICES = """
 import json
 
@@ -67,72 +68,97 @@ def trade(rig: Rig, orders: range) -> None:
                 work.drop("orders", row | {"total": number / 2})
 
 
-def test_what_a_function_makes_survives_kills_and_repeats_are_the_same(tmp_path: Path) -> None:
-    with Rig(tmp_path) as rig, Sampler(rig) as sampler:
-        (tmp_path / "order_rules.py").write_text(RULES)
-        (tmp_path / "order_prices.py").write_text(PRICES)
-        rig.write(transform=TRANSFORM)
+class Made(Part):
+    """The writer is killed three times before it has recorded, and once the whole process."""
+
+    def way(self) -> Way:
+        self.live = rig = self.rig("made", transform=TRANSFORM)
+        (rig.folder / "order_rules.py").write_text(RULES)
+        (rig.folder / "order_prices.py").write_text(PRICES)
+        self.sampler = self.opened.enter_context(Sampler(rig))
         trade(rig, range(1, 200))
-        program = rig.start()
-        for blow in range(3):
-            program.arm("writer.advancing", "kill")
-            program.until_reached("writer.advancing")
+        program = yield [rig.file]
+        for blow in range(2):
+            program.arm("writer.advancing", "pause")
             trade(rig, range(200 + 100 * blow, 300 + 100 * blow))
-            if blow == 1:
-                program.kill_tree()
-                program = rig.start()
+            strike(program, rig, "writer.advancing")
+        yield
+        self.program = yield [rig.file]
+        self.program.arm("writer.advancing", "pause")
+        trade(rig, range(500, 600))
+        strike(self.program, rig, "writer.advancing")
         rig.until_settled()
-        seen = rig.deliveries()
-        assert oracle.completeness(seen, expected(rig.shop.log)) == []
-        assert oracle.order(seen) + oracle.chain(seen) == []
-        assert oracle.repeats(seen, sampler.marks) + oracle.resolved(seen, sampler.marks) == []
-        assert len(seen) > len(list(oracle.firsts(seen))), "nothing was repeated, so no kill came in time"
-        assert program.terminate() == 0
+        yield
+
+    def brink(self, program: Program) -> None:
+        trade(self.live, range(400, 500))
+        paused(program, self.live, "writer.advancing")
 
 
-@pytest.fixture
-def bad(tmp_path: Path) -> Any:
-    """A shop whose fourth order has a total that is no number."""
-    with Rig(tmp_path) as rig:
+def test_what_a_function_makes_survives_kills_and_repeats_are_the_same(interrupted: Story) -> None:
+    made = interrupted.of(Made)
+    seen, marks = made.live.deliveries(), made.sampler.marks
+    assert oracle.completeness(seen, expected(made.live.shop.log)) == []
+    assert oracle.order(seen) + oracle.chain(seen) == []
+    assert oracle.repeats(seen, marks) + oracle.resolved(seen, marks) == []
+    assert len(seen) > len(list(oracle.firsts(seen))), "nothing was repeated, so no kill came in time"
+    assert made.program.process.returncode == 0
+
+
+class BadRow(Part):
+    """The fourth order has a total that is no number: a function raises on it, then an expression, then a person passes over it."""
+
+    def way(self) -> Way:
+        self.live = rig = self.rig("bad")
         rig.shop.sell(3)
         with rig.shop.transaction() as work:
             work.put("orders", id=7, customer=1, total="a lot", note=None)
         rig.shop.sell(3)
-        yield rig
+        (rig.folder / "row_rules.py").write_text("def half(change):\n    return [] if float(change.after[9:-1]) < 1 else change\n")
+        rig.write(transform=(halving := {"select": {"total": TRIED}, "function": "row_rules:half"}))
+        program = yield [rig.file]
+        self.raised = program.until_event("Halted", pipeline=rig.name)
+        yield
+        self.before = rig.positions()
+        rig.write(transform={"select": {"total": "after:total::double"}})
+        yield [rig.file]
+        yield
+        _, [self.status] = status(rig.file)
+        self.after = rig.positions()
+        for _ in range(2):
+            yield []
+            yield
+        rig.write(transform=halving)
+        yield [rig.file]
+        rig.until_settled()
+        yield
 
 
-def test_a_row_that_cannot_be_is_named_and_a_person_decides(bad: Rig, tmp_path: Path) -> None:
-    bad.write(transform={"select": {"total": "after:total::double"}})
-    program = bad.start("--available-now")
-    assert program.exit_code() == 1
-    _, [said] = status(bad.file)
-    assert said["state"] == "halted"
-    assert said["position"] == 3
-    assert said["error"]["code"] == "transform.invalid"
+def test_a_row_that_cannot_be_is_named_and_a_person_decides(halted: Story) -> None:
+    bad = halted.of(BadRow)
+    live, batch, mended = bad.programs
+    place = f"{bad.live.folder}/row_rules.py:2"
+    assert (
+        f"row_rules:half raised ValueError: could not convert string to float: 'null' at {place} on change 4"
+        in bad.raised["message"]
+    )
+    assert bad.raised["remedy"].endswith("penstock run FILE --from 4")
+    assert bad.before == [1, 2, 3]
+    assert live.process.returncode == 1
+
+    said = bad.status
+    assert (said["state"], said["position"], said["error"]["code"]) == ("halted", 3, "transform.invalid")
     assert said["error"]["message"].startswith(
         'transform.select.total: after:total::double raised on change 4 of orders, key {"id":7}'
     )
     assert "try_variant_get" in said["error"]["remedy"]
-    assert bad.positions() == [1, 2, 3]
-    assert "Py4J" not in program.said()
+    assert bad.after == [1, 2, 3]
+    assert "Py4J" not in batch.said()
+    assert batch.process.returncode == 1
 
-    (tmp_path / "row_rules.py").write_text("def half(change):\n    return [] if float(change.after[9:-1]) < 1 else change\n")
-    bad.write(transform={"select": {"total": "try_variant_get(after, '$.total', 'double')"}, "function": "row_rules:half"})
-    program = bad.start()
-    assert program.exit_code() == 1
-    [halted] = program.events("Halted")
-    place = f"{tmp_path}/row_rules.py:2"
-    assert (
-        f"row_rules:half raised ValueError: could not convert string to float: 'null' at {place} on change 4" in halted["message"]
-    )
-    assert halted["remedy"].endswith("penstock run FILE --from 4")
-    assert bad.positions() == [1, 2, 3]
-
-    program = bad.start("--from", "4")
-    bad.until_settled()
-    assert bad.positions() == [1, 2, 3, 5, 6, 7]
-    assert [json.loads(one.text)["after"] for one in bad.deliveries()] == [{"total": 9.5}] * 6
-    assert program.terminate() == 0
+    assert bad.live.positions() == [1, 2, 3, 5, 6, 7]
+    assert [json.loads(one.text)["after"] for one in bad.live.deliveries()] == [{"total": 9.5}] * 6
+    assert mended.process.returncode == 0
 
 
 def test_a_function_that_is_not_there_is_told_by_validate_and_before_anything_starts(tmp_path: Path, capsys: Any) -> None:

@@ -1,4 +1,4 @@
-"""Counts the starts of Spark: one line of a file that all processes of a test run share."""
+"""Counts the starts of Spark: one line of a file that all processes of a test run share. Before a start, a test may pause it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ FILE = "PENSTOCK_TEST_STARTS"
 
 
 def _counted(module: ModuleType) -> None:
+    from penstock.failpoint import reach
+
     start = module._start
 
     def counting(*values: Any, **named: Any) -> Any:
@@ -19,6 +21,7 @@ def _counted(module: ModuleType) -> None:
             test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
             with open(file, "a") as noted:
                 noted.write(f"{test} {Path(sys.argv[0]).name} {' '.join(sys.argv[1:])[:60]}\n")
+        reach("engine.starting")
         return start(*values, **named)
 
     module._start = counting  # type: ignore[attr-defined]
