@@ -1,134 +1,68 @@
-"""From a stash in an application's transaction to a receiver or to Kafka, through the whole program, whatever goes away."""
+"""Two outboxes through the same processes while writers go on, leaders die, and connections to Kafka break."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
-from itertools import count
+from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-import psycopg
 import pytest
 import yaml
+from writers import Harvested, Stashed, Writer
 
 from deadline import until
+from fix_rig import TERM
 from penstock.cli import main
 from penstock.coordinators.postgres import PostgresCoordinator
-from penstock.outbox import stash, stash_many
-from penstock.testing import oracle
-from penstock.testing.broker import Broker
+from penstock.testing.broker import Broker, Record
 from penstock.testing.postgres import PostgresServer
 from penstock.testing.proxy import Proxy
-from penstock.testing.receiver import ReceiverProcess
 from program import Program, status
 
 
-@pytest.fixture
-def receiver(tmp_path: Path) -> Iterator[ReceiverProcess]:
-    made = ReceiverProcess(tmp_path / "requests").start()
-    yield made
-    made.stop()
+class Outbox:
+    """One table, its writer, its pipeline file and its topic."""
+
+    def __init__(self, name: str, folder: Path, server: PostgresServer, broker: Broker) -> None:
+        self.name, self._server, self._broker, self.dsn = name, server, broker, server.create_database()
+        self.topic, self.file = broker.create(partitions=2), folder / f"{name}.yaml"
+        self.state, self.seen = PostgresCoordinator(f"{self.dsn}?connect_timeout=60"), list[Any]()
+
+    def write(self, writer: type[Writer], reader: str, delivery: str) -> None:
+        self.writer = writer(self.dsn, self.topic)
+        source = {"type": "outbox", "database": self.dsn, "reader": reader}
+        retry = {"tries": "forever", "min": "10ms", "max": "200ms"}
+        sink = {"type": "kafka", "delivery": delivery, "config": {"bootstrap.servers": self._broker.routed}, "retry": retry}
+        content = {"name": self.name, "source": source, "sink": sink, "state": f"{self.dsn}?connect_timeout=60", "term": TERM}
+        self.file.write_text(yaml.safe_dump(content))
+
+    def left(self) -> int:
+        [(rows,)] = self._server.execute("select count(*) from outbox", self.dsn)
+        return int(rows)
+
+    def leader(self, team: list[Program]) -> Program:
+        pid = int((self.state.standing(self.name).holder or ":0").split(":")[1])
+        return next(one for one in team if one.pid == pid)
+
+    def until_more(self, team: list[Program]) -> None:
+        before = self.state.standing(self.name).delivered
+        until(lambda: self.state.standing(self.name).delivered > before + 100, what=lambda: tails(team))
+
+    def events(self, kind: str, team: list[Program]) -> list[dict[str, Any]]:
+        return [one for program in team for one in program.events(kind) if one["pipeline"] == self.name]
+
+    def records(self) -> list[Record]:
+        return self._broker.records(self.topic)
 
 
-def pipeline(folder: Path, dsn: str, sink: dict[str, Any], state: str = "state.db") -> Path:
-    file = folder / "orders.yaml"
-    source = {"type": "outbox", "database": dsn, "table": "outbox", "reader": "snapshot"}
-    file.write_text(yaml.safe_dump({"name": "orders", "source": source, "sink": sink, "state": state}))
-    return file
-
-
-def test_what_is_stashed_arrives_in_order_also_through_a_restart_of_postgres(
-    breakable_postgres: PostgresServer, tmp_path: Path, receiver: ReceiverProcess
-) -> None:
-    dsn = breakable_postgres.create_database()
-    assert main(["outbox", "init", dsn]) == 0
-    retry = {"tries": "forever", "policy": "exponential", "min": "10ms", "max": "200ms"}
-    file = pipeline(tmp_path, dsn, {"type": "webhook", "url": receiver.url, "retry": retry})
-    program = Program(tmp_path, file)
-
-    def came() -> list[Any]:
-        return [change for one in oracle.deliveries(receiver.requests) for change in [one]]
-
-    def values() -> list[Any]:
-        return [(one.change.get("after") or {}).get("value") for one in came()]
-
-    try:
-        with psycopg.connect(dsn) as late, psycopg.connect(dsn) as writer:
-            stash(late, "orders", "7", "late")
-            stash(writer, "orders", "1", {"n": 1}, {"trace": "abc"})
-            stash(writer, "files", b"\xff", b"\x00\xff")
-            stash(writer, "orders", "1", None)
-            writer.commit()
-            until(lambda: len(came()) >= 3, what=program.tail)
-            late.commit()
-        until(lambda: "late" in values(), what=program.tail)
-
-        breakable_postgres.restart()
-        with psycopg.connect(dsn) as writer:
-            stash_many(writer, [("orders", str(n % 5), f"v{n}") for n in range(50)])
-            writer.commit()
-            stash(writer, "orders", "0", "rolled back")
-            writer.rollback()
-        until(lambda: "v49" in values(), what=program.tail)
-
-        def is_empty() -> bool:
-            return breakable_postgres.execute("select count(*) from outbox", dsn) == [(0,)]
-
-        until(is_empty, what=program.tail)
-        code, [seen] = status(file)
-        assert (code, seen["state"], seen["position"], seen["head"], seen["backlog"]) == (0, "leading", 54, 54, 0)
-        assert program.terminate() == 0
-        moments = [datetime.fromisoformat(event["at"]) for event in program.events("Delivered")]
-        assert len(moments) <= 2 + (moments[-1] - moments[0]).total_seconds(), "told too often"
-        assert sum(event["changes"] for event in program.events("Delivered")) <= 54
-        assert dsn not in program.said()
-        assert breakable_postgres.password not in program.said()
-    finally:
-        program.kill_tree()
-    told = {one.position: one.change for one in came()}
-    assert sorted(told) == list(range(1, 55))
-    first = {"table": "orders", "op": "insert", "key": {"key": "1"}, "after": {"value": '{"n":1}', "headers": [["trace", "abc"]]}}
-    assert told[1].items() >= first.items()
-    assert (told[2]["table"], told[2]["key"], told[2]["after"]["value"]) == ("files", {"key": {"$blob": "/w=="}}, {"$blob": "AP8="})
-    assert (told[3]["op"], told[3]["key"]) == ("delete", {"key": "1"})
-    assert told[4]["after"]["value"] == "late"
-    assert oracle.order(oracle.deliveries(receiver.requests)) == []
-    assert "rolled back" not in values()
-
-
-class Generator(Thread):
-    """Twenty messages a transaction over ten keys, until told to end; some transactions are rolled back, some commit late."""
-
-    def __init__(self, dsn: str, topic: str) -> None:
-        super().__init__(name="generator", daemon=True)
-        self._dsn, self._topic, self._leaving, self.made = dsn, topic, Event(), list[str]()
-
-    def run(self) -> None:
-        with psycopg.connect(self._dsn) as writer, psycopg.connect(self._dsn) as late:
-            for number in count():
-                if self._leaving.wait(0.2):
-                    break
-                held = number % 7 == 0
-                stash(late if held else writer, self._topic, "late", f"late {number}")
-                batch = [(self._topic, f"key {n % 10}", f"{number * 20 + n}", {"testId": "T1"}) for n in range(20)]
-                stash_many(writer, batch)
-                if number % 5 == 4:
-                    writer.rollback()
-                    continue
-                writer.commit()
-                self.made += [value for _, _, value, _ in batch]
-                if number % 7 == 6:
-                    late.commit()
-
-    def end(self) -> None:
-        self._leaving.set()
-        self.join()
+def tails(team: list[Program]) -> str:
+    return "\n".join(one.tail() for one in team)
 
 
 class Meddler(Thread):
-    """Breaks all connections to Kafka off, again and again."""
+    """Ends all connections to Kafka, again and again."""
 
     def __init__(self, route: Proxy) -> None:
         super().__init__(name="meddler", daemon=True)
@@ -143,53 +77,172 @@ class Meddler(Thread):
         self.join()
 
 
-def test_with_one_two_and_four_processes_kafka_has_every_message_once_and_each_key_in_order(
-    breakable_postgres: PostgresServer, tmp_path: Path, breakable_broker: Broker
-) -> None:
-    """One alone, then four, of which the leaders are killed and stopped one after the other, while connections break."""
-    dsn, topic = breakable_postgres.create_database(), breakable_broker.create()
-    assert main(["outbox", "init", dsn]) == 0
-    sink = {"type": "kafka", "delivery": "exactly-once", "config": {"bootstrap.servers": breakable_broker.routed}}
-    file = pipeline(tmp_path, dsn, sink, state=dsn)
+class Relay:
+    """Both outboxes, and the processes that carry them."""
 
-    state = PostgresCoordinator(f"{dsn}?connect_timeout=60")
+    def __init__(self, folder: Path, server: PostgresServer, broker: Broker) -> None:
+        self._folder = folder
+        self.orders, self.harvest = (Outbox(name, folder, server, broker) for name in ("orders", "harvest"))
+        assert main(["outbox", "init", self.orders.dsn]) == 0
+        assert main(["outbox", "init", self.harvest.dsn, "--layout", "goharvest"]) == 0
+        self.orders.write(Stashed, "snapshot", "exactly-once")
+        self.harvest.write(Harvested, "mark", "barrier")
+        self.team, self.everybody = list[Program](), list[Program]()
 
-    def until_more(team: list[Program]) -> None:
-        before = state.standing("orders").delivered
-        tails = lambda: "\n".join(one.tail() for one in team)  # noqa: E731
-        until(lambda: state.standing("orders").delivered > before + 100, what=tails)
+    @property
+    def both(self) -> tuple[Outbox, Outbox]:
+        return self.orders, self.harvest
 
-    def leader(team: list[Program]) -> Program:
-        pid = int((state.standing("orders").holder or ":0").split(":")[1])
-        return next(one for one in team if one.pid == pid)
+    def start(self) -> Program:
+        program = Program(self._folder, self.orders.file, self.harvest.file)
+        self.team, self.everybody = [*self.team, program], [*self.everybody, program]
+        return program
 
-    with breakable_broker.route() as route:
-        generator, meddler, team = Generator(dsn, topic), Meddler(route), [Program(tmp_path, file)]
-        everybody = team
+    def lose(self, program: Program) -> None:
+        self.team = [one for one in self.team if one is not program]
+
+    def until_more(self) -> None:
+        for one in self.both:
+            one.until_more(self.team)
+
+    def end(self) -> None:
+        for one in self.both:
+            if one.writer.is_alive():
+                one.writer.end()
+
+
+@pytest.fixture(scope="module")
+def relay(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer, broker: Broker) -> Iterator[Relay]:
+    made = Relay(tmp_path_factory.mktemp("relay"), postgres_server, broker)
+    with broker.route() as route:
+        meddler = Meddler(route)
         try:
-            generator.start()
+            for one in made.both:
+                one.writer.start()
             meddler.start()
-            until_more(team)
-            team = everybody = team + [Program(tmp_path, file) for _ in range(3)]
-            until(lambda: state.standing("orders").standbys == 3)
-            for end in (Program.kill_tree, Program.terminate, Program.terminate):
-                gone = leader(team)
-                assert end(gone) in (None, 0), gone.tail()
-                team = [one for one in team if one is not gone]
-                until_more(team)
-            generator.end()
+            _alone_and_then_three(made)
+            _killed_as_a_whole(made)
+            _killed_in_part(made)
+            _cut_off(made, route)
+            _stopped(made)
             meddler.end()
-            until(lambda: breakable_postgres.execute("select count(*) from outbox", dsn) == [(0,)], what=team[0].tail)
-            assert team[0].terminate() == 0
+            _drained(made)
         finally:
-            generator.end()
+            made.end()
             meddler.end()
-            for program in everybody:
+            for program in made.everybody:
                 program.kill_tree()
+    yield made
+    for one in made.both:
+        postgres_server.drop_database(one.dsn)
+
+
+def _alone_and_then_three(relay: Relay) -> None:
+    first = relay.start()
+    relay.until_more()
+    for standby in (relay.start(), relay.start()):
+        for one in relay.both:
+            standby.until_event("StandingBy", pipeline=one.name)
+    for one in relay.both:
+        assert one.leader(relay.team) is first
+        until(lambda one=one: one.state.standing(one.name).standbys == 2, what=lambda: tails(relay.team))
+
+
+def _killed_as_a_whole(relay: Relay) -> None:
+    """The leader of both, between an acknowledgement of Kafka and the purge of the rows."""
+    first = relay.team[0]
+    first.arm("sink.purging", "pause")
+    first.until_reached("sink.purging")
+    first.kill_tree()
+    relay.lose(first)
+    relay.until_more()
+
+
+def _killed_in_part(relay: Relay) -> None:
+    """A worker of the next leader, at the same place."""
+    harvest = relay.harvest
+    leader = harvest.leader(relay.team)
+    claims = len(harvest.events("LaneClaimed", [leader]))
+    leader.arm("sink.purging", "kill")
+    leader.until_event("LaneClaimed", count=claims + 1, pipeline=harvest.name)
+    harvest.seen.append(status(harvest.file))
+
+
+def _cut_off(relay: Relay, route: Proxy) -> None:
+    route.cut()
+    until(lambda: relay.harvest.left() > 100, what=lambda: tails(relay.team))
+    route.heal()
+    relay.until_more()
+
+
+def _stopped(relay: Relay) -> None:
+    gone = relay.orders.leader(relay.team)
+    assert gone.terminate() == 0, gone.tail()
+    relay.lose(gone)
+    relay.until_more()
+
+
+def _drained(relay: Relay) -> None:
+    relay.end()
+    [last] = relay.team
+    for one in relay.both:
+        until(lambda one=one: one.left() == 0, what=last.tail)
+    harvest = relay.harvest
+    until(lambda: (ended := status(harvest.file))[1][0]["position"] == ended[1][0]["head"] and not ended[1][0]["error"])
+    harvest.seen.append(status(harvest.file))
+    assert last.terminate() == 0
+
+
+def test_with_one_two_and_three_processes_kafka_has_every_message_once_and_each_key_in_order(relay: Relay) -> None:
+    """One alone, then three, of which one leader is killed and the next one stopped, while connections break."""
     numbers: dict[bytes, list[int]] = {}
-    for record in breakable_broker.records(topic):
+    for record in relay.orders.records():
         if record.key != b"late":
             assert record.headers == [("testId", b"T1")]
             numbers.setdefault(record.key or b"", []).append(int(record.value or b""))
     assert all(found == sorted(set(found)) for found in numbers.values()), "repeated, or out of order"
-    assert sorted(number for found in numbers.values() for number in found) == sorted(map(int, generator.made))
+    assert sorted(number for found in numbers.values() for number in found) == sorted(relay.orders.writer.made)
+
+
+@pytest.fixture(scope="module")
+def harvested(relay: Relay) -> list[Record]:
+    return relay.harvest.records()
+
+
+def values(records: list[Record], key: str) -> list[str]:
+    return [(one.value or b"").decode() for one in records if one.key == key.encode()]
+
+
+def numbers_of(records: list[Record]) -> Iterator[tuple[int, list[int]]]:
+    for key in range(10):
+        yield key, [int(value) for value in values(records, f"key {key}")]
+
+
+def test_nothing_is_lost_and_what_was_rolled_back_never_was(relay: Relay, harvested: list[Record]) -> None:
+    assert {number for _, numbers in numbers_of(harvested) for number in numbers} == set(relay.harvest.writer.made)
+    assert set(values(harvested, "late")) == set(relay.harvest.writer.late)
+    assert all(one.headers == [("testId", b"T1")] for one in harvested)
+
+
+def test_of_a_key_no_record_comes_after_a_later_one(harvested: list[Record]) -> None:
+    for key, numbers in numbers_of(harvested):
+        assert numbers[0] == key
+        assert all(a <= b for a, b in pairwise(numbers)), "R0 R1 R1 R2 may be, R0 R1 R2 R0 never"
+
+
+def test_a_death_between_acknowledgement_and_purge_repeats_a_record_of_a_key_and_no_more(
+    relay: Relay, harvested: list[Record]
+) -> None:
+    repeats = len(harvested) - len({(one.key, one.value) for one in harvested})
+    assert repeats > 0, "the deaths came too late to prove anything"
+    attempts = relay.harvest.events("LaneClaimed", relay.everybody) + relay.harvest.events("MessagesReturned", relay.everybody)
+    for _, numbers in numbers_of(harvested):
+        assert max(numbers.count(number) for number in numbers) <= len(attempts)
+
+
+def test_the_status_tells_of_it_and_no_secret_is_said(relay: Relay, postgres_server: PostgresServer) -> None:
+    (code, [seen]), (_, [ended]) = relay.harvest.seen
+    assert (code, seen["state"]) == (0, "leading")
+    assert (ended["backlog"], ended["error"], ended["position"]) == (0, None, ended["head"])
+    assert not any(program.events("Halted") for program in relay.everybody)
+    assert not any(postgres_server.password in program.said() for program in relay.everybody)

@@ -1,0 +1,204 @@
+"""Two processes with three pipelines: state in Postgres, a source in Postgres, state in Kafka; a kill, and servers that go away."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from threading import Event, Thread
+
+import pytest
+from orders import Orders
+
+from deadline import PATIENCE, until
+from fix_rig import Rig, Sampler
+from penstock.coordinators.kafka.log import GONE_SECONDS
+from penstock.testing import oracle
+from penstock.testing.broker import Broker
+from penstock.testing.postgres import PostgresServer
+from penstock.testing.receiver import ReceiverProcess
+from program import Program, send
+
+SESSION = 6
+"""Seconds of a session in Kafka, the shortest that brokers allow: a fault outlasts it."""
+
+
+@dataclass
+class Story:
+    """What happened."""
+
+    rig: Rig
+    remote: Rig
+    orders: Orders
+    password: str
+    survivor: Program
+    marks: list[oracle.Mark] = field(default_factory=list)
+    epochs: dict[str, int] = field(default_factory=dict)
+    exit: int | None = None
+    said: dict[str, subprocess.CompletedProcess[str]] = field(default_factory=dict)
+
+    def tell(self, command: str, *options: str, name: str | None = None) -> subprocess.CompletedProcess[str]:
+        arguments = [sys.executable, "-m", "penstock", command, str(self.rig.file), *options]
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        self.said[name or command] = done
+        return done
+
+
+@pytest.fixture(scope="module")
+def story(
+    tmp_path_factory: pytest.TempPathFactory, breakable_postgres: PostgresServer, breakable_broker: Broker
+) -> Iterator[Story]:
+    folder = tmp_path_factory.mktemp("away")
+    state = f"{breakable_postgres.create_database()}?connect_timeout=60"
+    in_kafka = f"kafka://{breakable_broker.servers}/{folder.name}?session-timeout={SESSION}s"
+    with (
+        ReceiverProcess(folder / "requests") as receiver,
+        Rig(folder / "remote", "remote", state=in_kafka) as remote,
+        Rig(folder / "shop", state=state) as rig,
+    ):
+        orders = Orders(folder, breakable_postgres, receiver)
+        for _ in range(2):
+            remote.programs.append(rig.start(remote.file, orders.file))
+        told = Story(rig, remote, orders, breakable_postgres.password, _kill_the_leader(rig, remote))
+        _lose_postgres(told, breakable_postgres)
+        _lose_kafka(told, breakable_broker)
+        _command(told)
+        yield told
+
+
+def _kill_the_leader(rig: Rig, remote: Rig) -> Program:
+    """Answers the other one, once it leads in its place."""
+    leader = until(rig.leader, what=rig.tails)
+    [standby] = [one for one in rig.programs if one is not leader]
+    standby.until_event("StandingBy", pipeline="shop")
+    rig.until_delivered(rig.shop.sell(20))
+    remote.until_delivered(remote.shop.sell(20))
+    send(signal.SIGKILL, leader.tree()[:1])
+    leader.process.wait(PATIENCE)
+    leader.assert_gone()
+    for one in (rig, remote):
+        one.until_delivered(one.shop.sell(1))
+        until(lambda one=one: one.leader() is standby, what=one.tails)
+    return standby
+
+
+def _lose_postgres(story: Story, server: PostgresServer) -> None:
+    """It is away for longer than a term, then it crashes; changes are made all the while."""
+    leaving = Event()
+    seller = Thread(target=_sell, args=(story.rig, leaving))
+    story.orders.before_the_restart(story.survivor)
+    with Sampler(story.rig) as sampler:
+        seller.start()
+        try:
+            story.epochs["before"] = story.rig.standing().epoch
+            server.stop()
+            story.rig.outlast(story.survivor)
+            story.survivor.until_event("TermGone", pipeline="shop")
+            _return(story.rig, server)
+            story.orders.after_the_restart(story.survivor)
+            server.kill()
+            _return(story.rig, server)
+            story.epochs["after"] = story.rig.standing().epoch
+        finally:
+            leaving.set()
+            seller.join()
+        story.rig.until_settled()
+    story.marks = sampler.marks
+
+
+def _return(rig: Rig, server: PostgresServer) -> None:
+    server.start()
+    behind = rig.shop.head
+    until(lambda: rig.position >= behind, what=rig.tails)
+
+
+def _sell(rig: Rig, leaving: Event) -> None:
+    while not leaving.wait(0.1):
+        rig.shop.sell(1)
+
+
+def _lose_kafka(story: Story, broker: Broker) -> None:
+    """It is away for longer than a session, and for longer than a state topic that brokers do not know is waited for."""
+    gone = len([one for one in story.survivor.events("TermGone") if one["pipeline"] == "remote"])
+    broker.kill()
+    story.survivor.until_event("TermGone", count=gone + 1, pipeline="remote")
+    story.remote.shop.sell(20)
+    ends_at = time.monotonic() + SESSION + GONE_SECONDS
+    until(lambda: story.remote.standing() and time.monotonic() > ends_at)  # each look asks the brokers and is not answered
+    broker.start()
+    story.remote.until_settled()
+
+
+def _command(story: Story) -> None:
+    """All commands, with a leader and without one."""
+    until(lambda: json.loads(story.tell("status", "--json").stdout)["state"] == "leading")
+    story.tell("doctor", "--json")
+    story.tell("validate")
+    story.tell("rewind", "--to", "beginning", "--yes", name="rewind while it leads")
+    story.exit = story.survivor.terminate()
+    story.tell("rewind", "--to", "now", "--yes")
+    story.epochs["rewound"] = story.rig.standing().epoch
+    story.tell("forget", "--yes")
+    story.epochs["forgotten"] = story.rig.standing().epoch
+
+
+def test_a_standby_on_the_same_database_takes_over(story: Story) -> None:
+    """A term lasts for longer than that took: it follows from the leader's death."""
+    [dead] = [one for one in story.rig.programs if one is not story.survivor]
+    assert dead.events("Led")
+    assert story.epochs["before"] >= 2
+
+
+def test_nothing_is_lost_or_out_of_order_and_nobody_halted_though_the_server_was_away_and_crashed(story: Story) -> None:
+    assert story.rig.breaches(story.marks) == []
+    assert [program.events("Halted") for program in story.rig.programs] == [[], []]
+    assert story.epochs["after"] > story.epochs["before"]
+    assert story.exit == 0
+
+
+def test_brokers_that_are_away_for_longer_than_a_session_are_waited_for(story: Story) -> None:
+    assert story.remote.breaches() == []
+    assert not story.survivor.events("Halted")
+    assert story.exit == 0
+
+
+def test_what_is_stashed_arrives_in_order_also_through_a_restart_of_postgres(story: Story) -> None:
+    orders, seen = story.orders, story.orders.seen
+    assert (seen["state"], seen["position"], seen["head"], seen["backlog"]) == ("leading", 54, 54, 0)
+    told = {one.position: one.change for one in orders.came()}
+    assert sorted(told) == list(range(1, 55))
+    first = {"table": "orders", "op": "insert", "key": {"key": "1"}, "after": {"value": '{"n":1}', "headers": [["trace", "abc"]]}}
+    assert told[1].items() >= first.items()
+    assert (told[2]["table"], told[2]["key"], told[2]["after"]["value"]) == ("files", {"key": {"$blob": "/w=="}}, {"$blob": "AP8="})
+    assert (told[3]["op"], told[3]["key"]) == ("delete", {"key": "1"})
+    assert told[4]["after"]["value"] == "late"
+    assert oracle.order(orders.came()) == []
+    assert "rolled back" not in orders.values()
+
+
+def test_progress_is_told_once_a_second_at_most_and_each_change_once(story: Story) -> None:
+    told = [one for one in story.survivor.events("Delivered") if one["pipeline"] == "orders"]
+    assert sum(one["changes"] for one in told) <= 54
+    moments = [at for one in told if (at := datetime.fromisoformat(one["at"]).timestamp()) > story.orders.began]
+    assert len(moments) <= story.orders.claims + moments[-1] - story.orders.began, "told too often"
+
+
+def test_commands_work_with_that_state_and_no_password_shows(story: Story) -> None:
+    said = story.said
+    facts = json.loads(said["status"].stdout)
+    assert (facts["state"], facts["error"]) == ("leading", None)
+    checks = {one["check"]: one["result"] for one in json.loads(said["doctor"].stdout)["checks"]}
+    assert (checks["state"], checks["leader"]) == ("ok", "ok")
+    assert said["rewind while it leads"].returncode == 1
+    assert "term.held" in said["rewind while it leads"].stderr
+    assert (said["rewind"].returncode, said["forget"].returncode) == (0, 0)
+    assert story.rig.standing().watermarks == {}
+    assert story.epochs["forgotten"] > story.epochs["rewound"]
+    outputs = [f"{one.stdout}{one.stderr}" for one in said.values()] + [one.said() for one in story.rig.programs]
+    assert all(story.password not in output for output in outputs)
+    assert "postgresql://postgres:***@127.0.0.1" in said["validate"].stdout
