@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
@@ -62,15 +63,22 @@ def tails(team: list[Program]) -> str:
 
 
 class Meddler(Thread):
-    """Ends all connections to Kafka, again and again."""
+    """Ends all connections to Kafka, again each time that both outboxes have moved on."""
 
-    def __init__(self, route: Proxy) -> None:
+    def __init__(self, route: Proxy, outboxes: Sequence[Outbox]) -> None:
         super().__init__(name="meddler", daemon=True)
-        self._route, self._leaving = route, Event()
+        self._route, self._outboxes, self._leaving, self.times = route, outboxes, Event(), 0
 
     def run(self) -> None:
-        while not self._leaving.wait(3):
-            self._route.sever()
+        before = self._delivered()
+        while not self._leaving.wait(1):
+            now = self._delivered()
+            if all(after > then + 100 for after, then in zip(now, before, strict=True)):
+                self._route.sever()
+                before, self.times = now, self.times + 1
+
+    def _delivered(self) -> list[int]:
+        return [one.state.standing(one.name).delivered for one in self._outboxes]
 
     def end(self) -> None:
         self._leaving.set()
@@ -115,7 +123,7 @@ class Relay:
 def relay(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer, broker: Broker) -> Iterator[Relay]:
     made = Relay(tmp_path_factory.mktemp("relay"), postgres_server, broker)
     with broker.route() as route:
-        meddler = Meddler(route)
+        meddler = Meddler(route, made.both)
         try:
             for one in made.both:
                 one.writer.start()
@@ -126,6 +134,7 @@ def relay(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresSer
             _cut_off(made, route)
             _stopped(made)
             meddler.end()
+            assert meddler.times, "no connection was ended"
             _drained(made)
         finally:
             made.end()
@@ -237,7 +246,7 @@ def test_a_death_between_acknowledgement_and_purge_repeats_a_record_of_a_key_and
     assert repeats > 0, "the deaths came too late to prove anything"
     attempts = relay.harvest.events("LaneClaimed", relay.everybody) + relay.harvest.events("MessagesReturned", relay.everybody)
     for _, numbers in numbers_of(harvested):
-        assert max(numbers.count(number) for number in numbers) <= len(attempts)
+        assert max(Counter(numbers).values()) <= len(attempts)
 
 
 def test_the_status_tells_of_it_and_no_secret_is_said(relay: Relay, postgres_server: PostgresServer) -> None:

@@ -12,6 +12,7 @@ import psycopg
 from penstock.outbox import stash_many
 
 ROWS = 20
+FULL = 500
 INSERT = """
 insert into outbox (create_time, kafka_topic, kafka_key, kafka_value, kafka_header_keys, kafka_header_values)
 values (now(), %s, %s, %s, '{testId}', '{T1}')
@@ -22,7 +23,10 @@ Row = tuple[str, str]
 
 
 class Writer(Thread):
-    """Twenty rows a transaction over ten keys, every fifth of them rolled back; meanwhile one row a turn in a transaction for seven."""
+    """Twenty rows a transaction over ten keys; every fifth is rolled back, and one that lasts for seven turns gets a row in each.
+
+    It waits while the table is full: a host that is slow has no more to carry than one that is fast.
+    """
 
     def __init__(self, dsn: str, topic: str) -> None:
         super().__init__(name="writer", daemon=True)
@@ -35,7 +39,7 @@ class Writer(Thread):
     def run(self) -> None:
         with psycopg.connect(self._dsn) as writer, psycopg.connect(self._dsn) as late:
             for number in count():
-                if self._leaving.wait(0.1):
+                if self._is_over(writer):
                     break
                 self.insert(late, [("late", f"late {number}")])
                 self._write(writer, number)
@@ -43,6 +47,15 @@ class Writer(Thread):
                     late.commit()
             late.commit()
             self.late = [f"late {n}" for n in range(number)]
+
+    def _is_over(self, writer: Connection) -> bool:
+        """Whether to end; answers when there is room for more rows."""
+        while not self._leaving.wait(0.1):
+            [(rows,)] = writer.execute("select count(*) from outbox").fetchall()
+            writer.commit()
+            if rows < FULL:
+                return False
+        return True
 
     def _write(self, writer: Connection, number: int) -> None:
         numbers = range(number * ROWS, number * ROWS + ROWS)
