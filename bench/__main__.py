@@ -25,6 +25,7 @@ ALL = (
     "transform",
     "poison",
     "takeover",
+    "promptness",
     "outbox",
     "goharvest",
 )

@@ -7,8 +7,10 @@ import os
 import re
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 
+from deadline import PATIENCE
 from penstock.testing.broker import Broker
 from penstock.testing.postgres import PostgresServer
 
@@ -58,7 +60,7 @@ def test_the_guide_leads_from_nothing_to_messages_in_kafka(
     told = {**os.environ, "DATABASE_URL": postgres, "KAFKA_SERVERS": broker.servers}
 
     def done(*command: str) -> str:
-        ended = subprocess.run(command, cwd=tmp_path, env=told, capture_output=True, text=True, timeout=300, check=False)
+        ended = subprocess.run(command, cwd=tmp_path, env=told, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert ended.returncode == 0, f"{command[:4]}: {ended.stdout}{ended.stderr}"
         return ended.stdout
 
@@ -76,4 +78,10 @@ def test_the_guide_leads_from_nothing_to_messages_in_kafka(
     assert [(record.key, json.loads(record.value or b"")) for record in records] == [(b"1", {"id": 1, "state": "paid"})] * 2
     assert [record.headers for record in records] == [[], [("trace", b"abc")]]
     assert postgres_server.execute("select count(*) from outbox", postgres) == [(0,)]
-    assert done(sys.executable, "-c", CONSUMER.replace("poll(30)", "poll(10)")).count("paid") == 2
+    patient = CONSUMER.replace("poll(30)", f"poll({PATIENCE})")
+    with subprocess.Popen([sys.executable, "-u", "-c", patient], env=told, stdout=subprocess.PIPE) as consumer:
+        assert consumer.stdout
+        seen = list(islice(consumer.stdout, 2))
+        consumer.kill()
+    assert all(b"paid" in line for line in seen)
+    assert len(seen) == 2

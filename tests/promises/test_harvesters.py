@@ -42,7 +42,7 @@ def main():
         (leading or [one for one in made if one.state.value == "running"])[0].stop()
     for one in made:
         one.stop()
-    print(json.dumps(["ended", [one.wait(60) for one in made]]), flush=True)
+    print(json.dumps(["ended", [one.wait(900) for one in made]]), flush=True)
 
 if __name__ == "__main__":
     main()
@@ -50,7 +50,7 @@ if __name__ == "__main__":
 
 
 def reaper_file(folder: Path, broker: Broker, dsn: str) -> Path:
-    limits = {"heartbeatTimeout": "15s", "maxInFlightRecords": 50, "minMetricsInterval": "1s"}
+    limits = {"heartbeatTimeout": "60s", "maxInFlightRecords": 50, "minMetricsInterval": "1s"}
     names = {"leaderTopic": f"{folder.name}.neli", "leaderGroupID": folder.name, "dataSource": dsn}
     harvest = {"baseKafkaConfig": {"bootstrap.servers": broker.servers}, **names, "limits": limits}
     file = folder / "reaper.yaml"

@@ -53,7 +53,7 @@ def main():
             harvests[who].start()
         else:
             harvests[who].stop()
-            say(who, "ended" if harvests[who].wait(90) else "did not end")
+            say(who, "ended" if harvests[who].wait(900) else "did not end")
 
 if __name__ == "__main__":
     main()
@@ -140,8 +140,7 @@ class Street:
     def until(self, who: str, *kinds: str) -> None:
         until(
             lambda: any(one == who and kind in kinds for _, one, kind in self.said()),
-            PATIENCE,
-            lambda: f"{who} {kinds}\n{self.tail()}",
+            what=lambda: f"{who} {kinds}\n{self.tail()}",
         )
 
     def said(self) -> list[tuple[float, str, str]]:
@@ -196,6 +195,9 @@ def run(tmp_path_factory: pytest.TempPathFactory, postgres_of_module: str, postg
     env = {**altered_by("faulty"), **faults}
     street = Street({name: House(name, file, env) for name in "ab"})
 
+    def told() -> Counter[str]:
+        return Counter(notes.read_text().split())
+
     def carried() -> None:
         """Until all that is written by now was delivered."""
         [(last,)] = postgres_server.execute("select last_value from outbox_id_seq", dsn)
@@ -211,6 +213,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, postgres_of_module: str, postg
         while len(street.running) > 1:
             street.stop(street.next_to_go())
             carried()
+        until(lambda: min(told()["produce"], told()["delivery"]) > 10 and len(generator.made) > 1000, what=street.tail)
         generator.end()
         carried()
         street.stop(street.running[0])
@@ -223,11 +226,11 @@ def run(tmp_path_factory: pytest.TempPathFactory, postgres_of_module: str, postg
     assert postgres_server.execute("select count(*) from outbox", dsn) == [(0,)]
     pipeline = Harvest(load(file).harvest).pipeline
     letters = len(list(pipeline.state.letters(pipeline.name)))
-    return Run(generator, broker.records(topic), Counter(notes.read_text().split()), street, letters)
+    return Run(generator, broker.records(topic), told(), street, letters)
 
 
 def reaper_file(folder: Path, broker: Broker, dsn: str) -> Path:
-    limits = {"heartbeatTimeout": "5s", "ioErrorBackoff": "10ms"}
+    limits = {"heartbeatTimeout": "60s", "ioErrorBackoff": "10ms"}
     names = {"leaderTopic": f"{folder.name}.neli", "leaderGroupID": folder.name, "dataSource": dsn}
     file = folder / "reaper.yaml"
     file.write_text(
