@@ -6,10 +6,11 @@ import signal
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from itertools import islice
 from random import Random
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import psutil
 
@@ -24,6 +25,7 @@ DAY = 86400.0
 PASSED = tuple(point for point in POINTS if point != "sink.purging")  # that one only by delivery barrier
 
 T = TypeVar("T")
+Step = Callable[[Any], None]
 
 
 class Nemesis:
@@ -35,33 +37,50 @@ class Nemesis:
         self._offset.write_text("0")
         self._team = [self._recruit(), self._recruit()]
 
-    def torment(self, seconds: float) -> None:
-        """Steps for so long."""
-        ends_at = time.monotonic() + seconds
-        self.torment_until(lambda: time.monotonic() >= ends_at)
+    def torment(self, steps: int) -> None:
+        """So many steps, dealt by seed from the decks."""
+        self._torment(islice(self._dealt(), steps))
 
     def torment_until(self, is_enough: Callable[[], bool]) -> None:
-        """Steps until that is enough, most of them followed by proof that the pipeline goes on."""
+        """Steps drawn at random until that is enough."""
+        self._torment(iter(lambda: None if is_enough() else self._chance.choice(self.STEPS), None))
+
+    def heal(self) -> None:
+        """End every fault, and see two processes at work: from here on no process may fail."""
+        self._turn_back()
+        for program in self._team:
+            send(signal.SIGCONT, program.tree())
+            program.disarm()
+        self._until_at_work()
+
+    def end(self) -> list[int]:
+        """Stop both as a supervisor does; their exit codes."""
+        return [program.terminate() for program in self._team]
+
+    def tails(self) -> str:
+        """The ends of the team's logs."""
+        return "\n".join(f"--- process {program.pid} of the team\n{program.tail(60)}" for program in self._team)
+
+    def _torment(self, steps: Iterable[Step]) -> None:
+        """Take these steps, most of them followed by proof that the pipeline goes on."""
         self._until_progress()
-        while not is_enough():
-            step = self._chance.choice(self.STEPS)
+        for step in steps:
             self.counts[step.__name__.strip("_")] += 1
             step(self)
             self._replace_dead()
             if self._chance.random() < 0.7:
                 self._until_progress()
 
-    def heal(self) -> None:
-        """End every fault, and see that two processes are at work."""
-        self._turn_back()
-        for program in self._team:
-            send(signal.SIGCONT, program.tree())
-            program.disarm()
-        until(self._keeping_two(lambda: all(program.events() for program in self._team)), what=self._rig.tails)
+    def _dealt(self) -> Iterator[Step]:
+        """Ten steps at a time, so many of each deck, in random order; none comes again before the rest of its deck."""
+        decks = [(self._shuffled(deck), count) for deck, count in self.DECKS]
+        while True:
+            ten = [step for deck, count in decks for step in islice(deck, count)]
+            yield from self._chance.sample(ten, len(ten))
 
-    def end(self) -> list[int]:
-        """Stop both as a supervisor does; their exit codes."""
-        return [program.terminate(120) for program in self._team]
+    def _shuffled(self, deck: Sequence[Step]) -> Iterator[Step]:
+        while True:
+            yield from self._chance.sample(deck, len(deck))
 
     def _recruit(self) -> Program:
         return self._rig.start(env={**altered_by("lies"), "PENSTOCK_TEST_CLOCK": str(self._offset)})
@@ -79,10 +98,39 @@ class Nemesis:
         has_begun = program.events("Led") or program.events("StandingBy")
         return "engine.lost" in program.said() or ("state.unavailable" in program.said() and not has_begun)
 
+    def _until_at_work(self) -> None:
+        """Wait until one process leads and delivers a new change, and the other stands by."""
+        until(self._keeping_two(self._are_at_work), what=self.tails)
+        self._change()
+        self._until_progress()
+
+    def _are_at_work(self) -> bool:
+        """Whether the store knows a leader and a standby of the team, each with a JVM; one that is still starting is not known."""
+        is_led = self._rig.leader() in self._team and self._rig.standing().standbys >= 1
+        return is_led and all(program.jvm() for program in self._team)
+
+    def _change(self) -> None:
+        self._rig.shop.sell(1)
+
     def _until_progress(self) -> None:
         """Wait until what is committed by now has been delivered and recorded."""
         head = self._rig.shop.head
-        until(self._keeping_two(lambda: self._rig.position >= head), 300, lambda: f"stuck before {head}\n{self._rig.tails()}")
+        until(self._keeping_two(lambda: self._rig.position >= head), what=lambda: f"stuck before {head}\n{self.tails()}")
+
+    def _until_taken_over_from(self, victim: Program) -> None:
+        """Wait until another process leads; the terms of the victim expire by the clocks of the others."""
+
+        def is_taken_over() -> bool:
+            if self._rig.leader() not in (victim, None):
+                return True
+            self._outlast(victim)
+            return False
+
+        until(self._keeping_two(is_taken_over), what=lambda: f"no process took over\n{self.tails()}")
+
+    def _outlast(self, victim: Program) -> None:
+        """Make a term pass for all but the victim."""
+        self._rig.outlast(*(program for program in self._team if program is not victim))
 
     def _keeping_two(self, condition: Callable[[], T]) -> Callable[[], T]:
         def kept() -> T:
@@ -104,6 +152,7 @@ class Nemesis:
     def _kill(self, what: str, processes: list[psutil.Process]) -> None:
         self.kills[what] += bool(processes)
         send(signal.SIGKILL, processes)
+        until(lambda: all(map(is_dead, processes)), what=lambda: f"these survived: {processes}")
 
     def _kill_the_whole_tree(self) -> None:
         self._victim().kill_tree()
@@ -145,7 +194,7 @@ class Nemesis:
     def _stop_the_leader_past_its_term(self) -> None:
         victim = self._victim()
         self._rig.freeze(victim)
-        until(lambda: self._rig.leader() not in (victim, None), what=lambda: f"nobody took over\n{self._rig.tails()}")
+        self._until_taken_over_from(victim)
         if self._chance.random() < 0.5:
             self._until_progress()
         send(signal.SIGCONT, victim.tree())
@@ -162,16 +211,19 @@ class Nemesis:
         self._turn_back()
 
     def _lock_the_state_file(self) -> None:
-        with closing(sqlite3.connect(self._rig.state.path, timeout=10, isolation_level=None)) as other:
+        """For more than a term: a leader that cannot renew stands down."""
+        with closing(sqlite3.connect(self._rig.state.path, timeout=PATIENCE, isolation_level=None)) as other:
             other.execute("begin immediate")
-            self._dwell(8)
+            self._rig.outlast(*self._team)
+            self._dwell(5)
             other.execute("rollback")
 
     def _let_the_state_refuse(self) -> None:
-        """For one process alone: the other can write, and takes over."""
+        """For one process alone, for more than a term: the other can write, and takes over."""
         victim = self._victim()
         victim.arm("state.refusing", "refuse")
-        self._dwell(8)
+        self._rig.outlast(*self._team)
+        self._dwell(3)
         victim.disarm()
 
     def _step_the_clock(self) -> None:
@@ -183,19 +235,34 @@ class Nemesis:
         self._dwell(2)
         victim.disarm()
 
-    STEPS = (
-        _kill_the_whole_tree,
-        _kill_a_standby,
-        _kill_the_driver,
-        _kill_the_engine,
-        *(_kill_a_worker,) * 4,
+    DEAR = (_kill_the_whole_tree, _kill_a_standby, _kill_the_driver, _kill_the_engine, _kill_at_a_point)
+    """Each may cost a start of Spark."""
+    CHEAP = (
+        _kill_a_worker,
         _stop_a_worker_for_a_while,
         _stop_the_leader_past_its_term,
-        *(_let_the_receiver_fail,) * 4,
+        _let_the_receiver_fail,
         _let_the_receiver_be_slow,
         _lock_the_state_file,
         _let_the_state_refuse,
         _step_the_clock,
-        *(_pause_at_a_point,) * 2,
-        *(_kill_at_a_point,) * 2,
+        _pause_at_a_point,
     )
+    DECKS: ClassVar[Sequence[tuple[Sequence[Step], int]]] = ((DEAR, 4), (CHEAP, 6))
+    """Of what ten steps are dealt, and how many of each."""
+    STEPS: Sequence[Step] = (
+        *DEAR,
+        *CHEAP,
+        *(_kill_a_worker, _let_the_receiver_fail) * 3,
+        _pause_at_a_point,
+        _kill_at_a_point,
+    )
+    """Of what a campaign draws, the frequent ones more than once."""
+
+
+def is_dead(process: psutil.Process) -> bool:
+    """Whether it has ended, collected by its parent or not."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

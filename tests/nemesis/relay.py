@@ -13,7 +13,7 @@ import psycopg
 import yaml
 
 from deadline import PATIENCE, until
-from fix_rig import Rig
+from fix_rig import QUICK, TERM, Rig
 from nemesis import Nemesis
 from penstock.coordinator import Standing
 from penstock.coordinators.postgres import PostgresCoordinator
@@ -28,7 +28,6 @@ from penstock.testing.proxy import Proxy
 from program import Program, send
 
 ONCE, LEAST = "once", "least"
-QUICK = {"tries": "forever", "policy": "exponential", "min": "10ms", "max": "200ms"}
 DELIVERIES = {ONCE: "exactly-once", LEAST: "at-least-once"}
 
 Made = Mapping[str, set[int]]
@@ -62,7 +61,8 @@ class Relay(Rig):
         }
         dsn = self.dsn.replace(f":{self.server.port}/", ":${RELAY_PORT}/")
         file = self.folder / f"{name}.yaml"
-        file.write_text(yaml.safe_dump({"name": name, "source": {"type": "outbox", "database": dsn}, "sink": sink, "state": dsn}))
+        source = {"type": "outbox", "database": dsn}
+        file.write_text(yaml.safe_dump({"name": name, "source": source, "sink": sink, "state": dsn, "term": TERM}))
         return file
 
     def recruit(self) -> Program:
@@ -171,14 +171,14 @@ class Clerk(Thread):
 
     def run(self) -> None:
         while not self._leaving.wait(self._rest * self._chance.random() * 2):
-            with suppress(psycopg.OperationalError), psycopg.connect(self._relay.dsn, connect_timeout=5) as connection:
+            with suppress(psycopg.OperationalError), psycopg.connect(self._relay.dsn, connect_timeout=int(PATIENCE)) as connection:
                 while not self._leaving.wait(self._rest * self._chance.random() * 2):
                     self._act(connection)
 
     def stop(self) -> None:
         """Stop."""
         self._leaving.set()
-        self.join(60)
+        self.join(PATIENCE)
 
     def _act(self, connection: psycopg.Connection) -> None:
         """One transaction; one in ten is rolled back. Whether one was committed whose server went away, its note tells."""
@@ -240,7 +240,18 @@ class RelayNemesis(Nemesis):
     def _until_progress(self) -> None:
         """Wait until both pipelines have delivered as much as is committed by now."""
         [(count,)] = self._rig.server.execute("select count(*) from made", self._rig.dsn)
-        until(self._keeping_two(lambda: self._rig.position >= count), 300, lambda: f"stuck before {count}\n{self._rig.tails()}")
+        until(self._keeping_two(lambda: self._rig.position >= count), what=lambda: f"stuck before {count}\n{self.tails()}")
+
+    def _change(self) -> None:
+        key = f"healed.{self._rig.position}"
+        with psycopg.connect(self._rig.dsn) as connection:
+            stash_many(connection, [("orders", key, None, {"number": "1"})])
+            connection.execute("insert into made values (%s, 1)", [key])
+
+    def _are_at_work(self) -> bool:
+        """Of both pipelines."""
+        others = [self._rig.state.standing(name) for name in DELIVERIES]
+        return super()._are_at_work() and all(one.is_held and one.standbys >= 1 for one in others)
 
     def _stop_the_leader_inside_a_transaction(self) -> None:
         """Everything of it was sent, and nothing committed; when it wakes up, somebody else has the lane."""
@@ -248,16 +259,16 @@ class RelayNemesis(Nemesis):
         self._dwell(0.5)
         self._rig.freeze(victim)
         victim.disarm()
-        until(lambda: self._rig.leader() not in (victim, None), what=lambda: f"nobody took over\n{self._rig.tails()}")
+        self._until_taken_over_from(victim)
         self._until_progress()
         send(signal.SIGCONT, victim.tree())
 
     def _paused_leader(self, point: str) -> Program:
         """The leader, which pauses at this point; the next one, if it was deposed before it came there."""
         while True:
-            victim = until(self._keeping_two(self._rig.leader), what=self._rig.tails)
+            victim = until(self._keeping_two(self._rig.leader), what=self.tails)
             victim.arm(point, "pause")
-            until(lambda victim=victim: victim.come_to(point) or self._rig.leader() is not victim, what=self._rig.tails)
+            until(lambda victim=victim: victim.come_to(point) or self._rig.leader() is not victim, what=self.tails)
             if victim.come_to(point):
                 return victim
             victim.disarm()
@@ -286,14 +297,18 @@ class RelayNemesis(Nemesis):
         self._rig.server.start()
 
     def _let_postgres_hang(self) -> None:
+        """For more than a term."""
         self._rig.server.pause()
-        self._dwell(8)
+        self._rig.outlast(*self._team)
+        self._dwell(3)
         self._rig.server.resume()
 
     def _cut_a_process_off_from_postgres(self) -> None:
+        """For more than a term: the other one takes over."""
         proxy = self._rig.to_postgres[self._victim().pid]
         proxy.cut()
-        self._dwell(8)
+        self._rig.outlast(*self._team)
+        self._dwell(3)
         proxy.heal()
 
     def _sever_connections_to_postgres(self) -> None:
@@ -308,27 +323,28 @@ class RelayNemesis(Nemesis):
     def _sever_connections_to_kafka(self) -> None:
         self._rig.to_kafka.sever()
 
-    NEW = (
-        *(_stop_the_leader_inside_a_transaction,) * 2,
-        _restart_the_broker,
-        _kill_the_broker,
-        _let_the_broker_hang,
-        _restart_postgres,
-        _crash_postgres,
-        _let_postgres_hang,
-        *(_cut_a_process_off_from_postgres,) * 2,
+    DEAR = (Nemesis._kill_the_whole_tree, Nemesis._kill_a_standby, Nemesis._kill_the_driver, Nemesis._kill_at_a_point)
+    CHEAP = (
+        Nemesis._kill_a_worker,
+        Nemesis._stop_a_worker_for_a_while,
+        Nemesis._stop_the_leader_past_its_term,
+        Nemesis._pause_at_a_point,
+    )
+    SERVERS = (_restart_the_broker, _kill_the_broker, _let_the_broker_hang, _restart_postgres, _crash_postgres, _let_postgres_hang)
+    NETWORK = (
+        _cut_a_process_off_from_postgres,
         _sever_connections_to_postgres,
         _cut_everybody_off_from_kafka,
         _sever_connections_to_kafka,
     )
+    DECKS = ((DEAR, 3), (CHEAP, 2), (SERVERS, 2), (NETWORK, 2), ((_stop_the_leader_inside_a_transaction,), 1))
     STEPS = (
-        *NEW,
-        Nemesis._kill_the_whole_tree,
-        Nemesis._kill_a_standby,
-        Nemesis._kill_the_driver,
-        *(Nemesis._kill_a_worker,) * 2,
-        Nemesis._stop_a_worker_for_a_while,
-        Nemesis._stop_the_leader_past_its_term,
-        *(Nemesis._kill_at_a_point,) * 2,
-        Nemesis._pause_at_a_point,
+        *DEAR,
+        *CHEAP,
+        *SERVERS,
+        *NETWORK,
+        *(_stop_the_leader_inside_a_transaction,) * 2,
+        _cut_a_process_off_from_postgres,
+        Nemesis._kill_a_worker,
+        Nemesis._kill_at_a_point,
     )

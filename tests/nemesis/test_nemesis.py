@@ -3,29 +3,26 @@
 import os
 import random
 
-import pytest
-
 from fix_rig import Sampler
 from nemesis import Nemesis
 from penstock.testing import oracle
 from shop import Keeper
 
-SECONDS = float(os.environ.get("PENSTOCK_NEMESIS_SECONDS", "90"))
+STEPS = int(os.environ.get("PENSTOCK_NEMESIS_STEPS", "10"))
 
 
-@pytest.mark.timeout(SECONDS + 900)
 def test_nothing_is_lost_or_out_of_order_whatever_is_broken(rig, note):
     seed = int(os.environ.get("PENSTOCK_SEED") or random.randrange(1 << 32))
     note(f"PENSTOCK_SEED={seed}")
-    rig.write(timeout="1s")
+    rig.write(timeout="5s")
     nemesis, keeper = Nemesis(rig, seed), Keeper(rig.shop, seed)
     with Sampler(rig) as sampler:
         keeper.start()
-        nemesis.torment(SECONDS)
+        nemesis.torment(STEPS)
         keeper.stop()
         nemesis.heal()
         rig.until_settled()
-        assert nemesis.end() == [0, 0]
+        assert nemesis.end() == [0, 0], nemesis.tails()
     requests, seen = rig.receiver.requests, rig.deliveries()
     late = len(seen) - len(oracle.current(seen))
     note(f"{sum(nemesis.counts.values())} steps: {dict(nemesis.counts.most_common())}")

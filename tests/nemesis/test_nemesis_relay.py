@@ -13,10 +13,9 @@ from relay import Clerks, Relay, RelayNemesis, judged
 from penstock.testing.broker import Broker, Record
 from penstock.testing.postgres import PostgresServer
 
-SECONDS = float(os.environ.get("PENSTOCK_NEMESIS_SECONDS", "60"))
+STEPS = int(os.environ.get("PENSTOCK_NEMESIS_STEPS", "10"))
 
 
-@pytest.mark.timeout(SECONDS + 900)
 def test_kafka_has_every_message_and_each_key_in_order_whatever_is_broken(
     tmp_path: Path, breakable_postgres: PostgresServer, breakable_broker: Broker, note: Any
 ) -> None:
@@ -25,11 +24,11 @@ def test_kafka_has_every_message_and_each_key_in_order_whatever_is_broken(
     with Relay(tmp_path / f"relay{seed}", breakable_postgres, breakable_broker) as relay:
         nemesis, clerks = RelayNemesis(relay, seed), Clerks(relay, seed)
         clerks.start()
-        nemesis.torment(SECONDS)
+        nemesis.torment(STEPS)
         clerks.stop()
         nemesis.heal()
         relay.until_settled()
-        assert nemesis.end() == [0, 0], relay.tails()
+        assert nemesis.end() == [0, 0], nemesis.tails()
         note(f"{sum(nemesis.counts.values())} steps: {dict(nemesis.counts.most_common())}; {relay.position} messages")
         assert [breach for found in relay.verdicts().values() for breach in found] == []
 

@@ -14,7 +14,7 @@ from wide import WideNemesis, wide_rig
 from fix_rig import Rig
 from shop import Keeper
 
-SECONDS = float(os.environ.get("PENSTOCK_NEMESIS_SECONDS", "50"))
+STEPS = int(os.environ.get("PENSTOCK_NEMESIS_STEPS", "10"))
 
 
 @pytest.fixture
@@ -23,17 +23,16 @@ def wide(tmp_path: Path) -> Iterator[Rig]:
         yield rig
 
 
-@pytest.mark.timeout(SECONDS + 900)
 def test_the_copy_is_right_and_every_row_in_order_whatever_is_broken_or_migrated(wide: Rig, note: Any) -> None:
     seed = int(os.environ.get("PENSTOCK_SEED") or random.randrange(1 << 32))
     note(f"PENSTOCK_SEED={seed}")
     nemesis, keeper = WideNemesis(wide, seed), Keeper(wide.shop, seed)
     keeper.start()
-    nemesis.torment(SECONDS)
+    nemesis.torment(STEPS)
     keeper.stop()
     nemesis.heal()
     wide.until_settled()
-    assert nemesis.end() == [0, 0]
+    assert nemesis.end() == [0, 0], nemesis.tails()
     steps, rewinds = sum(nemesis.counts.values()), len(nemesis.rewinds)
     note(f"{steps} steps: {dict(nemesis.counts.most_common())}; {len(wide.deliveries())} deliveries, {rewinds} rewinds")
     assert [breach for found in nemesis.verdicts().values() for breach in found] == []

@@ -6,7 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import closing, contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from deadline import PATIENCE
+from deadline import PATIENCE, until
 from fix_rig import Rig
-from nemesis import Nemesis
+from nemesis import Nemesis, Step
 from penstock.sources.sqlite.suspend import resume, suspend
 from penstock.testing import oracle
 from penstock.testing.receiver import ReceiverProcess
@@ -29,6 +29,8 @@ def split(change):
 """
 TRANSFORM = {"where": "op <> 'delete' or table is not null", "function": "rules:split"}
 MANY = 1000  # of ordinals: a row of a snapshot has a greater one, what a function makes has smaller ones
+ROOM = 30
+"""A rewind needs so many changes to go back over."""
 
 
 class Rewind(NamedTuple):
@@ -42,7 +44,7 @@ class Rewind(NamedTuple):
 @contextmanager
 def wide_rig(folder: Path) -> Iterator[Rig]:
     """A pipeline with a snapshot, a transform and parallel requests, over a shop that has rows already."""
-    with Rig(folder, start="snapshot", retain={"history": "20s"}, transform=TRANSFORM, parallel=4, timeout="1s") as rig:
+    with Rig(folder, start="snapshot", retain={"history": "20s"}, transform=TRANSFORM, parallel=4, timeout="5s") as rig:
         (folder / "rules.py").write_text(RULES)
         keeper = Keeper(rig.shop, seed=1)
         for _ in range(300):
@@ -59,11 +61,11 @@ class WideNemesis(Nemesis):
         self.second = _Second(rig)
         super().__init__(rig, seed)
 
-    def torment_until(self, is_enough: Callable[[], bool]) -> None:
+    def _torment(self, steps: Iterable[Step]) -> None:
         """Begin behind the snapshot: changes before it were never delivered, so nobody goes back to them."""
         self._until_progress()
         self._floor = self._rig.shop.head
-        super().torment_until(is_enough)
+        super()._torment(steps)
 
     def verdicts(self) -> dict[str, list[str]]:
         """What each oracle says, once everything has ended."""
@@ -83,15 +85,15 @@ class WideNemesis(Nemesis):
 
     def _run_a_batch(self) -> None:
         batch = self._rig.start("--available-now")
-        assert batch.exit_code(300) == 0, batch.tail()
+        assert batch.exit_code() == 0, batch.tail()
 
     def _run_the_second_pipeline(self, whole: bool = False) -> None:
         """It is gone between its runs, and finds everything it needs when it comes back, also after a kill."""
         batch = self.second.start()
         if not whole and self._chance.random() < 0.3:
-            self._dwell(10)
+            self._dwell(8)
             self._kill("whole tree", batch.tree())
-        assert batch.exit_code(300) in (0, -signal.SIGKILL), batch.tail()
+        assert batch.exit_code() in (0, -signal.SIGKILL), batch.tail()
 
     def _forget_the_second_pipeline(self) -> None:
         if self.second.is_known():
@@ -111,17 +113,21 @@ class WideNemesis(Nemesis):
 
     def _rewind(self, place: str) -> None:
         """Back to somewhere in the middle of what the log still has."""
-        self._until_progress()
+        self._until_at_work()
+        until(lambda: len(self._log(place)) > ROOM, what=lambda: f"{len(self._log(place))} changes to go back to")
         for program in self._team:
-            assert program.terminate(120) in (0, -signal.SIGTERM), program.tail()
-        was = self._rig.position
-        sql = f"select {place} from _penstock_log where seq between ? and ? order by seq"
-        with self._schema() as connection:
-            found = [to for (to,) in connection.execute(sql, [self._floor, was])]
-        if len(found) > 50:
-            penstock("rewind", self._rig.file, "--to", str(self._chance.choice(found[20:-20])), "--yes")
+            assert program.terminate() == 0, program.tail()
+        was, found = self._rig.position, self._log(place)
+        if len(found) > ROOM:
+            penstock("rewind", self._rig.file, "--to", str(self._chance.choice(found[ROOM // 3 : -ROOM // 3])), "--yes")
             self.rewinds.append(Rewind(self._rig.standing().epoch, was, self._rig.position))
         self._team = [self._recruit(), self._recruit()]
+
+    def _log(self, place: str) -> list[Any]:
+        """What the log has behind the floor and up to the watermark, each change as this expression."""
+        sql = f"select {place} from _penstock_log where seq between ? and ? order by seq"
+        with self._schema() as connection:
+            return [to for (to,) in connection.execute(sql, [self._floor, self._rig.position])]
 
     def _add_a_column(self) -> None:
         table = self._chance.choice(list(KEYS))
@@ -157,24 +163,33 @@ class WideNemesis(Nemesis):
             yield connection
 
     def _extras(self) -> list[tuple[str, str]]:
-        """One of the columns that were added, if there is one."""
+        """One of the columns that were added; if there is none, one is added."""
         sql = "select m.name, c.name from sqlite_master m, pragma_table_info(m.name) c where c.name glob 'extra_*'"
         with self._schema() as connection:
             found = [one for one in connection.execute(sql) if one[0] in KEYS]
-        return [self._chance.choice(found)] if found else []
+        if found:
+            return [self._chance.choice(found)]
+        self._add_a_column()
+        return self._extras()
 
+    MIGRATIONS = (_add_a_column, _rename_a_column, _drop_a_column, _rebuild_a_table)
+    REWINDS = (_rewind_to_a_position, _rewind_to_a_time)
+    DECKS = (
+        (Nemesis.DEAR, 1),
+        (Nemesis.CHEAP, 3),
+        (MIGRATIONS, 2),
+        (REWINDS, 1),
+        ((_run_a_batch,), 1),
+        ((_run_the_second_pipeline,), 1),
+        ((_forget_the_second_pipeline, _let_the_shop_be_still), 1),
+    )
     STEPS = (
         *Nemesis.STEPS,
-        *(_run_a_batch,) * 2,
-        *(_add_a_column,) * 2,
-        _rename_a_column,
-        _drop_a_column,
-        _rebuild_a_table,
-        _rewind_to_a_position,
-        _rewind_to_a_time,
+        *(_run_a_batch, _add_a_column, _let_the_shop_be_still) * 2,
+        *MIGRATIONS[1:],
+        *REWINDS,
         _run_the_second_pipeline,
         _forget_the_second_pipeline,
-        *(_let_the_shop_be_still,) * 2,
     )
 
 
