@@ -19,6 +19,7 @@ from penstock.coordinator import Coordinator, Standing
 from penstock.coordinators.kafka import KafkaCoordinator
 from penstock.coordinators.postgres import PostgresCoordinator
 from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.duration import parse
 from penstock.errors import StateUnavailable
 from penstock.sources.sqlite.place import of_cursor
 from penstock.sources.sqlite.source import LANE
@@ -55,12 +56,18 @@ class Rig:
     """Everything of one pipeline; leaves no process behind."""
 
     def __init__(
-        self, folder: Path, name: str = "shop", receiver: ReceiverProcess | None = None, state: str = "state.db", **sink: Any
+        self,
+        folder: Path,
+        name: str = "shop",
+        receiver: ReceiverProcess | None = None,
+        state: str = "state.db",
+        term: str = TERM,
+        **sink: Any,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.name, self.shop = folder, name, Shop(folder / "shop.db")
         self.receiver = receiver or ReceiverProcess(folder / "requests").start()
-        self.file, self._state = folder / "pipeline.yaml", state
+        self.file, self._state, self._term = folder / "pipeline.yaml", state, term
         self.state = coordinator(folder, state)
         self.programs: list[Program] = []
         self.leaving: list[Callable[[], object]] = []
@@ -79,7 +86,7 @@ class Rig:
         given = {"tables": tables, "start": start, "retain": retain}
         source = {"type": "sqlite", "database": "shop.db"} | {name: value for name, value in given.items() if value}
         webhook = {"type": "webhook", "url": self.receiver.url, "timeout": "60s", "batch": {"size": 20}, "retry": QUICK} | sink
-        term = {} if self._state.startswith("kafka://") else {"term": TERM}
+        term = {} if self._state.startswith("kafka://") else {"term": self._term}
         content = {"name": self.name, "source": source, "sink": webhook, "state": self._state} | term
         self.file.write_text(yaml.safe_dump(content | ({"transform": transform} if transform else {})))
 
@@ -110,7 +117,11 @@ class Rig:
     def outlast(self, program: Program, *others: Program) -> None:
         """Make a term of silence pass for the processes that watch it."""
         for one in (program, *others):
-            one.skip(61)
+            one.skip(parse(self._term).total_seconds() + 1)
+
+    def until_outlasted_by(self, successor: Program) -> None:
+        """Make terms pass for this process until it leads: the leader is silent."""
+        until(lambda: self.leader() is successor or self.outlast(successor), what=self.tails)
 
     def freeze(self, program: Program, *others: Rig) -> None:
         """Stop a process where it stands, but not inside a transaction: SQLite would keep its lock for it, from everybody."""

@@ -39,7 +39,7 @@ class Relay(Rig):
 
     def __init__(self, folder: Path, server: PostgresServer, broker: Broker) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.name, self.server, self.broker = folder, ONCE, server, broker
+        self.folder, self.name, self.server, self.broker, self._term = folder, ONCE, server, broker, TERM
         self.dsn = server.create_database()
         init(self.dsn, Names("outbox"))
         server.execute("create table made (key text, number bigint, primary key (key, number))", self.dsn)
@@ -62,7 +62,7 @@ class Relay(Rig):
         dsn = self.dsn.replace(f":{self.server.port}/", ":${RELAY_PORT}/")
         file = self.folder / f"{name}.yaml"
         source = {"type": "outbox", "database": dsn}
-        file.write_text(yaml.safe_dump({"name": name, "source": source, "sink": sink, "state": dsn, "term": TERM}))
+        file.write_text(yaml.safe_dump({"name": name, "source": source, "sink": sink, "state": dsn, "term": self._term}))
         return file
 
     def recruit(self) -> Program:

@@ -59,7 +59,7 @@ class Crew:
 
 @pytest.fixture(scope="module")
 def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
-    with Rig(tmp_path_factory.mktemp("points"), timeout="1s") as rig, Sampler(rig) as sampler:
+    with Rig(tmp_path_factory.mktemp("points")) as rig, Sampler(rig) as sampler:
         yield Crew(rig, sampler)
 
 
@@ -122,7 +122,7 @@ def test_a_leader_that_is_stopped_past_its_term_and_goes_on_from_there_changes_n
         leader.arm(point, "pause")
         crew.come_to(leader, point)
     crew.rig.freeze(leader)
-    until(lambda: crew.rig.leader() is successor)
+    crew.rig.until_outlasted_by(successor)
     crew.rig.until_settled()
     crew.rig.shop.sell(3)
     terms_lost = len(leader.events("TermGone"))

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import signal
 import sqlite3
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 
-from deadline import until
-from far_side import FarSide, Judged, interleaved, late
+from deadline import PATIENCE, until
+from far_side import FarSide, interleaved, late
 from fix_rig import Rig
 from program import Program, altered_by, send
 
 DAY = 86400
-
-Note = Callable[[str], None]
+TERM = "1h"
+"""Longer than any wait: a takeover follows from a death, or from a clock that was advanced."""
 
 
 class Pair:
@@ -39,10 +38,9 @@ class Pair:
         until(lambda: self.rig.standing().standbys, what=standby.tail)
         return leader, standby
 
-    def until_taken_over(self, epoch: int, since: float, note: Note) -> None:
+    def until_taken_over(self, epoch: int) -> None:
         """Wait until something of a later epoch is accepted; the shop goes on selling."""
-        accepted = until(lambda: self._first_of_later(epoch), what=self.rig.tails)
-        note(f"{accepted.request.at - since:.2f} s until the next epoch was accepted")
+        until(lambda: self._has_later(epoch), what=self.rig.tails)
 
     def settle(self) -> None:
         """Everything that was sold is accepted and recorded."""
@@ -53,9 +51,9 @@ class Pair:
         """What the oracles say of all that was accepted so far."""
         return interleaved(self.far_side.judged) + self.rig.breaches()
 
-    def _first_of_later(self, epoch: int) -> Judged | None:
+    def _has_later(self, epoch: int) -> bool:
         self.rig.shop.sell(1)
-        return next((one for one in list(self.far_side.judged) if one.is_accepted and one.epoch > epoch), None)
+        return any(one.is_accepted and one.epoch > epoch for one in list(self.far_side.judged))
 
     def _recruit(self) -> Program:
         return self.rig.start(env={**altered_by("lies"), "PENSTOCK_TEST_CLOCK": str(self.clock)})
@@ -64,7 +62,7 @@ class Pair:
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     far_side = FarSide().start()
-    with Rig(tmp_path_factory.mktemp("takeover"), receiver=far_side, timeout="1s") as rig:
+    with Rig(tmp_path_factory.mktemp("takeover"), receiver=far_side, term=TERM) as rig:
         yield Pair(rig, far_side)
 
 
@@ -78,16 +76,16 @@ def test_a_clock_that_steps_deposes_nobody(pair: Pair) -> None:
     assert pair.breaches() == []
 
 
-def test_a_request_of_a_leader_that_was_stopped_past_its_term_is_refused(pair: Pair, note: Note) -> None:
+def test_a_request_of_a_leader_that_was_stopped_past_its_term_is_refused(pair: Pair) -> None:
     leader, standby = pair.ready()
     epoch = pair.rig.standing().epoch
     for point in ("sink.sending", "writer.advancing"):
         leader.arm(point, "pause")
         pair.rig.shop.sell(3)
         leader.until_reached(point)
-    since = time.time()
     pair.rig.freeze(leader)
-    pair.until_taken_over(epoch, since, note)
+    pair.rig.until_outlasted_by(standby)
+    pair.until_taken_over(epoch)
     leader.release("sink.sending")
     send(signal.SIGCONT, leader.workers())  # they may send what they have before anybody tells them that their term is over
     until(lambda: late(pair.far_side.judged), what=pair.rig.tails)
@@ -99,11 +97,14 @@ def test_a_request_of_a_leader_that_was_stopped_past_its_term_is_refused(pair: P
     assert pair.breaches() == []
 
 
-def test_a_leader_whose_state_store_refuses_makes_room_for_one_that_can_use_it(pair: Pair, note: Note) -> None:
+def test_a_leader_whose_state_store_refuses_makes_room_for_one_that_can_use_it(pair: Pair) -> None:
     leader, standby = pair.ready()
-    epoch, since = pair.rig.standing().epoch, time.time()
+    epoch, lost = pair.rig.standing().epoch, len(leader.events("TermGone"))
     leader.arm("state.refusing", "refuse")
-    pair.until_taken_over(epoch, since, note)
+    pair.rig.outlast(leader)
+    leader.until_event("TermGone", count=lost + 1)
+    pair.rig.until_outlasted_by(standby)
+    pair.until_taken_over(epoch)
     leader.disarm()
     pair.settle()
     assert pair.rig.leader() is standby
@@ -111,25 +112,25 @@ def test_a_leader_whose_state_store_refuses_makes_room_for_one_that_can_use_it(p
     assert pair.breaches() == []
 
 
-def test_a_state_store_that_stalls_for_everybody_is_followed_by_a_later_epoch(pair: Pair, note: Note) -> None:
+def test_a_state_store_that_stalls_for_everybody_is_followed_by_a_later_epoch(pair: Pair) -> None:
     leader, _ = pair.ready()
-    epoch, since = pair.rig.standing().epoch, time.time()
-    lost = len(leader.events("TermGone"))
-    with closing(sqlite3.connect(pair.rig.state.path, timeout=10, isolation_level=None)) as other:
+    epoch, lost = pair.rig.standing().epoch, len(leader.events("TermGone"))
+    with closing(sqlite3.connect(pair.rig.state.path, timeout=PATIENCE, isolation_level=None)) as other:
         other.execute("begin immediate")
+        pair.rig.outlast(leader)
         leader.until_event("TermGone", count=lost + 1)
         other.execute("rollback")
-    pair.until_taken_over(epoch, since, note)
+    pair.until_taken_over(epoch)
     pair.settle()
     assert pair.breaches() == []
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["driver", "tree"])
-def test_a_leader_that_is_killed_is_followed_at_once(pair: Pair, whole: bool, note: Note) -> None:
+def test_a_leader_that_is_killed_is_followed_at_once(pair: Pair, whole: bool) -> None:
     leader, standby = pair.ready()
-    epoch, since = pair.rig.standing().epoch, time.time()
+    epoch = pair.rig.standing().epoch
     send(signal.SIGKILL, leader.tree() if whole else leader.tree()[:1])
-    pair.until_taken_over(epoch, since, note)
+    pair.until_taken_over(epoch)
     assert leader.exit_code() == -signal.SIGKILL
     pair.settle()
     assert pair.rig.leader() is standby

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import urllib3
@@ -48,6 +49,20 @@ def test_refused_requests_are_recorded_and_their_changes_not_counted(receiver):
     assert [post(receiver, 1), post(receiver, 1), post(receiver, 1)] == [503, 429, 200]
     assert [request.is_taken for request in receiver.requests] == [False, False, True]
     assert receiver.changes() == [{"position": 1}]
+
+
+def test_an_answer_that_is_held_comes_when_its_dial_is_turned_and_others_come_at_once(receiver):
+    receiver.turn(script=(503,), holds_answers=(503,))
+    statuses = []
+    held = Thread(target=lambda: statuses.append(post(receiver, 1)))
+    held.start()
+    receiver.wait_for(lambda: len(receiver._requests) == 1, PATIENCE)
+    assert post(receiver, 2) == 200
+    assert statuses == []
+    receiver.turn(holds_answers=())
+    held.join(PATIENCE)
+    assert statuses == [503]
+    assert receiver.changes() == [{"position": 2}]
 
 
 def test_closing_after_acting_takes_and_does_not_answer(receiver):

@@ -135,13 +135,22 @@ def parcel(module: ModuleType) -> None:
 
 
 def settling(module: ModuleType) -> None:
-    """The source may forget what was not delivered."""
+    """The source may forget what was not delivered; a file counts how often it was settled."""
 
     def hasty(sound: Any, self: Any) -> int:
         source, name = self._pipeline.source, self._pipeline.name
         return sum(source.settle(name, lane, source.head(lane)).pruned for lane in source.lanes())
 
     instead(module.Settling, "settle", "settled-before-delivery", hasty)
+    settle = module.Settling.settle
+
+    def counted(self: Any) -> int:
+        pruned: int = settle(self)
+        with open(os.path.join(_FOLDER, f"settled.{self._pipeline.name}"), "a") as times:
+            times.write("+")
+        return pruned
+
+    module.Settling.settle = counted  # type: ignore[attr-defined]
 
 
 PLANTS: dict[str, alteration.Alter] = {

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
@@ -51,6 +52,7 @@ class Dials:
     headers: Mapping[str, str] = field(default_factory=dict)  # of every answer
     slow: float = 0.0  # seconds before anything happens
     holds: bool = False  # nothing happens to a request until `release`, or until this is off
+    holds_answers: tuple[int, ...] = ()  # answers with one of these statuses wait until this dial is turned again
     poison: str = ""  # a request with this text in its body is answered with one of `statuses`; only a 2xx takes
     names_poison: bool = False  # in format penstock, the answer to it names the positions; a 2xx takes the others
     refuses_repeats: bool = False  # 409 to a request with a position that was taken before
@@ -91,6 +93,7 @@ class Receiver:
         self._requests: list[Request] = []
         self._positions: set[int] = set()
         self._held: list[tuple[Request, Callable[[Request], None]]] = []
+        self._answers: list[Callable[[], None]] = []
         self._out = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) if out else None
         self._changed = Condition()
         self._open: set[asyncio.Transport] = set()
@@ -109,6 +112,9 @@ class Receiver:
             self.dials = replace(self.dials, **dials)
             if "seed" in dials:
                 self._random = Random(self.dials.seed)
+            answers, self._answers = (self._answers, []) if "holds_answers" in dials else ([], self._answers)
+        for answer in answers:
+            self._loop.call_soon_threadsafe(answer)
         if not self.dials.holds:
             self.release()
 
@@ -133,6 +139,14 @@ class Receiver:
             held, self._held = self._held, []
         for request, react in held:
             self._loop.call_soon_threadsafe(react, request)
+
+    def respond(self, status: int, answer: Callable[[], None]) -> None:
+        """Give an answer of this status: now, or when the dial is turned that holds it."""
+        with self._changed:
+            if status in self.dials.holds_answers:
+                self._answers.append(answer)
+                return
+        answer()
 
     @property
     def requests(self) -> list[Request]:
@@ -308,7 +322,7 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
         elif verdict.status is not None:
             named = {"Penstock-Refused": " ".join(map(str, verdict.refused))} if verdict.refused else {}
-            self._answer(verdict.status, named)
+            self._receiver.respond(verdict.status, partial(self._answer, verdict.status, named))
 
     def _answer(self, status: int, more: Mapping[str, str] = MappingProxyType({})) -> None:
         given = {**self._receiver.dials.headers, **more}
