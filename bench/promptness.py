@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import timedelta
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -110,7 +110,7 @@ def _signs_of_life(folder: Path) -> Measured:
     windows = source.follow(LANE, source.head(LANE))
     next(windows)
     seen = [time.monotonic() for _ in islice(windows, TIMES)]
-    return 50, [after - before for before, after in zip(seen, seen[1:], strict=False)]
+    return 50, [after - before for before, after in pairwise(seen)]
 
 
 def _registering(folder: Path) -> Measured:
