@@ -8,9 +8,11 @@ from itertools import islice
 from penstock.config import parse
 from penstock.coordinator import Term
 from penstock.event import ChangeParked
-from penstock.spark.errand import Errand, Events, planned
+from penstock.spark import bundles
+from penstock.spark.errand import Errand, Events
+from penstock.spark.plan import planned
 
-CLIENTS = ("psycopg", "confluent_kafka", "penstock.sources.outbox", "penstock.sinks.kafka")
+HEAVY = ("psycopg", "confluent_kafka", "pyarrow", "penstock.sources.outbox", "penstock.sinks.kafka", "penstock.pipeline")
 
 
 def errand(**given):
@@ -20,17 +22,18 @@ def errand(**given):
     return Errand(pipeline, Term("orders", "me", 1), "folder", "query", 300.0, **given)
 
 
-def test_whoever_only_plans_loads_no_client_of_a_database_or_a_broker():
-    script = "import sys; from penstock.spark.source import PenstockSource as S; r = S({'errand': sys.argv[1]}).streamReader(None);"
+def test_a_process_that_only_plans_loads_neither_clients_nor_arrow_nor_the_pipeline():
+    script = "import sys; from penstock.spark.source import PenstockSource as S; s = S({'errand': sys.argv[1]});"
+    script += "s.streamWriter(s.schema(), False); r = s.streamReader(s.schema());"
     script += "print(type(r).__name__, [p.lane for p in r.partitions({}, {})], *(set(sys.argv[2:]) & set(sys.modules)))"
-    command = [sys.executable, "-c", script, errand().encode(), *CLIENTS]
+    command = [sys.executable, "-c", script, errand().encode(), *HEAVY]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "LiveReader ['outbox']"
 
 
 def test_an_errand_comes_back_whole():
     sent = errand(goal={"outbox": "{}"})
-    assert planned(sent.encode()) == ("batch", ["outbox"], False)
+    assert planned(sent.encode()) == ("batch", ["outbox"], bundles.DDL)
     assert Errand.decode(sent.encode()) == sent
 
 

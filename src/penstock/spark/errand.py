@@ -16,31 +16,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 from penstock.backfill import Backfill
-from penstock.change import Lane
 from penstock.coordinator import Term
 from penstock.errors import Directive, EngineFailed, PenstockError
 from penstock.event import AttemptFailed, Event, from_line, to_line
 from penstock.goal import Goal
 from penstock.pipeline import Pipeline
-
-Way = Literal["live", "batch", "ranges"]
+from penstock.spark.form import form_of
+from penstock.spark.plan import Plan, Way
 
 AWAIT_SECONDS = 0.01
 """Between two looks for a term."""
 
 TOGETHER = 40
 """Events in one piece: some hundred bytes each, four thousand at worst, and the system takes two hundred thousand."""
-
-
-class Plan(NamedTuple):
-    """How an errand is to be read, its lanes, and whether expressions look at what is read."""
-
-    way: Way
-    lanes: list[Lane]
-    has_sql: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +49,9 @@ class Errand:
     goal: Goal | Backfill | None = None
 
     def encode(self) -> str:
-        """The errand as one line, for a Spark option; before it what whoever only plans has to know, see `planned`."""
-        plan = Plan(self._way(), [*self.pipeline.source.lanes()], self.pipeline.transform.has_sql)
-        label = json.dumps(plan._asdict())
-        return f"{base64.b85encode(label.encode()).decode()} {base64.b85encode(pickle.dumps(self)).decode()}"
+        """The errand as one line, for a Spark option; before it the plan, see `planned`."""
+        plan = Plan(self._way(), [*self.pipeline.source.lanes()], form_of(self.pipeline.transform.has_sql).ddl)
+        return f"{plan.encode()} {base64.b85encode(pickle.dumps(self)).decode()}"
 
     def _way(self) -> Way:
         return "live" if self.goal is None else "ranges" if isinstance(self.goal, Backfill) else "batch"
@@ -144,11 +133,6 @@ class Errand:
                     sender.sendto(lines.encode(), os.path.join(self.folder, "events"))
             except (FileNotFoundError, ConnectionRefusedError, TimeoutError):
                 return  # nobody listens: the driver is gone or on another host
-
-
-def planned(text: str) -> Plan:
-    """What such a line says to whoever plans: to decode all of it would load the clients of databases and brokers."""
-    return Plan(**json.loads(base64.b85decode(text.partition(" ")[0])))
 
 
 class Events:

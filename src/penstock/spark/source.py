@@ -1,4 +1,7 @@
-"""Penstock as Spark sees it: one data source, for our own queries and for those of other people."""
+"""Penstock as Spark sees it: one data source, for our own queries and for those of other people.
+
+Each query has five processes that import this module and only plan, so the rest is imported where it is used.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from penstock.backfill import Backfill
-from penstock.change import Lane
-from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, EngineFailed
-from penstock.goal import covers
-from penstock.spark.errand import Errand, planned
+from penstock.spark.plan import planned
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.spark.errand import Errand
     from penstock.spark.request import Request
 
 
@@ -42,10 +42,11 @@ class PenstockSource(DataSource):
 
     def schema(self) -> str:
         """The columns: those of a change, and in our own queries those of their form."""
-        from penstock.spark.form import form_of
+        if self.request is None:
+            return planned(self.options["errand"]).ddl
         from penstock.spark.rows import CHANGE_DDL
 
-        return CHANGE_DDL if self.request else form_of(planned(self.options["errand"]).has_sql).ddl
+        return CHANGE_DDL
 
     def reader(self, schema: Any) -> DataSourceReader:
         """Changes up to now."""
@@ -57,9 +58,9 @@ class PenstockSource(DataSource):
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         """Changes as they come."""
-        from penstock.spark.changes import ChangeStream
-
         if self.request:
+            from penstock.spark.changes import ChangeStream
+
             return ChangeStream(self.request)
         readers = {"live": LiveReader, "batch": BatchReader, "ranges": RangesReader}
         return readers[planned(self.options["errand"]).way](self.options["errand"])
@@ -80,7 +81,7 @@ def _request(options: Mapping[str, str]) -> Request:
 class LanePartition(InputPartition):
     """One lane, for one epoch or batch."""
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: str) -> None:
         self.lane = lane
 
 
@@ -118,20 +119,24 @@ class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, str]:
         """Where every lane stands."""
-        pipeline = Errand.decode(self.errand).pipeline
+        pipeline = _decoded(self.errand).pipeline
         marks = {lane: pipeline.state.watermark(pipeline.name, lane) for lane in pipeline.source.lanes()}
         return {lane: mark.cursor for lane, mark in marks.items() if mark}
 
     def latestOffset(self, start: dict[str, str], limit: Any) -> dict[str, str]:
         """The goal of every lane that has not reached it."""
-        errand = Errand.decode(self.errand)
+        from penstock.change import Lane
+        from penstock.cursor import Cursor
+        from penstock.goal import covers
+
+        errand = _decoded(self.errand)
         source, goal = errand.pipeline.source, errand.goal
         assert isinstance(goal, Mapping)
         return {lane: at if covers(source, Cursor(at), goal[Lane(lane)]) else goal[Lane(lane)] for lane, at in start.items()}
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
         """One task for each lane that has something to read: a sink takes a lane in order."""
-        return [LanePartition(Lane(lane)) for lane in end if start[lane] != end[lane]]
+        return [LanePartition(lane) for lane in end if start[lane] != end[lane]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a lane up to the goal."""
@@ -147,20 +152,29 @@ class RangesReader(BatchReader):
 
     def latestOffset(self, start: dict[str, str], limit: Any) -> dict[str, str]:
         """Behind the rows: no range is left where it began."""
-        goal = Errand.decode(self.errand).goal
+        from penstock.backfill import Backfill
+
+        goal = _decoded(self.errand).goal
         assert isinstance(goal, Backfill)
         return dict.fromkeys(goal.ranges, "read")
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
         """One task for each range."""
-        return [LanePartition(Lane(lane)) for lane in end]
+        return [LanePartition(lane) for lane in end]
 
 
 def _read(errand: str, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    from penstock.change import Lane
     from penstock.spark.reader import read
 
     assert isinstance(partition, LanePartition)
-    return read(Errand.decode(errand), partition.lane)
+    return read(_decoded(errand), Lane(partition.lane))
+
+
+def _decoded(errand: str) -> Errand:
+    from penstock.spark.errand import Errand
+
+    return Errand.decode(errand)
 
 
 class LiveWriter(DataSourceStreamArrowWriter):
@@ -173,5 +187,5 @@ class LiveWriter(DataSourceStreamArrowWriter):
         """Deliver what comes. The end of the input proves nothing; positions do."""
         from penstock.spark.writer import deliver
 
-        deliver(Errand.decode(self.errand), iterator)
+        deliver(_decoded(self.errand), iterator)
         return WriterCommitMessage()
