@@ -14,7 +14,7 @@ def test_a_connection_is_carried_both_ways_though_a_thousand_descriptors_are_in_
         taken = [os.dup(server.fileno()) for _ in range(MANY)]
         try:
             Thread(target=_echo, args=(server,), daemon=True).start()
-            with socket.create_connection(("127.0.0.1", proxy.port), timeout=20) as client:
+            with socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE) as client:
                 client.sendall(b"there and back")
                 assert client.recv(100) == b"there and back"
         finally:

@@ -48,7 +48,13 @@ def test_a_test_that_is_skipped_fails(tmp_path, text):
     (tmp_path / "test_one.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-p", "fix_skips", "-p", "no:cacheprovider", str(tmp_path)]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(TESTS)}
+        command,
+        timeout=PATIENCE,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
     )
     assert done.returncode == 1
     assert "skipped: no server" in done.stdout

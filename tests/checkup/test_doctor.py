@@ -55,7 +55,7 @@ def shop(tmp_path: Path) -> Shop:
 
 def settle(receiver: Receiver) -> None:
     """Connections that were opened only to be closed have been seen when a later one is answered."""
-    with closing(HTTPConnection("127.0.0.1", receiver.port, timeout=10)) as connection:
+    with closing(HTTPConnection("127.0.0.1", receiver.port, timeout=PATIENCE)) as connection:
         connection.request("POST", "/_dials", b"{}")
         connection.getresponse().read()
 

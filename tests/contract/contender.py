@@ -33,8 +33,8 @@ def _lead(candidate: Any, epoch: int, notes: int, arena: str, rounds: random.Ran
 
 
 def main() -> None:
-    faulthandler.dump_traceback_later(100, exit=True)  # whoever does not end says where it was
-    store.PATIENCE = 60.0  # one of them may be stopped while it writes
+    faulthandler.dump_traceback_later(900, exit=True)  # whoever does not end says where it was
+    store.PATIENCE = 900.0  # one of them may be stopped while it writes
     coordinator, seconds, terms, seed, folder = pickle.loads(base64.b64decode(sys.argv[1]))
     rounds, end = random.Random(seed), time.monotonic() + seconds
     notes = os.open(f"{folder}/notes", os.O_APPEND | os.O_CREAT | os.O_RDWR)

@@ -13,6 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from examples import examples
 from penstock.change import Lane
 from penstock.coordinator import Tally, Term
 from penstock.coordinators.postgres import PostgresCoordinator
@@ -159,7 +160,7 @@ class PostgresFencing(Fencing):
 
     def opened(self) -> Any:
         self.pipeline = f"p-{uuid.uuid4()}"
-        return PostgresCoordinator(f"{self.dsn}?connect_timeout=60", ttl=1e9, grace=0.0)
+        return PostgresCoordinator(f"{self.dsn}?connect_timeout=900", ttl=1e9, grace=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +169,7 @@ def database(postgres_of_module: str) -> None:
 
 
 TestFencing = Fencing.TestCase
-TestFencing.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestFencing.settings = settings(max_examples=examples(60), stateful_step_count=40)
 
 TestPostgresFencing = pytest.mark.usefixtures("database")(PostgresFencing.TestCase)
-TestPostgresFencing.settings = settings(max_examples=8, stateful_step_count=40, deadline=None)
+TestPostgresFencing.settings = settings(max_examples=examples(8), stateful_step_count=40)

@@ -77,7 +77,7 @@ def test_a_harvest_that_cannot_begin_stops_itself_and_says_why_when_it_is_waited
     with pytest.raises(RuntimeError, match="must be created"):
         harvest.start()
     with pytest.raises(EngineSlots):
-        harvest.wait(30)
+        harvest.wait(PATIENCE)
     assert harvest.state is State.STOPPED
     harvest.stop()
     assert harvest.state is State.STOPPED

@@ -96,7 +96,7 @@ class Served:
 
     def get(self, path: str, **headers: str) -> tuple[int, str, str]:
         try:
-            with urlopen(Request(f"http://127.0.0.1:{self.port}{path}", headers=headers), timeout=20) as answer:
+            with urlopen(Request(f"http://127.0.0.1:{self.port}{path}", headers=headers), timeout=PATIENCE) as answer:
                 return answer.status, answer.headers["Content-Type"], answer.read().decode()
         except HTTPError as error:
             with error:
@@ -323,7 +323,7 @@ def test_nobody_waits_for_long_behind_one_whose_look_takes_long(
 ) -> None:
     monkeypatch.setattr(watching, "LATE_SECONDS", 0.05)
     answers, watch = threading.Event(), Watch([pipeline])
-    monkeypatch.setattr(SqliteSource, "readers", lambda self: answers.wait(20) and ())
+    monkeypatch.setattr(SqliteSource, "readers", lambda self: answers.wait(PATIENCE) and ())
     watch.hear(LED)
     looking = threading.Thread(target=watch.sights)
     looking.start()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deadline import until
+from deadline import PATIENCE, until
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.errors import StateInvalid
 from penstock.leadership import Leadership
@@ -38,18 +38,18 @@ def garble(path: Path) -> None:
 
 
 def test_a_store_that_is_damaged_ends_the_term_and_is_told(path: Path, leadership: Leadership) -> None:
-    assert leadership.await_term(10)
+    assert leadership.await_term(PATIENCE)
     garble(path)
-    until(leadership.is_lost, 10)
+    until(leadership.is_lost)
     leadership.let_go()
     with pytest.raises(StateInvalid):
         leadership.await_term(0.1)
 
 
 def test_a_term_that_is_lost_before_anybody_looked_is_followed_by_another(path: Path, leadership: Leadership) -> None:
-    until(leadership.is_held, 10)
+    until(leadership.is_held)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("update terms set epoch = 7, seat = 'a rival', holder = 'a rival'")
-    until(leadership.is_lost, 10)
-    term = until(lambda: leadership.await_term(0.1), 10)
+    until(leadership.is_lost)
+    term = until(lambda: leadership.await_term(0.1))
     assert term.epoch == 8

@@ -33,12 +33,12 @@ def without(broker, kind, name, operation):
     rules = [(operation, AclPermissionType.DENY), (AclOperation.DESCRIBE, AclPermissionType.ALLOW)]
     bars = [AclBinding(*about, *rule) for rule in rules]
     for made in admin.create_acls(bars).values():
-        made.result(60)
+        made.result(PATIENCE)
     try:
         yield
     finally:
         for gone in admin.delete_acls([AclBindingFilter(*about, *rule) for rule in rules]).values():
-            gone.result(60)
+            gone.result(PATIENCE)
 
 
 def sink_of(broker, **settings):

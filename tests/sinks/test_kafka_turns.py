@@ -7,6 +7,7 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from penstock.change import Change, Op
 from penstock.sinks.kafka.shelf import Entry
 from penstock.sinks.kafka.turns import Turns
@@ -69,7 +70,7 @@ class World:
 DEEDS = st.tuples(st.sampled_from(["mark", "take", "send", "answer"]), st.integers(1, 6), st.booleans())
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.lists(st.integers(1, KEYS), min_size=1, max_size=12),
     st.lists(DEEDS, min_size=10, max_size=80),

@@ -5,6 +5,7 @@ from itertools import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from penstock.change import Change, Op, to_batch
 from penstock.rows import rows_of
 from penstock.sinks.webhook.schedule import Ready, Schedule
@@ -142,13 +143,11 @@ def follow(model, history):
     assert sorted(model.gone) == [n for n, rows in enumerate(model.rows) if rows is not None], "each goes once"
 
 
-@settings(deadline=None)
 @given(steps)
 def test_each_row_in_order_each_change_once_and_durable_without_a_gap(history):
     follow(Model(REACH), history)
 
 
-@settings(deadline=None)
 @given(steps)
 def test_one_request_at_a_time_sends_all_in_the_order_taken(history):
     model = Model(None)
@@ -156,7 +155,7 @@ def test_one_request_at_a_time_sends_all_in_the_order_taken(history):
     assert model.gone == sorted(model.gone)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=examples(400))
 @given(steps)
 def test_what_was_set_aside_holds_up_its_rows_and_nobody_else(history):
     follow(Model(None), history)

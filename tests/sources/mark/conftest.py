@@ -9,13 +9,14 @@ import psycopg
 import pytest
 from desks import Desk
 
+from deadline import PATIENCE
 from penstock.sources.outbox import database
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine may stall while a connection is made."""
-    monkeypatch.setitem(database._DEFAULTS, "connect_timeout", 180)
+    monkeypatch.setitem(database._DEFAULTS, "connect_timeout", int(PATIENCE))
 
 
 @pytest.fixture(params=["postgres", "sqlite", "mariadb"])

@@ -45,7 +45,7 @@ def test_rows_are_carried_one_of_a_key_at_a_time_and_purged(desk: Desk, broker: 
     about = Assignment("p", Lane("outbox"), 1, 0, "mark", None, lambda _: None, custody=custody, has_messages=True)
     with closing(BarrierDelivery(sink, about)) as delivery:
         for window in desk.source.follow_as(Stamp(1, 0), LANE, desk.start):
-            assert delivery.offer(window.changes, 30)
+            assert delivery.offer(window.changes, PATIENCE)
             if not desk.marks():
                 break
     came = broker.records(topic)

@@ -9,13 +9,15 @@ from uuid import uuid4
 import pytest
 from boxes import Box, Values
 
-from penstock.sources.outbox import database
+from deadline import PATIENCE
+from penstock.sources.outbox import database, settle
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine may stall while a connection is made."""
-    monkeypatch.setitem(database._DEFAULTS, "connect_timeout", 180)
+    """A machine may stall while a connection is made, or while something is purged."""
+    monkeypatch.setattr(settle, "_BUDGET", PATIENCE)
+    monkeypatch.setitem(database._DEFAULTS, "connect_timeout", int(PATIENCE))
 
 
 @pytest.fixture

@@ -30,7 +30,6 @@ def left(box: Box) -> list[int]:
 
 def test_what_is_purged_is_gone_and_the_rest_keeps_its_positions(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settle, "BATCH", 3)
-    monkeypatch.setattr(settle, "_BUDGET", PATIENCE)
     for n in range(4):
         box.commit(*(f"m{n}.{i}" for i in range(4)))
         box.source.head(LANE)
@@ -114,7 +113,6 @@ def test_what_somebody_else_deleted_is_noticed(box: Box) -> None:
 def test_space_comes_back_under_load(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixty thousand messages through a table that is swept after every two thousand stay a table for a few thousand."""
     monkeypatch.setattr(settle, "SWEEP", 2000)
-    monkeypatch.setattr(settle, "_BUDGET", PATIENCE)
     monkeypatch.setattr(settle, "_SWEEP_SECONDS", PATIENCE)
     box.execute("alter table {} set (autovacuum_enabled = off)")
     sizes = []
@@ -232,9 +230,7 @@ def test_all_that_writers_have_said_meanwhile_is_one_reason_to_look(postgres_of_
         for number in range(20):
             writer.execute(f"notify busy, '{number}'".encode())
         until(lambda: reader.execute(b"select 1") and len(reader._notifies_backlog) == 20)
-        began = time.monotonic()
-        follow._wait(reader, PATIENCE, notify=True, gathers=False)
-        assert time.monotonic() - began < PATIENCE
+        follow._wait(reader, 86_400.0, notify=True, gathers=False)
         began = time.monotonic()
         follow._wait(reader, 0.2, notify=True, gathers=False)
         assert time.monotonic() - began >= 0.2

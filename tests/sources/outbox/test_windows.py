@@ -12,6 +12,7 @@ from boxes import Box, Connection, Tail, Values
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from penstock.change import Change, from_batch
 from penstock.outbox import stash
 from penstock.source import Span
@@ -174,7 +175,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=10, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10), phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(actions=ACTIONS, seed=st.integers(0, 1 << 30))
 def test_in_any_history_everything_committed_comes_once_and_in_order(
     box: Box, values: Values, actions: list[tuple[int, str]], seed: int

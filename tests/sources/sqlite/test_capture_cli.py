@@ -113,7 +113,7 @@ def test_a_command_runs_while_capture_is_suspended_and_its_exit_code_is_ours(sho
 
 def test_a_command_that_is_stopped_leaves_nothing_suspended(shop: Path) -> None:
     capture("enable", shop)
-    sleeper = [sys.executable, "-c", "import time; print('asleep', flush=True); time.sleep(60)"]
+    sleeper = [sys.executable, "-c", "import time; print('asleep', flush=True); time.sleep(86400)"]
     command = [sys.executable, "-m", "penstock", "capture", "suspend", str(shop), "--", *sleeper]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None

@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from replay import assert_log_makes, connect
 
+from examples import examples
 from penstock.sources.sqlite import log
 from penstock.sources.sqlite.install import enable
 
@@ -75,7 +76,7 @@ statement = st.one_of(
 
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(history=st.lists(statement, max_size=14), recursive=st.booleans(), foreign=st.booleans())
 @example(
     history=["insert into t(a, b, c) values (1, 1, 1), (2, 2, 2)", "replace into t(a, b, c) values (1, 2, 3)"],

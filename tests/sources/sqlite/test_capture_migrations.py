@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from replay import connect, exact, logged, present, replayed, source_of
 
+from examples import examples
 from penstock.errors import CaptureBroken, CaptureRefused, ConfigInvalid, PenstockError
 from penstock.source import Window
 from penstock.sources.sqlite.install import enable
@@ -124,7 +125,7 @@ def perform(stage: Stage, step: str) -> None:
 
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(history=st.lists(steps, max_size=25))
 @example(history=["insert into {t}(id, b) values(1, 1)", "suspend", "drop", "replace into {t}(id, b) values(2, 1)", "resume"])
 @example(history=["look", "insert into {t}(id, b) values(2, 2)", "add", "delete from {t} where id = 2", "look", "rename", "look"])

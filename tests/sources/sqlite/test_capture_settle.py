@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import threading
@@ -15,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from replay import connect, logged, source_of
 
-from deadline import PATIENCE
 from penstock.cursor import Cursor
 from penstock.errors import SourceRewound, SourceUnavailable
+from penstock.sources.retain import Retain
 from penstock.sources.sqlite import database, settle
+from penstock.sources.sqlite.place import of_cursor
 from penstock.sources.sqlite.settle import BATCH, BOUND, STILL, Ledger, is_due
 from penstock.sources.sqlite.source import LANE
 
@@ -104,14 +106,12 @@ def test_a_rewound_log_is_not_settled(writer: sqlite3.Connection, path: Path) ->
 
 
 def test_a_busy_database_is_settled_another_time(writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settle, "_REGISTER_PATIENCE", PATIENCE)
+    monkeypatch.setattr(settle, "_REGISTER_PATIENCE", 86_400.0)
     source = source_of(path)
     fill(writer, 3)
     reached = source.head(LANE)
     writer.execute("begin immediate")
-    started = time.monotonic()
     assert source.settle("orders", LANE, reached).pruned == 0
-    assert time.monotonic() - started < settle._REGISTER_PATIENCE
     writer.execute("commit")
     assert source.settle("orders", LANE, reached).pruned == 2
 
@@ -120,7 +120,8 @@ def test_a_writer_without_patience_is_not_disturbed(
     writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After registration nothing is committed while somebody writes."""
-    monkeypatch.setattr(settle, "STILL", PATIENCE)  # on a starved machine a second between two writes is nothing
+    monkeypatch.setattr(settle, "STILL", math.inf)  # on a starved machine a second between two writes is nothing
+    monkeypatch.setattr(settle, "BEAT", math.inf)
     source = source_of(path)
     fill(writer, 2_000)
     source.settle("orders", LANE, source.begin(LANE, "beginning"))
@@ -152,15 +153,25 @@ def test_a_log_over_its_bound_is_pruned_while_somebody_writes(
     assert kept(writer)[0] > BATCH
 
 
-def test_a_still_log_is_pruned_at_once(writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settle, "_BUDGET", PATIENCE)
+def test_a_still_log_is_pruned_at_once(writer: sqlite3.Connection, path: Path) -> None:
     source = source_of(path)
     fill(writer, 2_000)
     source.settle("orders", LANE, source.begin(LANE, "beginning"))
     quieten(path)
-    assert source.settle("orders", LANE, at(path, 2_000)).pruned == 1_999
+    done = settle.settle(str(path), "orders", LANE, of_cursor(at(path, 2_000)), Retain(), budget=math.inf)
+    assert done.pruned == 1_999
     assert kept(writer) == (2_000, 2_000)
     assert source.settle("orders", LANE, at(path, 2_000)).pruned == 0
+
+
+def test_pruning_ends_with_its_budget_and_goes_on_in_the_next_call(writer: sqlite3.Connection, path: Path) -> None:
+    fill(writer, 2_000)
+    source_of(path).settle("orders", LANE, source_of(path).begin(LANE, "beginning"))
+    quieten(path)
+    place = of_cursor(at(path, 2_000))
+    assert settle.settle(str(path), "orders", LANE, place, Retain(), budget=-1.0).pruned == BATCH
+    quieten(path)
+    assert settle.settle(str(path), "orders", LANE, place, Retain(), budget=math.inf).pruned == 1_999 - BATCH
 
 
 @given(noted=st.none() | st.integers(0, 10**6), upto=st.integers(0, 10**6), held=st.integers(0, 10**6), still=st.floats(-10, 10))

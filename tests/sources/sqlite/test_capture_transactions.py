@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 
 import penstock
 from deadline import PATIENCE
+from examples import examples
 from penstock.sources.sqlite.source import LANE
 
 
@@ -240,7 +241,7 @@ def test_what_is_no_connection_is_refused() -> None:
         pass
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.booleans()), max_size=12))
 def test_whatever_is_mixed_exactly_the_changes_of_one_block_share_its_number(
     writer: sqlite3.Connection, path: Path, steps: list[tuple[bool, int, bool]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import time
 from datetime import timedelta
@@ -16,11 +17,13 @@ from hypothesis import strategies as st
 from replay import connect
 from test_capture_settle import at, fill, kept, quieten
 
+from examples import examples
 from penstock.errors import SourcePruned
 from penstock.source import Settlement
 from penstock.sources import retain
 from penstock.sources.retain import GONE, Registration, Retain, is_overdue, kept_for, prunable_below
 from penstock.sources.sqlite import settle
+from penstock.sources.sqlite.place import of_cursor
 from penstock.sources.sqlite.settle import BEAT, STILL, STILL_BEAT, Ledger, is_due
 from penstock.sources.sqlite.source import LANE, SqliteSource
 
@@ -33,7 +36,7 @@ def source_of(path: Path, rule: Retain = RELEASE) -> SqliteSource:
 
 def settled(path: Path, pipeline: str, position: int, rule: Retain = RELEASE) -> Settlement:
     quieten(path)
-    return source_of(path, rule).settle(pipeline, LANE, at(path, position))
+    return settle.settle(str(path), pipeline, LANE, of_cursor(at(path, position)), rule, budget=math.inf)
 
 
 def silence(writer: sqlite3.Connection, pipeline: str, days: float) -> None:
@@ -159,7 +162,7 @@ def test_a_reader_that_registers_while_others_prune_holds_what_is_left(
         if next(late, False):
             source_of(path).register("late", LANE, at(path, 600))
 
-    monkeypatch.setattr(settle, "time", SimpleNamespace(sleep=register_late, monotonic=lambda: 0.0, time=time.time))
+    monkeypatch.setattr(settle, "time", SimpleNamespace(sleep=register_late, monotonic=time.monotonic, time=time.time))
     settled(path, "orders", 2_000)
     assert kept(writer)[0] == 600
 
@@ -216,10 +219,7 @@ def test_forgetting_frees_the_log(writer: sqlite3.Connection, path: Path) -> Non
     assert kept(writer) == (10, 10)
 
 
-def test_recent_history_stays_for_whoever_asks_for_it(
-    writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(settle, "_BUDGET", 60.0)
+def test_recent_history_stays_for_whoever_asks_for_it(writer: sqlite3.Connection, path: Path) -> None:
     fill(writer, 1_500)
     writer.execute("update _penstock_log set at = at - 2 where seq <= 1000")
     settled(path, "wants a day", 1_500, Retain(history=timedelta(days=1)))
@@ -231,8 +231,7 @@ def test_recent_history_stays_for_whoever_asks_for_it(
     assert kept(writer) == (1_500, 1_500)
 
 
-def test_history_goes_in_batches(writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settle, "_BUDGET", 60.0)
+def test_history_goes_in_batches(writer: sqlite3.Connection, path: Path) -> None:
     fill(writer, 500)
     writer.execute("update _penstock_log set at = at - 2 where seq < 400")
     rule = Retain(history=timedelta(days=1))
@@ -242,17 +241,21 @@ def test_history_goes_in_batches(writer: sqlite3.Connection, path: Path, monkeyp
     assert settled(path, "orders", 700, rule).pruned == 600
 
 
-def test_an_idle_pipeline_says_now_and_then_that_it_lives(writer: sqlite3.Connection, path: Path) -> None:
+def test_an_idle_pipeline_says_now_and_then_that_it_lives(
+    writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settle, "STILL_BEAT", 20 * 86400.0)  # days, so that the time that the test takes is nothing
+    monkeypatch.setattr(settle, "BEAT", math.inf)
     fill(writer, 1)
     settled(path, "orders", 1)
-    silence(writer, "orders", days=STILL_BEAT / 2 / 86400)
+    silence(writer, "orders", days=10)
     settled(path, "orders", 1)
     [before] = source_of(path).readers()
-    assert before.silent >= STILL_BEAT / 2
-    silence(writer, "orders", days=STILL_BEAT / 86400)
+    assert before.silent >= 10 * 86400
+    silence(writer, "orders", days=10)
     settled(path, "orders", 1)
     [after] = source_of(path).readers()
-    assert after.silent < STILL_BEAT / 2
+    assert after.silent < 10 * 86400
 
 
 def test_it_says_so_less_often_while_somebody_writes(writer: sqlite3.Connection, path: Path) -> None:
@@ -315,7 +318,7 @@ def test_a_forgetful_writers_number_is_cleared_only_when_that_disturbs_nobody(
     settled(path, "orders", 2)
     writer.execute("insert into _penstock_tx(number) values(1)")
     with monkeypatch.context() as patched:
-        patched.setattr(settle, "STILL", 60.0)  # so that this moment is no pause yet, however long it takes
+        patched.setattr(settle, "STILL", math.inf)  # so that this moment is no pause yet, however long it takes
         source_of(path).settle("orders", LANE, at(path, 2))
     assert writer.execute("select count(*) from _penstock_tx").fetchone() == (1,)
     settled(path, "orders", 2)
@@ -342,7 +345,7 @@ steps = st.lists(
 )
 
 
-@hypothesis_settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps, then=st.sampled_from(["keep", "release"]))
 @pytest.mark.usefixtures("at_once")
 def test_whatever_readers_do_the_log_holds_all_that_any_of_them_still_needs(

@@ -16,6 +16,7 @@ from replay import connect, exact, followed, positions, present, replayed, sourc
 from replay import values as values_of
 from test_capture_histories import SCHEMAS, statement
 
+from examples import examples
 from penstock.change import Change, from_batch
 from penstock.cursor import Cursor
 from penstock.errors import CaptureBroken
@@ -79,7 +80,7 @@ def write(connection: sqlite3.Connection, sql: str) -> None:
 
 
 @pytest.mark.parametrize("schema", KEYED.values(), ids=KEYED)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(
     before=st.lists(statement, max_size=8),
     steps=st.lists(st.one_of(statement, st.integers(0, 9)), max_size=14),
@@ -110,7 +111,7 @@ def test_rows_and_stream_together_make_the_table(schema: str, before: list[str],
 
 
 @pytest.mark.parametrize("schema", KEYED.values(), ids=KEYED)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(steps=st.lists(st.one_of(statement, statement, st.integers(0, 9), st.floats(0, 9)), max_size=16))
 @example([2.0, "delete from t where a is 2", 0])
 @example([3.0, "update t set a = a + 5 where a is 2", 0])
@@ -155,7 +156,7 @@ values = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(values, values, st.sampled_from(["BINARY", "NOCASE", "RTRIM"]))
 def test_values_are_ordered_as_sqlite_orders_them(left: object, right: object, collation: str) -> None:
     with closing(sqlite3.connect(":memory:")) as connection:

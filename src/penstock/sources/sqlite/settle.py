@@ -28,7 +28,7 @@ BOUND = 50_000  # changes beyond which it is done although somebody writes
 STILL = 1.0  # seconds without a write after which nobody is disturbed
 BEAT = 300.0  # seconds after which a pipeline is noted in any case, so that nobody takes it for gone
 STILL_BEAT = 60.0  # the same when nobody is disturbed
-_BUDGET = 0.1  # seconds that one call may take
+BUDGET = 0.1  # seconds that one call may take
 _PAUSE = 0.002  # seconds left to writers between two transactions
 _PATIENCE = 0.05  # seconds to wait for a writer; then it is done another time
 _REGISTER_PATIENCE = 5.0  # the same where it cannot be done another time
@@ -62,7 +62,7 @@ def is_due(ledger: Ledger, still_seconds: float) -> bool:
     return still_seconds >= STILL and (due > 0 or ledger.is_stained or bool(ledger.doomed) or ledger.silent >= STILL_BEAT)
 
 
-def settle(path: str, pipeline: str, lane: Lane, upto: Place, retain: Retain) -> Settlement:
+def settle(path: str, pipeline: str, lane: Lane, upto: Place, retain: Retain, *, budget: float = BUDGET) -> Settlement:
     """Note and forget, if now is a good time. Raises SourcePruned if the log no longer goes on at this place."""
     failpoint.reach("source.settling")
     with suppress(SourceUnavailable), opened(path, "rw", _PATIENCE) as connection:
@@ -74,7 +74,7 @@ def settle(path: str, pipeline: str, lane: Lane, upto: Place, retain: Retain) ->
         living = [one for one in known.values() if one not in doomed and not one.is_released]
         now = Registration(pipeline, lane, upto.position, 0.0, history=retain.history.total_seconds())
         ledger = _ledger(connection, mine, extent, doomed, [now, *living])
-        done = _write(connection, now, ledger) if is_due(ledger, _still_seconds(path)) else Settlement()
+        done = _write(connection, now, ledger, budget) if is_due(ledger, _still_seconds(path)) else Settlement()
         held = [one for one in overdue if one not in doomed]
         return replace(done, overdue=[readers.shown(one, [now, *living], extent.head) for one in held])
     return Settlement()
@@ -127,8 +127,8 @@ def _recent(connection: sqlite3.Connection, below: int, history: float) -> int |
     return found[0] if found else None
 
 
-def _write(connection: sqlite3.Connection, now: Registration, ledger: Ledger) -> Settlement:
-    gone, end, version = 0, time.monotonic() + _BUDGET, data_version(connection)
+def _write(connection: sqlite3.Connection, now: Registration, ledger: Ledger, budget: float) -> Settlement:
+    gone, end, version = 0, time.monotonic() + budget, data_version(connection)
     released: list[Registration] = []
     while True:
         with transaction(connection, "immediate"):
