@@ -13,6 +13,7 @@ from shop import KEYS, Keeper
 
 HELD = '"key":{"sku":"s5"}'
 """Of a row in the middle of the last lane."""
+COMMITS = 30
 
 
 class Filled(Part):
@@ -35,18 +36,20 @@ def lanes(rig: Rig, since: int = 0) -> set[str]:
 
 
 class BesideAWriter(Filled):
-    """A writer goes on while the rows are read."""
+    """A writer begins when some rows have come; the receiver refuses another row until the writer has committed."""
 
     def way(self) -> Way:
         yield []
         yield
         self.live = rig = self.filled()
         keeper = Keeper(rig.shop, seed=8)
-        rig.receiver.turn(slow=0.01)
+        rig.receiver.turn(poison=HELD)
         program = yield [rig.file]
-        program.until_event("Led", pipeline=rig.name)
+        until(lambda: lanes(rig), what=program.tail)
         keeper.start()
-        until(lambda: rig.position, what=program.tail)
+        until(lambda: keeper.commits >= COMMITS, what=lambda: f"{keeper.commits} commits")
+        rig.receiver.turn(poison="")
+        until(lambda: "log" in lanes(rig), what=program.tail)
         keeper.stop()
         rig.until_settled()
         yield
