@@ -15,9 +15,10 @@ from typing import Any
 
 from bench.rig import Figure, at_most, has_claimed, keep, penstock_run, quantile, row, shop, wait_until
 from penstock.change import Lane, to_batch
+from penstock.cursor import Cursor, Watermark
 from penstock.message import Message, to_change
 from penstock.retry import Retry
-from penstock.sink import Assignment, Delivery
+from penstock.sink import Assignment
 from penstock.sinks.kafka import KafkaSink
 from penstock.sinks.webhook import WebhookSink
 from penstock.sources.sqlite import follow
@@ -78,7 +79,8 @@ def _followed(folder: Path) -> list[float]:
     next(windows)
     writer.start()
     while len(late) < TIMES:
-        late += [time.time()] * next(windows).changes.num_rows
+        window = next(windows)
+        late += [time.time()] * window.changes.num_rows
     writer.join()
     return [seen - made for seen, made in zip(late, committed, strict=True)]
 
@@ -156,18 +158,21 @@ def _closing_a_webhook() -> dict[str, Measured]:
 
 
 def _hanging_brokers(folder: Path) -> dict[str, Measured]:
-    """Offering until there is no room, and closing."""
+    """Offering, and closing with a transaction under way."""
     with Broker(folder) as broker:
         topic = broker.create()
-        delivery: Delivery = KafkaSink(config={"bootstrap.servers": broker.servers}, topic=topic).open(
-            _assignment(has_messages=True)
-        )
-        changes = [to_batch([to_change(Message(topic, b"k", b"v"), position)]) for position in range(1, TIMES + 2)]
-        delivery.offer(changes[0], 30)
+        delivery: Any = KafkaSink(config={"bootstrap.servers": broker.servers}, topic=topic).open(_assignment(has_messages=True))
+        _put(delivery, topic, 1)
+        wait_until(delivery.delivered, 60)
         broker.pause()
         try:
-            offers = [_seconds(lambda one=one: delivery.offer(one, 0.05)) for one in changes[1:]]
+            offers = [_seconds(lambda position=position: _put(delivery, topic, position)) for position in range(2, TIMES + 2)]
             closed = _seconds(delivery.close)
         finally:
             broker.resume()
     return {"offering while brokers hang": (100, offers), "closing while brokers hang": (30_000, [closed])}
+
+
+def _put(delivery: Any, topic: str, position: int) -> None:
+    delivery.offer(to_batch([to_change(Message(topic, b"k", b"v"), position)]), 0.05)
+    delivery.mark(Watermark(Cursor(f'"{position}"'), position, position))

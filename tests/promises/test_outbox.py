@@ -164,6 +164,8 @@ def _killed_as_a_whole(relay: Relay) -> None:
     first.until_reached("sink.purging")
     first.kill_tree()
     relay.lose(first)
+    for standby in relay.team:
+        standby.hold_back()  # its death alone gives them the term, not a silence
     relay.until_more()
 
 
