@@ -63,7 +63,7 @@ def _seconds(deed: Callable[[], Any]) -> float:
 
 
 def _lone_in_the_source(folder: Path) -> Measured:
-    """With a beat of a second: who waits for that would be late by half of it."""
+    """With a beat of a second: a source that waits for its beat is late by half of it."""
     beat, follow.BEAT = follow.BEAT, 1.0
     try:
         return 250, _followed(folder)

@@ -59,7 +59,7 @@ class Parking:
                 stash_many(writer, [(self.topic, f"o{n % 5}", f"{n:03}") for n in range(begin, end)])
             until(lambda last=f"{end - 1:03}": last in self.values(self.topic), what=program.tail)
         until(lambda: self._server.execute("select count(*) from outbox", self.dsn) == [(0,)], what=program.tail)
-        self.came, self.letters = self.values(self.topic), self._told("list")[1]
+        self.came, self.letters = self.values(self.topic), self._answered("list")[1]
         _, [self.seen] = status(self.file)
 
     def mend(self, program: Program) -> None:
@@ -67,14 +67,14 @@ class Parking:
         self._broker.configure(self.topic, "max.message.bytes", "1000000")
         self._broker.allow(self.barred)
         self._broker.create(self.later)  # after the two others: a broker that knows this one knows them
-        self.redriven = self._told("redrive", "all")
+        self.redriven = self._answered("redrive", "all")
         self.mended = {topic: self.values(topic) for topic in (self.topic, self.later, self.barred)}
         assert main(["dead", "drop", str(self.file), "all", "--yes"]) == 0
         with psycopg.connect(self.dsn) as writer:
             stash_many(writer, [(self.topic, "d", "d2"), (self.topic, "a", "a4")])
         until(lambda: {"d2", "a4"} <= {*self.values(self.topic)}, what=program.tail)
 
-    def _told(self, *words: str) -> tuple[int, list[dict[str, Any]]]:
+    def _answered(self, *words: str) -> tuple[int, list[dict[str, Any]]]:
         with redirect_stdout(io.StringIO()) as out:
             code = main(["dead", words[0], str(self.file), *words[1:], "--json"])
         return code, [json.loads(line) for line in out.getvalue().splitlines()]

@@ -98,17 +98,17 @@ def story(
     parking, moving = Parking(folder, postgres_server, broker, kafka_authority), Moving(folder, postgres_server, broker)
     with KafkaRig(folder / "shop", broker) as rig:
         rig.leaving += [moving.end, *(partial(postgres_server.drop_database, one.dsn) for one in (parking, moving))]
-        told = Story(parking, moving, rig)
-        first = told.start(parking.file, moving.before)
+        made = Story(parking, moving, rig)
+        first = made.start(parking.file, moving.before)
         parking.park(first)
         parking.mend(first)
         moving.begin(first)
         assert first.terminate() == 0
         rig.fill()
-        second = told.start(rig.file, moving.after)
+        second = made.start(rig.file, moving.after)
         moving.finish(second)
         wear(rig, second)
-        yield told
+        yield made
 
 
 def wear(rig: KafkaRig, program: Program) -> None:

@@ -25,7 +25,7 @@ Row = tuple[str, str]
 class Writer(Thread):
     """Twenty rows a transaction over ten keys; every fifth is rolled back, and one that lasts for seven turns gets a row in each.
 
-    It waits while the table is full: a host that is slow has no more to carry than one that is fast.
+    It waits while the table is full: on a slow host the program has no more rows to carry than on a fast one.
     """
 
     def __init__(self, dsn: str, topic: str) -> None:
