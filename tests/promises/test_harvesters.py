@@ -50,7 +50,7 @@ if __name__ == "__main__":
 
 
 def reaper_file(folder: Path, broker: Broker, dsn: str) -> Path:
-    limits = {"heartbeatTimeout": "60s", "maxInFlightRecords": 50, "minMetricsInterval": "1s"}
+    limits = {"heartbeatTimeout": "20s", "maxInFlightRecords": 50, "minMetricsInterval": "1s"}
     names = {"leaderTopic": f"{folder.name}.neli", "leaderGroupID": folder.name, "dataSource": dsn}
     harvest = {"baseKafkaConfig": {"bootstrap.servers": broker.servers}, **names, "limits": limits}
     file = folder / "reaper.yaml"

@@ -230,7 +230,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, postgres_of_module: str, postg
 
 
 def reaper_file(folder: Path, broker: Broker, dsn: str) -> Path:
-    limits = {"heartbeatTimeout": "60s", "ioErrorBackoff": "10ms"}
+    limits = {"heartbeatTimeout": "20s", "ioErrorBackoff": "10ms"}
     names = {"leaderTopic": f"{folder.name}.neli", "leaderGroupID": folder.name, "dataSource": dsn}
     file = folder / "reaper.yaml"
     file.write_text(
