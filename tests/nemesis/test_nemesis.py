@@ -15,7 +15,7 @@ def test_nothing_is_lost_or_out_of_order_whatever_is_broken(rig, note):
     seed = int(os.environ.get("PENSTOCK_SEED") or random.randrange(1 << 32))
     note(f"PENSTOCK_SEED={seed}")
     rig.write(timeout="5s")
-    nemesis, keeper = Nemesis(rig, seed), Keeper(rig.shop, seed)
+    nemesis, keeper = Nemesis(rig, seed), Keeper(rig.shop, seed, rest=0.04)
     with Sampler(rig) as sampler:
         keeper.start()
         nemesis.torment(STEPS)

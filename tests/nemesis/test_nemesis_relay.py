@@ -22,7 +22,7 @@ def test_kafka_has_every_message_and_each_key_in_order_whatever_is_broken(
     seed = int(os.environ.get("PENSTOCK_SEED") or random.randrange(1 << 32))
     note(f"PENSTOCK_SEED={seed}")
     with Relay(tmp_path / f"relay{seed}", breakable_postgres, breakable_broker) as relay:
-        nemesis, clerks = RelayNemesis(relay, seed), Clerks(relay, seed)
+        nemesis, clerks = RelayNemesis(relay, seed), Clerks(relay, seed, rest=0.1)
         clerks.start()
         nemesis.torment(STEPS)
         clerks.stop()

@@ -26,7 +26,7 @@ def wide(tmp_path: Path) -> Iterator[Rig]:
 def test_the_copy_is_right_and_every_row_in_order_whatever_is_broken_or_migrated(wide: Rig, note: Any) -> None:
     seed = int(os.environ.get("PENSTOCK_SEED") or random.randrange(1 << 32))
     note(f"PENSTOCK_SEED={seed}")
-    nemesis, keeper = WideNemesis(wide, seed), Keeper(wide.shop, seed)
+    nemesis, keeper = WideNemesis(wide, seed), Keeper(wide.shop, seed, rest=0.04)
     keeper.start()
     nemesis.torment(STEPS)
     keeper.stop()
