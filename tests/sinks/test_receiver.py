@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deadline import PATIENCE
-from penstock.testing.receiver import Dials, Receiver, ReceiverProcess, Verdict, judge
+from penstock.testing.dials import Dials, Verdict, judge
+from penstock.testing.receiver import Receiver, ReceiverProcess
 from penstock.testing.request import recorded
 
 HTTP = urllib3.PoolManager(retries=False, timeout=PATIENCE)
