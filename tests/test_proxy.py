@@ -4,6 +4,7 @@ import os
 import socket
 from threading import Thread
 
+from deadline import PATIENCE
 from penstock.testing.proxy import Proxy
 
 MANY = 1100  # more descriptors than `select` knows

@@ -61,10 +61,14 @@ def test_a_test_that_is_skipped_fails(tmp_path, text):
 
 
 def deadlines(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Every deadline that is written as a literal, with the function that it is in."""
+    """Every deadline that is written as a literal, with the function that it is in; the pace of a loop is none."""
+    loops = (one.test for one in ast.walk(tree) if isinstance(one, ast.While | ast.If))
+    paces = {one.operand if isinstance(one, ast.UnaryOp) else one for one in loops}
     for function in (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)):
         for call in (one for one in ast.walk(function) if isinstance(one, ast.Call)):
             name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+            if call in paces:
+                continue
             given = [one.value for one in call.keywords if one.arg in NAMED]
             given += call.args[:1] if name in WAITS else call.args[1:2] if name == "until" else []
             yield from ((function.name, one) for one in given if isinstance(one, ast.Constant))

@@ -29,35 +29,58 @@ from penstock.cursor import Cursor, Watermark
 from penstock.errors import PenstockError, StateLost, TermLost
 
 LANE = Lane("main")
-LONG, SHORT = 86_400.0, 3.0
-"""Seconds of a term: one that cannot end while a test runs, and one whose end is the subject."""
+LONG = 900.0
+"""Seconds of a term, which does not end while a test runs, unless a clock is stepped."""
 
-SESSION = 10.0
-"""Seconds after which Kafka knows that a member is dead."""
+SESSION, MORTAL = 120.0, 10.0
+"""Seconds after which Kafka knows that a member is dead: usually, and where that is the subject."""
 
 
-def in_kafka(test: pytest.FixtureRequest, ttl: float) -> KafkaCoordinator:
+def in_kafka(test: pytest.FixtureRequest, session: float) -> KafkaCoordinator:
     """State in a topic of its own, with leaders that may miss their own heartbeats for as long as they may be silent."""
     url = f"kafka://{test.getfixturevalue('broker').servers}/state-{uuid.uuid4().hex[:8]}"
-    silence = max(ttl, SESSION + 2)
-    return KafkaCoordinator(f"{url}?session-timeout={SESSION}s", silence=silence, deadline=silence)
+    return KafkaCoordinator(f"{url}?session-timeout={session}s", silence=LONG, deadline=LONG)
 
 
 RIGS: dict[str, Callable[[pytest.FixtureRequest, float], Any]] = {
-    "sqlite": lambda test, ttl: SqliteCoordinator(str(test.getfixturevalue("tmp_path") / "state.db"), ttl=ttl),
+    "sqlite": lambda test, _: SqliteCoordinator(str(test.getfixturevalue("tmp_path") / "state.db"), ttl=LONG),
     "kafka": in_kafka,
-    "postgres": lambda test, ttl: PostgresCoordinator(f"{test.getfixturevalue('empty_state')}?connect_timeout=900", ttl=ttl),
+    "postgres": lambda test, _: PostgresCoordinator(f"{test.getfixturevalue('empty_state')}?connect_timeout=900", ttl=LONG),
 }
 
 
 @pytest.fixture(params=RIGS)
 def make(request: pytest.FixtureRequest) -> Callable[[float], Any]:
-    return lambda ttl: RIGS[request.param](request, ttl)
+    return lambda session: RIGS[request.param](request, session)
 
 
 @pytest.fixture
 def coordinator(make: Callable[[float], Any]) -> Any:
-    return make(LONG)
+    return make(SESSION)
+
+
+@pytest.fixture
+def mortal(make: Callable[[float], Any]) -> Any:
+    """A coordinator that soon knows of a death."""
+    return make(MORTAL)
+
+
+class Clock:
+    """Time that also goes on when a test says so."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self._ahead
+
+    def step(self, seconds: float) -> None:
+        self._ahead += seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
@@ -153,12 +176,16 @@ def test_only_the_holder_can_renew(leader: Any, rival: Any) -> None:
         leader.renew()
 
 
-def test_a_resignation_of_a_lost_term_ends_no_other(make: Callable[[float], Any]) -> None:
-    coordinator = make(SHORT)
-    with closing(coordinator.candidate("p", "old")) as old, closing(coordinator.candidate("p", "new")) as new:
-        old.campaign()
+def test_a_resignation_of_a_lost_term_ends_no_other(mortal: Any, clock: Clock) -> None:
+    coordinator = replace(mortal, clock=clock)
+    with Puppet(mortal, "p", "old") as old, closing(coordinator.candidate("p", "new")) as new:
+        old.told("campaign")
+        assert new.campaign() is None
+        old.stop()
+        clock.step(LONG)
         term = elected(new)
-        old.resign()
+        old.go_on()
+        assert old.told("resign") is None
         new.renew()
         assert coordinator.standing("p").epoch == term.epoch
 
@@ -303,26 +330,27 @@ def test_what_a_leader_notes_shows_until_a_lane_is_carried_again(coordinator: An
     assert coordinator.standing("p").trouble is None
 
 
-def test_a_killed_leader_is_replaced_as_soon_as_its_death_can_be_seen(coordinator: Any, rival: Any) -> None:
-    with Puppet(coordinator, "p", "leader") as leader:
+def test_a_killed_leader_is_replaced_as_soon_as_its_death_can_be_seen(mortal: Any) -> None:
+    with Puppet(mortal, "p", "leader") as leader, closing(mortal.candidate("p", "rival")) as rival:
         epoch = leader.told("campaign")
         assert rival.campaign() is None
         leader.kill()
         assert elected(rival).epoch > epoch
-        assert not coordinator.standing("p").standbys
+        assert not mortal.standing("p").standbys
 
 
-def test_a_killed_standby_is_not_counted(coordinator: Any, leader: Any) -> None:
-    leader.campaign()
-    with Puppet(coordinator, "p", "standby") as standby:
-        assert standby.told("campaign") is None
-        assert coordinator.standing("p").standbys == 1
-    assert until(lambda: coordinator.standing("p").standbys == 0)
+def test_a_killed_standby_is_not_counted(mortal: Any) -> None:
+    with closing(mortal.candidate("p", "leader")) as leader:
+        leader.campaign()
+        with Puppet(mortal, "p", "standby") as standby:
+            assert standby.told("campaign") is None
+            until(lambda: mortal.standing("p").standbys == 1)
+        until(lambda: mortal.standing("p").standbys == 0)
 
 
-def test_a_silent_leader_is_replaced_after_its_ttl_and_changes_nothing_afterwards(make: Callable[[float], Any]) -> None:
-    coordinator = make(SHORT)
-    with closing(coordinator.candidate("p", "rival")) as rival, Puppet(coordinator, "p", "leader") as leader:
+def test_a_silent_leader_is_replaced_after_its_ttl_and_changes_nothing_afterwards(mortal: Any, clock: Clock) -> None:
+    coordinator = replace(mortal, clock=clock)
+    with closing(coordinator.candidate("p", "rival")) as rival, Puppet(mortal, "p", "leader") as leader:
         epoch = leader.told("campaign")
         placed(coordinator, Term("p", "leader", epoch))
         assert leader.told("hold", "p", "leader", epoch, LANE, 0) == 0
@@ -332,8 +360,13 @@ def test_a_silent_leader_is_replaced_after_its_ttl_and_changes_nothing_afterward
         leader.stop()
         seen_at = time.monotonic()
         assert rival.campaign() is None
+        if not isinstance(mortal, KafkaCoordinator):
+            clock.step(LONG / 2)
+            assert rival.campaign() is None
+        clock.step(LONG)
         term = elected(rival)
-        assert time.monotonic() - seen_at >= coordinator.ttl * 0.8  # a broker counts from the last sign of life that it had
+        if isinstance(mortal, KafkaCoordinator):
+            assert time.monotonic() - seen_at >= MORTAL * 0.8  # a broker counts from the last sign of life that it had
         with coordinator.claim(term, LANE, 0) as claim:
             assert claim.watermark == mark(5)
             claim.advance(mark(6), Tally(1, 1.0))
@@ -344,15 +377,14 @@ def test_a_silent_leader_is_replaced_after_its_ttl_and_changes_nothing_afterward
         assert coordinator.standing("p").holder == "rival"
 
 
-def test_a_leader_that_renews_is_not_replaced(make: Callable[[float], Any]) -> None:
-    coordinator = make(SHORT)
+def test_a_leader_that_renews_is_not_replaced(coordinator: Any, clock: Clock) -> None:
+    coordinator = replace(coordinator, clock=clock)
     with closing(coordinator.candidate("p", "leader")) as leader, closing(coordinator.candidate("p", "rival")) as rival:
         leader.campaign()
-        end = time.monotonic() + 1.3 * coordinator.ttl
-        while time.monotonic() < end:
+        for _ in range(12):
             leader.renew()
             assert rival.campaign() is None
-            time.sleep(SHORT / 20)
+            clock.step(LONG / 8)
 
 
 def test_a_claim_waits_for_its_predecessors_last_breath(coordinator: Any, leader: Any) -> None:
@@ -437,7 +469,7 @@ def test_what_was_recorded_survives_a_kill_at_any_moment(coordinator: Any, leade
 
 
 def test_among_many_processes_at_most_one_leads_and_epochs_only_grow(make: Callable[[float], Any], tmp_path: Path) -> None:
-    coordinator = make(LONG)
+    coordinator = make(SESSION)
     seconds, terms = (4.0, 2) if isinstance(coordinator, KafkaCoordinator) else (2.5, 10)  # a group takes its time
     parts = [base64.b64encode(pickle.dumps((coordinator, seconds, terms, seed, str(tmp_path)))).decode() for seed in range(6)]
     processes = [subprocess.Popen([sys.executable, contender_file, part]) for part in parts]

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from deadline import until
+from deadline import PATIENCE, until
 from penstock.change import Change, Lane, Op
 from penstock.config import parse
 from penstock.coordinator import Standing, Tally

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from deadline import PATIENCE
 from penstock.cli.pump import batches
 from penstock.errors import ConfigInvalid, EngineSlots
 from penstock.event import Delivered, InFlight, LaneReleased, Led, MessagesReturned, TermGone

@@ -21,7 +21,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from deadline import until
+from deadline import PATIENCE, until
 from penstock.config import parse
 from penstock.coordinator import Standing
 from penstock.cursor import Watermark

@@ -431,7 +431,7 @@ def test_over_http_with_answers_lost_each_change_is_applied_once(serving, by, pa
     url = serving(Receiver(MemoryStore(), by=by, secret=SECRET), applied)
     sink = WebhookSink(
         url=url,
-        timeout=timedelta(days=1),
+        timeout=PATIENCE * Retry().min,
         parallel=parallel,
         batch=Batch(size=3),
         compression="gzip",

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from desks import Desk
 
+from deadline import PATIENCE
 from penstock.change import Lane
 from penstock.checkup.examination import checks
 from penstock.checkup.finding import Verdict
