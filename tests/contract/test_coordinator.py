@@ -469,7 +469,7 @@ def test_what_was_recorded_survives_a_kill_at_any_moment(coordinator: Any, leade
 
 
 def test_among_many_processes_at_most_one_leads_and_epochs_only_grow(make: Callable[[float], Any], tmp_path: Path) -> None:
-    coordinator = make(SESSION)
+    coordinator = make(MORTAL)  # some of them die
     seconds, terms = (4.0, 2) if isinstance(coordinator, KafkaCoordinator) else (2.5, 10)  # a group takes its time
     parts = [base64.b64encode(pickle.dumps((coordinator, seconds, terms, seed, str(tmp_path)))).decode() for seed in range(6)]
     processes = [subprocess.Popen([sys.executable, contender_file, part]) for part in parts]
