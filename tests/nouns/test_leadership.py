@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from deadline import PATIENCE, until
+from penstock.coordinator import Term
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.errors import StateInvalid
 from penstock.leadership import Leadership
@@ -27,9 +29,23 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "state.db"
 
 
+class Clock:
+    """Time that also goes on when a test says so."""
+
+    ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
+
+
 @pytest.fixture
-def leadership(path: Path) -> Iterator[Leadership]:
-    made = Leadership(Prompt(str(path), ttl=PATIENCE), "orders", "here")
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def leadership(path: Path, clock: Clock) -> Iterator[Leadership]:
+    made = Leadership(Prompt(str(path), ttl=PATIENCE, clock=clock), "orders", "here")
     made.enter()
     made.start()
     yield made
@@ -52,10 +68,15 @@ def test_a_store_that_is_damaged_ends_the_term_and_is_told(path: Path, leadershi
         until(lambda: leadership.await_term(0.1))
 
 
-def test_a_term_that_is_lost_before_anybody_looked_is_followed_by_another(path: Path, leadership: Leadership) -> None:
+def test_a_term_that_is_lost_before_anybody_looked_is_followed_by_another(path: Path, leadership: Leadership, clock: Clock) -> None:
     until(leadership.is_held)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("update terms set epoch = 7, seat = 'a rival', holder = 'a rival'")
     until(leadership.is_lost)
-    term = until(lambda: leadership.await_term(0.1))
-    assert term.epoch == 8
+
+    def is_followed() -> Term | None:
+        if (term := leadership.await_term(1.0)) is None:
+            clock.ahead += PATIENCE  # the rival never renews
+        return term
+
+    assert until(is_followed).epoch > 7
