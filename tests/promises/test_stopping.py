@@ -89,10 +89,10 @@ class Story:
             os.close(ours)
 
     def stop_in_the_middle(self, program: Program, how: str, stop: Callable[[], object]) -> None:
-        """End the process while requests are under way, and fifty are to come."""
+        """End the process while requests are under way, and a hundred are to come."""
         self.rig.receiver.turn(fail_rate=1.0)
-        self.rig.shop.sell(1000)
-        self.rig.receiver.turn(fail_rate=0.0, slow=2.0)
+        self.rig.shop.sell(2000)
+        self.rig.receiver.turn(fail_rate=0.0, slow=0.5)
         self.rig.until_delivered(self.rig.position + 1)
         stop()
         self.exits[how] = program.exit_code()
