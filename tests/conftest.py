@@ -5,7 +5,6 @@ import signal
 import sys
 from pathlib import Path
 
-import pytest
 from hypothesis import settings
 
 SITE = str(Path(__file__).parent / "site")
@@ -33,6 +32,7 @@ settings.load_profile("penstock")
 pytest_plugins = [
     "fix_servers",  # imported by some of the others
     "fix_budget",
+    "fix_groups",
     "fix_kafka",
     "fix_mariadb",
     "fix_postgres",
@@ -41,21 +41,3 @@ pytest_plugins = [
     "fix_spark",
     "fix_timing",
 ]
-
-GROUPS = {
-    "spark": "spark",
-    "breakable_broker": "breakable",
-    "breakable_postgres": "breakable",
-    "interrupted": "interrupted",
-    "halted": "halted",
-}
-"""Tests with one of these fixtures run in one worker: they share a Spark session, a story, or the servers that they break."""
-
-
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests of a file in one worker; begin with the files that start processes: short ones fill the gaps at the end."""
-    for item in items:
-        shared = [group for fixture, group in GROUPS.items() if fixture in getattr(item, "fixturenames", ())]
-        item.add_marker(pytest.mark.xdist_group((shared or [item.nodeid.partition("::")[0]])[0]))
-    items.sort(key=lambda item: not {"nemesis", "promises", "demo"} & {*item.path.parts})
