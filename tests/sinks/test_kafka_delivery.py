@@ -8,7 +8,7 @@ from functools import partial
 from itertools import product
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from deadline import PATIENCE, until
 from penstock import failpoint
@@ -20,9 +20,10 @@ from penstock.message import Message, to_change
 from penstock.poison import Circumstances, Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment, KeepingDelivery
-from penstock.sinks.kafka import KafkaSink, client, transactional
+from penstock.sinks.kafka import KafkaSink, client, transaction, transactional
 from penstock.sinks.kafka.handing import flushed
 from penstock.sinks.kafka.ledger import Ledger
+from penstock.sinks.kafka.takeover import taken
 
 BOTH = ["exactly-once", "at-least-once"]
 QUICK = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=50))
@@ -247,6 +248,36 @@ def test_a_topic_that_may_not_be_written_to_halts_the_pipeline_and_nothing_behin
             opened.drain(60)
         assert opened.delivered().position == 3
     assert sorted(line.came()) == [1, 2, 3]
+
+
+class FailingMidway:
+    """A producer whose transaction fails for a record while offsets are sent: that call reports the state, the next the reason."""
+
+    def __init__(self, producer):
+        self._producer, self._was_asked = producer, False
+
+    def __getattr__(self, name):
+        return getattr(self._producer, name)
+
+    def send_offsets_to_transaction(self, *values):
+        if self._was_asked:
+            return self._producer.send_offsets_to_transaction(*values)
+        self._was_asked = True
+        with pytest.raises(KafkaException):
+            until(lambda: self._producer.send_offsets_to_transaction(*values))
+        raise KafkaException(KafkaError(KafkaError._STATE, "Erroneous state", False, False, True))
+
+
+def test_a_transaction_that_fails_while_its_watermark_is_sent_is_judged_by_the_reason_and_not_by_its_state(broker, monkeypatch):
+    broker.forbid(barred := broker.create())
+    credentials = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "app"}
+    config = {**credentials, "sasl.password": "app-secret", "bootstrap.servers": broker.secured}
+    line = Line(broker, then="halt", config=config)
+    monkeypatch.setattr(transaction, "taken", lambda *values: FailingMidway(taken(*values)))
+    with line.open() as opened:
+        put(opened, to_batch([line.message(1, topic=barred)]))
+        with pytest.raises(DeliveryExhausted, match=f"topic {barred} never takes it"):
+            assert opened.drain(PATIENCE)
 
 
 # ── who may come in ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -30,6 +30,9 @@ STEP_SECONDS = 1.0
 
 FLUSH_SECONDS = 0.05
 
+ASKED = 2
+"""How often a failed transaction is asked for its reason."""
+
 
 class Aborted(Exception):
     """The transaction cannot be committed; all of it has to go again. `error` is the library's."""
@@ -155,16 +158,19 @@ class Transactions:
     def _check(self) -> None:
         if self._failed:
             told = (error for error in self._failed.values() if error.name() != "_PURGE_QUEUE")
-            raise Aborted(next(told, None) or self._reason())
+            raise Aborted(next(told, None) or self._reason(next(iter(self._failed.values()))))
 
-    def _reason(self) -> Any:
-        """Why records were given back without a reason of their own: any further step of the transaction tells."""
-        try:
-            offsets = self._ledger.offsets(Watermark(Cursor(""), 0))
-            self._producer.send_offsets_to_transaction(offsets, self._member, STEP_SECONDS)
-        except kafka.KafkaException as error:
-            return error.args[0]
-        return next(iter(self._failed.values()))
+    def _reason(self, otherwise: Any) -> Any:
+        """The error that made the transaction fail: every step after the failure is refused with it, one during it for its state."""
+        offsets, found = self._ledger.offsets(Watermark(Cursor(""), 0)), otherwise
+        for _ in range(ASKED):
+            try:
+                self._producer.send_offsets_to_transaction(offsets, self._member, STEP_SECONDS)
+            except kafka.KafkaException as error:
+                found = error.args[0]
+                if found.name() != "_STATE":
+                    break
+        return found
 
     def _look(self) -> None:
         if not self._is_wanted():
@@ -192,6 +198,6 @@ class Transactions:
         if error.fatal():
             raise ending(error, "the transaction was refused") from None
         if error.txn_requires_abort():
-            raise Aborted(error) from None
+            raise Aborted(self._reason(error) if error.name() == "_STATE" else error) from None
         if not error.retriable():
             raise ending(error, "the transaction failed") from None
