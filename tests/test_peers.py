@@ -31,11 +31,11 @@ def paced(offered: int, p50: float, rate: float = 0) -> Paced:
     return Paced(offered, offered * 15, offered, rate or offered, p50, p50 * 3, 50.0, 20.0)
 
 
-def result(p50: float, saturation: float) -> Result:
+def measured(p50: float, saturation: float) -> Result:
     return Result((paced(1_000, p50), paced(5_000, p50)), Drain(300_000, saturation))
 
 
-GOOD = {OURS: result(4, 40_000), TUNED: result(20, 10_000), AGAIN: result(5, 36_000)}
+GOOD = {OURS: measured(4, 40_000), TUNED: measured(20, 10_000), AGAIN: measured(5, 36_000)}
 
 
 def request(at: float, body: object) -> str:
@@ -103,7 +103,7 @@ def test_bars_are_kept_by_the_worse_of_our_two_runs() -> None:
     kept = verdicts(GOOD)
     assert [round(figure.value, 2) for figure in kept] == [0.25, 0.25, 3.6]
     assert all(figure.is_kept for figure in kept)
-    assert not any(figure.is_kept for figure in verdicts({**GOOD, AGAIN: result(11, 29_000)}))
+    assert not any(figure.is_kept for figure in verdicts({**GOOD, AGAIN: measured(11, 29_000)}))
     assert sentence(kept[2]) == "saturation, against tuned Debezium: 3.60x: kept (bar >= 3)"
 
 

@@ -21,7 +21,13 @@ WAITS = {"wait", "join", "result", "exit_code", "terminate"}
 NAMED = {"timeout", "within", "connect_timeout", "request_timeout"}
 """Parameters that are a deadline."""
 
-SHORT_ONES: set[str] = set()
+SHORT_ONES: set[str] = {
+    "sinks/test_receiver.py::test_waiting_in_vain_is_an_error",
+    "sinks/test_webhook_delivery.py::test_closing_waits_for_a_silent_receiver_no_longer_than_the_timeout",
+    "sinks/test_webhook_parallel.py::test_closing_waits_for_silent_requests_one_timeout_altogether",
+    "sources/mark/test_marking.py::test_of_two_that_mark_at_the_same_moment_the_old_leader_gets_nothing_that_is_the_new_ones",
+    "test_postgres_server.py::test_paused_it_answers_nobody_until_it_goes_on",
+}
 """Functions with a shorter deadline: its expiry is the subject, or the pace of a loop."""
 
 TIMING: set[str] = set()

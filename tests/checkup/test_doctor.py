@@ -73,7 +73,7 @@ def write(tmp_path: Path, receiver: Receiver, shop: Shop) -> Write:
         content = {
             "name": "orders",
             "source": {"type": "sqlite", "database": "shop.db"},
-            "sink": {"type": "webhook", "url": url, "timeout": "2s"},
+            "sink": {"type": "webhook", "url": url, "timeout": "60s"},
         }
         (tmp_path / "orders.yaml").write_text(yaml.safe_dump(content | others))
         return tmp_path / "orders.yaml"
@@ -351,7 +351,7 @@ def test_a_state_file_that_is_something_else_fails(write: Write, tmp_path: Path)
 # The endpoint.
 
 
-def at(url: str, seconds: float = 5) -> list[Finding]:
+def at(url: str, seconds: float = PATIENCE) -> list[Finding]:
     return found(lambda: endpoint.endpoint(WebhookSink(url=url, timeout=timedelta(seconds=seconds))))
 
 

@@ -470,8 +470,8 @@ def test_what_was_recorded_survives_a_kill_at_any_moment(coordinator: Any, leade
 
 def test_among_many_processes_at_most_one_leads_and_epochs_only_grow(make: Callable[[float], Any], tmp_path: Path) -> None:
     coordinator = make(MORTAL)  # some of them die
-    seconds, terms = (4.0, 2) if isinstance(coordinator, KafkaCoordinator) else (2.5, 10)  # a group takes its time
-    parts = [base64.b64encode(pickle.dumps((coordinator, seconds, terms, seed, str(tmp_path)))).decode() for seed in range(6)]
+    terms = 4 if isinstance(coordinator, KafkaCoordinator) else 120  # a group takes its time
+    parts = [base64.b64encode(pickle.dumps((coordinator, terms, seed, str(tmp_path)))).decode() for seed in range(6)]
     processes = [subprocess.Popen([sys.executable, contender_file, part]) for part in parts]
     try:
         for process in processes:
@@ -484,7 +484,7 @@ def test_among_many_processes_at_most_one_leads_and_epochs_only_grow(make: Calla
     assert "twice" not in notes
     epochs = list(map(int, notes))
     assert epochs == sorted(set(epochs))
-    assert len(epochs) > terms
+    assert len(epochs) >= terms
 
 
 def test_a_lane_that_takes_over_from_others_does_so_in_one_step_and_keeps_what_they_counted(coordinator: Any) -> None:

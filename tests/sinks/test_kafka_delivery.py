@@ -1,14 +1,15 @@
 """Deliveries to a real broker: poison, outages, fencing, and what a successor finds."""
 
 import threading
-import time
 from contextlib import closing, suppress
 from datetime import timedelta
 from functools import partial
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
+from ending import Clock
 
 from deadline import PATIENCE, until
 from penstock import failpoint
@@ -109,7 +110,7 @@ class Line:
         return [int(record.value) for record in self.broker.records(self.topic)]
 
 
-def put(delivery, run, wait=60):
+def put(delivery, run, wait=PATIENCE):
     assert delivery.offer(run, wait)
     if isinstance(delivery, KeepingDelivery):
         position = run.column(0)[run.num_rows - 1].as_py()
@@ -129,7 +130,7 @@ def once(line):
 def until_failed(delivery, line):
     """Go on delivering until that raises; it must not succeed."""
     put(delivery, line.run(6))
-    assert not delivery.drain(60)
+    assert not delivery.drain(PATIENCE)
 
 
 def assert_once_and_in_order(line, positions):
@@ -245,7 +246,7 @@ def test_a_topic_that_may_not_be_written_to_halts_the_pipeline_and_nothing_behin
         deliver(opened, line.run(1, 2, 3))
         put(opened, to_batch([line.message(4, topic=barred)]))
         with pytest.raises(DeliveryExhausted, match=rf"topic {barred} never takes it.*\| grant this pipeline's user"):
-            opened.drain(60)
+            opened.drain(PATIENCE)
         assert opened.delivered().position == 3
     assert sorted(line.came()) == [1, 2, 3]
 
@@ -419,7 +420,11 @@ def test_a_pause_between_sending_and_committing_leaves_everything_invisible(brok
 
 def test_what_came_during_a_long_commit_goes_together(broker, tmp_path, monkeypatch):
     monkeypatch.setattr(failpoint, "_folder", str(tmp_path))
-    monkeypatch.setattr(transactional, "LATE_SECONDS", 3.0)
+    clock = Clock()
+    monkeypatch.setattr(transactional, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(transactional, "LATE_SECONDS", PATIENCE)
+    for limit in ("STUCK_SECONDS", "STALL_SECONDS"):  # which are measured by another clock
+        monkeypatch.setattr(transactional, limit, 2 * PATIENCE)
     line = Line(broker, partitions=1)
     with line.open() as opened:
         (tmp_path / "sink.sending").write_text("pause")
@@ -427,8 +432,7 @@ def test_what_came_during_a_long_commit_goes_together(broker, tmp_path, monkeypa
         until((tmp_path / "sink.sending.reached").exists)
         for position in range(2, 52):
             put(opened, line.run(position))
-        resumes_at = time.monotonic() + transactional.LATE_SECONDS  # the length of the fault
-        until(lambda: time.monotonic() > resumes_at)
+        clock.step(timedelta(seconds=PATIENCE))  # the length of the fault
         (tmp_path / "sink.sending").unlink()
         assert opened.drain(PATIENCE)
     assert line.came() == list(range(1, 52))

@@ -161,7 +161,7 @@ class Transactions:
             raise Aborted(next(told, None) or self._reason(next(iter(self._failed.values()))))
 
     def _reason(self, otherwise: Any) -> Any:
-        """The error that made the transaction fail: every step after the failure is refused with it, one during it for its state."""
+        """The error that made the transaction fail: steps after the failure are refused with it, a step during it for its state."""
         offsets, found = self._ledger.offsets(Watermark(Cursor(""), 0)), otherwise
         for _ in range(ASKED):
             try:
