@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from deadline import PATIENCE, until
-from penstock.coordinator import Term
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.errors import StateInvalid
 from penstock.leadership import Leadership
@@ -74,9 +73,10 @@ def test_a_term_that_is_lost_before_anybody_looked_is_followed_by_another(path: 
         connection.execute("update terms set epoch = 7, seat = 'a rival', holder = 'a rival'")
     until(leadership.is_lost)
 
-    def is_followed() -> Term | None:
-        if (term := leadership.await_term(1.0)) is None:
-            clock.ahead += PATIENCE  # the rival never renews
-        return term
+    def has_seen_the_rival() -> bool:
+        assert leadership.await_term(0.05) is None
+        return leadership._candidate._sighting.epoch == 7  # type: ignore[union-attr]
 
-    assert until(is_followed).epoch > 7
+    until(has_seen_the_rival)
+    clock.ahead += PATIENCE  # the rival never renews
+    assert until(lambda: leadership.await_term(1.0)).epoch == 8

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from deadline import PATIENCE
 from penstock.change import Lane
 from penstock.coordinators.kafka import topics
 from penstock.coordinators.kafka.address import Place
 from penstock.coordinators.kafka.client import Ear
 from penstock.errors import PenstockError
 from penstock.kafka_answer import answered
-from penstock.sinks.kafka import KafkaSink
+from penstock.sinks.kafka import KafkaSink, ledger
 from penstock.sinks.kafka.ledger import Ledger
 from penstock.testing.broker import Broker
 
@@ -46,6 +47,7 @@ class Watch:
 @pytest.fixture
 def watch(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Watch:
     watch = Watch()
+    monkeypatch.setattr(ledger, "PATIENCE", PATIENCE)
     for name in ("create_topics", "delete_consumer_groups", "delete_records"):
         monkeypatch.setattr(AdminClient, name, watch.over(getattr(AdminClient, name)))
     return watch
@@ -65,7 +67,7 @@ def test_a_lane_that_was_never_delivered_on(broker: Broker, watch: Watch) -> Non
 
 
 def test_a_state_whose_records_cannot_be_deleted(broker: Broker, watch: Watch) -> None:
-    place = Place(broker.servers, broker.create(partitions=1), "nowhere")
+    place = Place(broker.servers, broker.create(partitions=1), "nowhere", deadline=PATIENCE)
 
     def delete() -> None:
         with suppress(PenstockError):

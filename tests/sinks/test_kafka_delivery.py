@@ -21,7 +21,7 @@ from penstock.message import Message, to_change
 from penstock.poison import Circumstances, Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment, KeepingDelivery
-from penstock.sinks.kafka import KafkaSink, client, transaction, transactional
+from penstock.sinks.kafka import KafkaSink, client, ledger, transaction, transactional
 from penstock.sinks.kafka.handing import flushed
 from penstock.sinks.kafka.ledger import Ledger
 from penstock.sinks.kafka.takeover import taken
@@ -30,6 +30,13 @@ BOTH = ["exactly-once", "at-least-once"]
 QUICK = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=50))
 LIMIT = 20_000
 KEYS = 7
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """Answers that must come are waited for as long as any event."""
+    for module, limit in ((transactional, "STUCK_SECONDS"), (transactional, "STALL_SECONDS"), (ledger, "PATIENCE")):
+        monkeypatch.setattr(module, limit, 2 * PATIENCE)
 
 
 SPOILT = {
@@ -302,7 +309,8 @@ def test_a_wrong_password_is_a_clear_error_and_is_not_shown(broker, delivery):
         assert "Authentication" in str(finding)
 
 
-def test_brokers_that_are_away_at_the_start_are_waited_for_by_starting_again(broker):
+def test_brokers_that_are_away_at_the_start_are_waited_for_by_starting_again(broker, monkeypatch):
+    monkeypatch.setattr(ledger, "PATIENCE", 1.0)
     sink = KafkaSink(config={"bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(SinkUnavailable, match="see that the brokers"):
         sink.watermark("nobody", Lane("main"))
@@ -312,7 +320,7 @@ def test_brokers_that_are_away_at_the_start_are_waited_for_by_starting_again(bro
 
 
 @pytest.mark.parametrize("delivery", BOTH)
-def test_a_broker_that_is_killed_and_comes_back_costs_neither_order_nor_a_record(breakable_broker, delivery):
+def test_a_broker_that_is_killed_and_comes_back_costs_neither_order_nor_a_record(breakable_broker, delivery, monkeypatch):
     line = Line(breakable_broker, delivery, partitions=3)
     with line.open() as opened:
         deliver(opened, line.run(*range(1, 50)))
@@ -325,7 +333,9 @@ def test_a_broker_that_is_killed_and_comes_back_costs_neither_order_nor_a_record
             assert not opened.drain(0.2)
         finally:
             breakable_broker.start()
-        with suppress(SinkUnavailable):  # the client may wait without an end: then the lane is taken up again
+        with suppress(SinkUnavailable), monkeypatch.context() as patched:
+            patched.setattr(transactional, "STUCK_SECONDS", 5.0)  # the client may wait without an end: the lane is taken up again
+            patched.setattr(transactional, "STALL_SECONDS", 30.0)
             until(lambda: opened.drain(1))
     if delivery == "exactly-once":
         with line.open() as opened:
@@ -334,15 +344,16 @@ def test_a_broker_that_is_killed_and_comes_back_costs_neither_order_nor_a_record
 
 
 def test_a_client_that_asks_in_vain_is_given_up_and_another_goes_on(breakable_broker, monkeypatch):
-    monkeypatch.setattr(transactional, "STALL_SECONDS", 2.0)
     line = Line(breakable_broker, config={"bootstrap.servers": breakable_broker.routed})
     with breakable_broker.route() as route:
         opened = line.sink.open(Assignment(line.topic, Lane("main"), 1, 0, "cafe", None, print, has_messages=True))
         deliver(opened, line.run(1, 2, 3))
         route.cut()
         put(opened, line.run(4, 5))
-        with pytest.raises(SinkUnavailable, match="waits without an end"):
-            until(lambda: opened.drain(0.1))
+        with monkeypatch.context() as patched:
+            patched.setattr(transactional, "STALL_SECONDS", 2.0)
+            with pytest.raises(SinkUnavailable, match="waits without an end"):
+                until(lambda: opened.drain(0.1))
         opened.close()
         route.heal()
         with line.open() as successor:
@@ -392,11 +403,11 @@ def test_who_died_right_before_a_commit_is_not_waited_for(broker):
     with line.open() as opened:
         deliver(opened, line.run(1, 2, 3))
     dead = Producer(client.transactional(line.sink.config, line.topic, line.ledger.name, print))
-    dead.init_transactions(60)
+    dead.init_transactions(PATIENCE)
     dead.begin_transaction()
     dead.produce(line.topic, b"4", b"k4")
     dead.flush()
-    dead.send_offsets_to_transaction(line.ledger.offsets(Watermark(Cursor('"4"'), 4, 4)), line.ledger.member(), 60)
+    dead.send_offsets_to_transaction(line.ledger.offsets(Watermark(Cursor('"4"'), 4, 4)), line.ledger.member(), PATIENCE)
     assert line.sink.watermark(line.topic, Lane("main")).position == 3
     with line.open() as successor:
         assert successor.kept.position == 3
@@ -423,8 +434,6 @@ def test_what_came_during_a_long_commit_goes_together(broker, tmp_path, monkeypa
     clock = Clock()
     monkeypatch.setattr(transactional, "time", SimpleNamespace(monotonic=clock))
     monkeypatch.setattr(transactional, "LATE_SECONDS", PATIENCE)
-    for limit in ("STUCK_SECONDS", "STALL_SECONDS"):  # which are measured by another clock
-        monkeypatch.setattr(transactional, limit, 2 * PATIENCE)
     line = Line(broker, partitions=1)
     with line.open() as opened:
         (tmp_path / "sink.sending").write_text("pause")
