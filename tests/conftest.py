@@ -13,6 +13,8 @@ sys.path.insert(0, SITE)
 import alteration  # noqa: E402
 import starts  # noqa: E402
 
+from examples import examples  # noqa: E402
+
 # A shell starts background jobs with Ctrl-C ignored, and the programs under test would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -26,7 +28,7 @@ if SITE not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
 alteration.of(starts.ALTERED)
 
 # How long an example takes says more about the machine than about the code.
-settings.register_profile("penstock", deadline=None)
+settings.register_profile("penstock", deadline=None, max_examples=examples(100))
 settings.load_profile("penstock")
 
 pytest_plugins = [

@@ -62,8 +62,11 @@ class Membership:
         return self.leads
 
     def pulse(self, wait: float) -> bool:
-        """Serve the group for so long at most; ends, with True, when a heartbeat came back that was sent after this began."""
-        began, deadline = self._clock(), time.monotonic() + wait
+        """Serve the group for so long at most; ends, with True, when a heartbeat came back that was sent after this began.
+
+        Ends, with False, when partition zero was taken from it: no heartbeat is sent any more.
+        """
+        began, deadline, owned = self._clock(), time.monotonic() + wait, self.owns
         while True:
             if self.owns and (self._beat_at < began or self._clock() - self._beat_at >= min(PULSE, self._place.deadline / 5)):
                 self._beat()
@@ -71,7 +74,7 @@ class Membership:
             self._take_in(self._consumer.poll(max(0.0, min(left, 0.02))))
             if self.owns and self._ownership.seen_at >= began:
                 return True
-            if left <= 0:
+            if left <= 0 or (owned and not self.owns):
                 return False
 
     def close(self) -> None:
