@@ -191,6 +191,13 @@ def test_only_heartbeats_of_ones_own_count(state: KafkaCoordinator, leader: Any,
     assert not member.pulse(0.05)
 
 
+def test_a_leader_that_loses_its_partition_waits_for_no_heartbeat(state: KafkaCoordinator, leader: Any) -> None:
+    leader.campaign()
+    member = leader._member
+    member._beat = lambda: member._taken(None, [TopicPartition(state.where.leader_topic, 0)])
+    assert not member.pulse(86_400.0)
+
+
 def test_a_leader_that_is_cut_off_stands_down_before_another_leads_and_changes_nothing_afterwards(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
