@@ -248,7 +248,7 @@ class Nemesis:
         _step_the_clock,
         _pause_at_a_point,
     )
-    DECKS: ClassVar[Sequence[tuple[Sequence[Step], int]]] = ((DEAR, 4), (CHEAP, 6))
+    DECKS: ClassVar[Sequence[tuple[Sequence[Step], int]]] = ((DEAR, 3), (CHEAP, 7))
     """Of what ten steps are dealt, and how many of each."""
     STEPS: Sequence[Step] = (
         *DEAR,

@@ -87,9 +87,12 @@ class WideNemesis(Nemesis):
         batch = self._rig.start("--available-now")
         assert batch.exit_code() == 0, batch.tail()
 
-    def _run_the_second_pipeline(self, whole: bool = False) -> None:
+    def _run_a_batch_of_both(self) -> None:
+        self._run_the_second_pipeline(False, self._rig.file)
+
+    def _run_the_second_pipeline(self, whole: bool = False, *others: Path) -> None:
         """It is gone between its runs, and finds everything it needs when it comes back, also after a kill."""
-        batch = self.second.start()
+        batch = self.second.start(*others)
         if not whole and self._chance.random() < 0.3:
             self._dwell(8)
             self._kill("whole tree", batch.tree())
@@ -176,11 +179,10 @@ class WideNemesis(Nemesis):
     REWINDS = (_rewind_to_a_position, _rewind_to_a_time)
     DECKS = (
         (Nemesis.DEAR, 1),
-        (Nemesis.CHEAP, 3),
+        (Nemesis.CHEAP, 4),
         (MIGRATIONS, 2),
         (REWINDS, 1),
-        ((_run_a_batch,), 1),
-        ((_run_the_second_pipeline,), 1),
+        ((_run_a_batch_of_both,), 1),
         ((_forget_the_second_pipeline, _let_the_shop_be_still), 1),
     )
     STEPS = (
@@ -206,9 +208,9 @@ class _Second:
         del content["transform"]
         self.file.write_text(yaml.safe_dump(content))
 
-    def start(self) -> Program:
+    def start(self, *others: Path) -> Program:
         """Run it up to what is there now."""
-        program = Program(self._rig.folder, self.file, "--available-now")
+        program = Program(self._rig.folder, self.file, *others, "--available-now")
         self._rig.programs.append(program)
         return program
 

@@ -15,6 +15,8 @@ def _counted(module: ModuleType) -> None:
     from penstock.failpoint import reach
 
     start = module._start
+    if hasattr(start, "is_counted"):  # a worker of pytest-xdist is altered as a process that a test run starts, and as a test run
+        return
 
     def counting(*values: Any, **named: Any) -> Any:
         if file := os.environ.get(FILE):
@@ -24,6 +26,7 @@ def _counted(module: ModuleType) -> None:
         reach("engine.starting")
         return start(*values, **named)
 
+    counting.is_counted = True  # type: ignore[attr-defined]
     module._start = counting  # type: ignore[attr-defined]
 
 
