@@ -354,7 +354,7 @@ def test_a_client_that_asks_in_vain_is_given_up_and_another_goes_on(breakable_br
             patched.setattr(transactional, "STALL_SECONDS", 2.0)
             with pytest.raises(SinkUnavailable, match="waits without an end"):
                 until(lambda: opened.drain(0.1))
-        opened.close()
+            opened.close()
         route.heal()
         with line.open() as successor:
             deliver(successor, line.run(*range(line.kept() + 1, 8)))
@@ -478,10 +478,11 @@ def test_what_a_person_sends_again_needs_no_mark(broker):
     assert line.came() == [1]
 
 
-def test_closing_while_the_brokers_hang_is_prompt(breakable_broker):
+def test_closing_while_the_brokers_hang_waits_no_longer_than_for_a_call_that_is_stuck(breakable_broker, monkeypatch):
     line = Line(breakable_broker)
     opened = line.sink.open(Assignment(line.topic, Lane("main"), 1, 0, "cafe", None, print, has_messages=True))
     deliver(opened, line.run(1))
+    monkeypatch.setattr(transactional, "STUCK_SECONDS", 2.0)
     breakable_broker.pause()
     try:
         put(opened, line.run(2))
