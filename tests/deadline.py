@@ -14,9 +14,10 @@ PATIENCE = 900.0
 
 def until(condition: Callable[[], T], within: float = PATIENCE, what: Callable[[], str] = str) -> T:
     """The first answer that is true. Raises TimeoutError, which tells what was waited for."""
-    deadline = time.monotonic() + within
+    deadline, pause = time.monotonic() + within, 0.02
     while not (found := condition()):
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {within} s: {what() or condition}")
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(1.2 * pause, 0.1)  # a condition may read all that has come so far
     return found

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from deadline import PATIENCE
 from penstock.testing.dials import Dials, Verdict, judge
 from penstock.testing.receiver import Receiver, ReceiverProcess
-from penstock.testing.request import recorded
+from penstock.testing.request import Record, Request, line_of, recorded
 
 HTTP = urllib3.PoolManager(retries=False, timeout=PATIENCE)
 
@@ -198,3 +198,14 @@ def test_a_line_that_is_not_whole_is_left_out(tmp_path):
         file.write(b'{"at":1')
     assert [request.positions() for request in recorded(out)] == [[1]]
     assert recorded(tmp_path / "none") == []
+
+
+def test_a_record_is_read_on_from_where_it_was_read_up_to(tmp_path):
+    out = tmp_path / "out"
+    lines = [b"".join(line_of(Request(float(number), 0, "/", {}, b""), b"[%d]" % number)) for number in range(3)]
+    record = Record(out)
+    assert record.requests() == []
+    out.write_bytes(lines[0] + lines[1][:9])
+    assert [request.at for request in record.requests()] == [0.0]
+    out.write_bytes(b"x" * len(lines[0]) + lines[1] + lines[2])  # the first line is not read again
+    assert [request.at for request in record.requests()] == [0.0, 1.0, 2.0]

@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from penstock.testing.dials import Dials, Verdict, judge
-from penstock.testing.request import Request, line_of, recorded
+from penstock.testing.request import Record, Request, line_of
 
 _DIALS_PATH = "/_dials"
 _TURN_SECONDS = 900.0
@@ -297,6 +297,7 @@ class ReceiverProcess:
     def __init__(self, out: Path, port: int = 0, **dials: Any) -> None:
         self.out, self.url = out, ""
         self._port, self._dials = port, dials
+        self._record = Record(out)
 
     def start(self) -> Self:
         """Start, and wait until it listens."""
@@ -325,7 +326,7 @@ class ReceiverProcess:
     @property
     def requests(self) -> list[Request]:
         """What it has written so far."""
-        return recorded(self.out)
+        return self._record.requests()
 
     def stop(self) -> None:
         """End it; also after it was killed."""

@@ -9,6 +9,7 @@ import gzip
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import orjson
@@ -59,9 +60,27 @@ def _position(change: Mapping[str, Any]) -> int:
 
 
 def recorded(out: Path) -> list[Request]:
-    """What a receiver has written; a line that is not whole yet is left out."""
-    lines = out.read_bytes().split(b"\n")[:-1] if out.exists() else []
-    return list(map(_of_line, lines))
+    """All requests that a receiver has written."""
+    return Record(out).requests()
+
+
+class Record:
+    """The file of a receiver; each line is read once, however often the requests are looked at."""
+
+    def __init__(self, out: Path) -> None:
+        self._out, self._read, self._upto, self._lock = out, list[Request](), 0, Lock()
+
+    def requests(self) -> list[Request]:
+        """All requests so far; a line that is not complete yet is left out."""
+        with self._lock:
+            if self._out.exists():
+                with self._out.open("rb") as file:
+                    file.seek(self._upto)
+                    whole, _, _ = file.read().rpartition(b"\n")
+                if whole:
+                    self._upto += len(whole) + 1
+                    self._read += map(_of_line, whole.split(b"\n"))
+            return list(self._read)
 
 
 def _of_line(line: bytes) -> Request:
