@@ -2,6 +2,7 @@
 
 import pytest
 from filesink import FileSink, GapSource, SlowSource, positions, written
+from restarted import Restarted
 
 from deadline import PATIENCE, until
 from penstock.coordinators.sqlite import SqliteCoordinator
@@ -10,7 +11,6 @@ from penstock.errors import DeliveryExhausted
 from penstock.goal import heads
 from penstock.pipeline import Pipeline, Transform
 from penstock.sources.synthetic import LANE, SyntheticSource
-from penstock.spark.query import Query
 
 TOTAL = 3000
 
@@ -30,7 +30,7 @@ class Batch:
         pipeline = Pipeline("batch", source, FileSink(path=str(self.out), **sink), self.state, Transform(where=where), "batch")
         if self.state.watermark("batch", LANE) is None:
             self.state.place(self.term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
-        query = Query(self.spark, pipeline, str(self.folder), goal or heads(source))
+        query = Restarted(self.spark, pipeline, str(self.folder), goal or heads(source))
         self.queries.append(query)
         query.start(self.term)
         return query

@@ -5,6 +5,7 @@ import time
 
 import pytest
 from filesink import FileSink, GapSource, StepSource, positions, written
+from restarted import Restarted
 
 from deadline import PATIENCE, until
 from penstock.coordinators.sqlite import SqliteCoordinator
@@ -45,7 +46,7 @@ class Live:
         self.term = term = self.candidate.campaign()
         if self.state.watermark(name, LANE) is None:
             self.state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
-        self.query = Query(self.spark, self.pipeline, str(self.folder))
+        self.query = Restarted(self.spark, self.pipeline, str(self.folder))
 
     def until_position(self, position=TOTAL):
         assert self.query.wait(lambda: self.watermark().position >= position, PATIENCE), f"stuck at {self.watermark()}"
