@@ -38,7 +38,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """All that the store knows of a pipeline. Of its `dead` letters so many are `waiting` behind others; the rest are totals.
+    """All that the store knows of a pipeline. `waiting` counts the `dead` letters that wait for others; the rest are totals.
 
     `error`: what it has halted with; `trouble`: what it was last seen to try again.
     """

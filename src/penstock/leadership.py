@@ -14,7 +14,7 @@ RENEWALS = 5
 
 
 class Leadership(Thread):
-    """Campaigns, renews, and campaigns again after a loss, once whoever used the term has let go of it.
+    """Campaigns, renews, and campaigns again after a loss, once its owner has released the lost term.
 
     `asks`: note whose term was the last before this one.
     """

@@ -46,7 +46,7 @@ class DeadLetter:
 
     @property
     def rows(self) -> Sequence[Row]:
-        """The rows it is about; none for what tells of a schema: that has no key, so nothing waits for it, nor it for anything."""
+        """The rows it is about; none for a schema change, which has no key: nothing waits for it, and it waits for nothing."""
         return waiting_rows(self.change)
 
     @property

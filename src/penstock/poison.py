@@ -59,7 +59,7 @@ class Circumstances:
 class Poison:
     """Decides about poison on one lane; any thread may call.
 
-    `keys`: whether later changes of a parked key `wait` behind it or `go-on`.
+    `keys`: whether later changes of a parked key `wait` or `go-on`.
     What waits or goes past is told in sums, by `park`: with each batch it would be a flood.
     `gathers`: so many letters are parked together; fewer before anybody asks the store about letters, and before progress is
     recorded, of which `park` or `secure` tell.

@@ -284,7 +284,7 @@ class PipelineRun:
         return failures
 
     def _place(self, term: Term) -> None:
-        """What was said at the start is about what had halted the pipeline then: whoever has led since has decided about that."""
+        """`--from` is about the error that had halted the pipeline at the start: a leader since then has decided about that."""
         is_next = self._leadership.epoch_before == self._entered.epoch
         unheeded = place(self.pipeline, term, self._start, self._entered.error if is_next else None)
         self._is_placed = True

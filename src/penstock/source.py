@@ -215,7 +215,7 @@ class OwnSource(Source, Protocol):
         """Read what is there, up to a goal or a little further; the same holds."""
 
     def taken(self, lane: Lane, after: Cursor) -> Iterator[pa.RecordBatch]:
-        """What any attempt has been given behind a cursor, and has not delivered; nobody is disturbed."""
+        """Changes after a cursor that an attempt was given and has not delivered; reads only."""
 
     def custody(self, stamp: Stamp) -> Custody:
         """What whoever delivers for this attempt needs."""

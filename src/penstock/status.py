@@ -22,7 +22,7 @@ State = Literal["leading", "standby", "stopped", "halted"]
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One pipeline at one moment; None is what nobody knows.
+    """One pipeline at one moment; None where a value is unknown.
 
     `error`: why it has halted, or cannot be looked at. `trouble`: what it tries again, or did when it was last seen.
     """

@@ -147,7 +147,7 @@ def test_a_schema_of_the_first_version_is_upgraded_by_its_owner_alone_and_keeps_
         guest = PostgresCoordinator(patient(postgres_server.dsn_of(empty_state.rpartition("/")[2], role, "x")))
         with pytest.raises(StateInvalid, match="may not change its tables") as caught:
             guest.standing("p")
-        assert "let the owner of the tables run penstock status" in caught.value.remedy
+        assert "run penstock status FILE once as the owner of the tables" in caught.value.remedy
         fresh = PostgresCoordinator(f"{patient(empty_state)}&application_name=fresh")
         with ThreadPoolExecutor(8) as pool:
             found = {pool.submit(fresh.standing, "p").result().epoch for _ in range(8)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ Way = Generator[list[Path] | None, Program, None]
 P = TypeVar("P", bound="Part")
 
 
-class Part:
+class Part(ABC):
     """The pipelines of some tests in a story, and what happened to them, for the tests to judge.
 
     `way` yields the files for the next process and is resumed when that runs; then it yields, and is resumed when that has ended.
@@ -28,11 +29,11 @@ class Part:
         self.folder, self.rigs, self.programs = folder / type(self).__name__.lower(), list[Rig](), list[Program]()
         self.opened, self._failure, self._way = ExitStack(), None, self.way()
 
+    @abstractmethod
     def way(self) -> Way:
         """All that happens to these pipelines."""
-        raise NotImplementedError
 
-    def brink(self, program: Program) -> None:
+    def brink(self, program: Program) -> None:  # noqa: B027 - most parts have none
         """Bring these pipelines to where changes were sent and are not recorded; the process pauses there and is killed."""
 
     def rig(self, name: str, **how: Any) -> Rig:
@@ -103,7 +104,7 @@ class Story:
         program.kill_tree()
 
     def end(self) -> Self:
-        """Let the parts see how the last process has ended."""
+        """Resume the parts: the last process has ended."""
         for part in self._parts.values():
             part.go_on()
         return self

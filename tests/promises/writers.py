@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import count
 from threading import Event, Thread
@@ -22,7 +23,7 @@ Connection = psycopg.Connection[Any]
 Row = tuple[str, str]
 
 
-class Writer(Thread):
+class Writer(Thread, ABC):
     """Twenty rows a transaction over ten keys; every fifth is rolled back, and one that lasts for seven turns gets a row in each.
 
     It waits while the table is full: on a slow host the program has no more rows to carry than on a fast one.
@@ -32,9 +33,9 @@ class Writer(Thread):
         super().__init__(name="writer", daemon=True)
         self._dsn, self._topic, self._leaving, self.made, self.late = dsn, topic, Event(), list[int](), list[str]()
 
+    @abstractmethod
     def insert(self, connection: Connection, rows: Sequence[Row]) -> None:
         """Write these keys and values."""
-        raise NotImplementedError
 
     def run(self) -> None:
         with psycopg.connect(self._dsn) as writer, psycopg.connect(self._dsn) as late:

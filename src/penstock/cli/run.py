@@ -106,7 +106,7 @@ def log_to(stream: Any, log_format: LogFormat, verbose: bool) -> Callable[[Event
 
     def tell(event: Event) -> None:
         if _LEVELS.index(event.level) >= least:
-            with lock, suppress(OSError):  # whoever read it is gone: the pipelines go on
+            with lock, suppress(OSError):  # the reader of the log is gone: the pipelines continue
                 stream.write(made(event, datetime.now(UTC)) + "\n")
                 stream.flush()
 

@@ -48,7 +48,7 @@ def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str
 
 
 def show(*parts: RenderableType) -> None:
-    """Print on stdout; whoever reads it through a pipe gets lines as long as they are, unless COLUMNS says otherwise."""
+    """Print on stdout; lines are not folded in a pipe, unless COLUMNS is set."""
     from rich.console import Console
 
     console = Console(highlight=False)

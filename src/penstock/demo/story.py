@@ -20,7 +20,7 @@ from penstock.testing.request import recorded
 
 LOOK_SECONDS = 0.25
 PATIENCE = 600.0
-"""Seconds that the rest may take to arrive once the shop is closed."""
+"""Seconds that the rest may take to arrive once the shop is closed, and the pipeline to meet a broken receiver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +129,12 @@ class Story:
     def _play(self, act: Act) -> Iterator[View]:
         self._turn(act)
         ends_at, is_met = time.monotonic() + act.share * self._seconds, act.is_well
-        while (time.monotonic() < ends_at or not is_met) and not self._stop.is_set():
+        while time.monotonic() < ends_at + (0 if is_met else PATIENCE) and not self._stop.is_set():
             view = self._look(act)
             is_met = is_met or (view.trouble != "" and act.sign in view.trouble)
             yield view
-            self._stop.wait(min(LOOK_SECONDS, max(0.0, ends_at - time.monotonic())))
+            left = ends_at - time.monotonic()
+            self._stop.wait(min(LOOK_SECONDS, left) if left > 0 else LOOK_SECONDS)
 
     def _turn(self, act: Act) -> None:
         """Turn the receiver's dials, and note when it broke and was repaired."""

@@ -17,7 +17,7 @@ _NOT_OURS = ("binary_parameters", "disable_prepared_binary_result")
 
 _SAFE = ("all", "-1", -1)
 _PATIENCE = ("message.timeout.ms", "delivery.timeout.ms")
-"""A record is given up in less than a term: whoever is deposed must not send it late."""
+"""A record is given up in less than a term: a deposed leader must not send it late."""
 _ACKS = ("acks", "request.required.acks")
 _OF_CLIENTS = ("sasl.", "ssl.", "security.", "socket.", "client.", "broker.", "enable.ssl")
 _PAIR = re.compile(r"\s*([A-Za-z_]+)\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s'\\]|\\.)*)")

@@ -64,7 +64,7 @@ class Watch:
                 self._tallies[event.pipeline] = counted(tally, event, self._clock())
 
     def sights(self) -> Sequence[Sight]:
-        """How all are now, or were when they could last be looked at: nobody waits for a store that answers somebody else late."""
+        """How all are now, or were when they could last be looked at: a slow store delays one request only."""
         if self._looking.acquire(timeout=LATE_SECONDS):
             try:
                 self._look_at_all()

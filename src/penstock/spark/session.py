@@ -30,7 +30,7 @@ _SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "penstock.spark.daemon",
     "spark.python.task.killTimeout": "200ms",
-    "spark.sql.streaming.stopTimeout": "600s",
+    "spark.sql.streaming.stopTimeout": "60s",
     "spark.python.authenticate.socketTimeout": "600s",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

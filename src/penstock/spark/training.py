@@ -41,7 +41,7 @@ def train() -> Path | None:
 
 
 def sweep(kept: Path) -> None:
-    """Remove archives, and beginnings of such, that nobody has used for long: each Java and each environment has its own."""
+    """Remove archives, also incomplete ones, that were not used for long: each Java and each environment has its own."""
     for other in kept.parent.glob("spark-*.*"):
         if other.stem != kept.stem and time.time() - other.stat().st_atime > UNUSED_SECONDS:
             other.unlink(missing_ok=True)

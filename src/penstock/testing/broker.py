@@ -184,11 +184,9 @@ class Broker:
         admin = self._admin()  # gone with its last name, and its requests with it
         answered(admin.create_topics([wanted])[topic], PATIENCE)
         deadline = time.monotonic() + PATIENCE
-        while (
-            len(admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions) < partitions
-        ):  # told later, if the disk is slow
+        while len(admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions) < partitions:  # later, if the disk is slow
             if time.monotonic() > deadline:
-                raise TimeoutError(f"nobody knows the topic {topic} yet")
+                raise TimeoutError(f"the broker does not list the topic {topic}")
             time.sleep(0.02)
         return topic
 

@@ -12,12 +12,12 @@ _FIRST, _EACH, _PROCESSES = 15_000, 277, 64
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody listens on."""
+    """A free port of the loopback."""
     return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ones."""
+    """This many different ports."""
     with ExitStack() as held:
         return [_bound(held.enter_context(socket.socket())) for _ in range(count)]
 

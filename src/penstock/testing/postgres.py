@@ -278,7 +278,7 @@ def _children(parent: int) -> list[int]:
 
 
 def _sweep(folder: Path, sockets: Path) -> None:
-    """End a server that nobody owns any more, and remove what it leaves: its folders, and its one segment of shared memory."""
+    """End a server whose starter is gone, and remove what it leaves: its folders, and its one segment of shared memory."""
     lines = _pid_lines(folder / "data")
     if lines and _is_ours(pid := int(lines[0]), folder):
         _send(signal.SIGQUIT, pid)

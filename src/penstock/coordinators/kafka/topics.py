@@ -65,7 +65,7 @@ def delete_before(admin: Any, place: Place, ear: Ear, offset: int) -> bool:
     """Let the broker delete what a checkpoint has made needless; False if this user may not."""
     kafka = confluent()
     at = [kafka.TopicPartition(place.topic, 0, offset)]
-    # The leader's heartbeat waits behind this, so nobody waits for all replicas to have done it.
+    # The leader's heartbeat waits for this call, so the call does not wait for all replicas.
     [done] = admin.delete_records(at, request_timeout=SLOW, operation_timeout=0).values()
     try:
         answered(done)

@@ -106,7 +106,7 @@ def _upgrade(connection: psycopg.Connection[Any], where: str) -> None:
             while (version := _version(connection)) in _UPGRADES:
                 connection.execute(_UPGRADES[version])
     except errors.InsufficientPrivilege as error:
-        remedy = "let the owner of the tables run penstock status FILE once, or: " + _UPGRADES[version]
+        remedy = "run penstock status FILE once as the owner of the tables, or: " + _UPGRADES[version]
         raise StateInvalid(
             f"the state in {where} has version {version}, and this user may not change its tables", remedy
         ) from error

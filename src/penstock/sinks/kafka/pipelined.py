@@ -93,7 +93,7 @@ class PipelinedDelivery:
         self._usual = self._careful = None
 
     def _press_on(self) -> None:
-        """Serve, and for a while longer if something waits its turn: unlike what the library has, nobody else would send it."""
+        """Serve, and for a while longer if something waits its turn: the library sends only records that it has."""
         end = time.monotonic() + PRESS_SECONDS
         self._serve(0)
         while self._waiting and self._usual and not self._failure and (left := end - time.monotonic()) > 0:

@@ -133,7 +133,7 @@ class Dispatch:
         return [made((*one[:-1], found)) for one, found in zip(some, rows, strict=True)]
 
     def are_clear(self, some: Sequence[Waiting], news: Callable[[int], Collection[str | None]]) -> bool:
-        """Whether it is known that none of these waits for a letter, where `news` tells of those that came since a moment."""
+        """Whether it is known that none of these waits for a letter, where `news` has those that came recently."""
         with self._lock:
             return self._schedule.are_clear(some, news)
 
