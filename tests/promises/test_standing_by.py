@@ -43,10 +43,14 @@ def value(port: int, name: str, labels: str = '{pipeline="shop"}') -> float:
 
 
 def unwell(port: int, path: str = "/healthz") -> dict[str, Any]:
-    """What is said of the shop, once not all is well."""
-    _, said = until(lambda: (got := asked(port, path))[0] == 503 and got)
-    told: dict[str, Any] = json.loads(said)["pipelines"]["shop"]
-    return told
+    """The answer about the shop, once the shop itself is not well; another pipeline of the process may be unwell before it."""
+
+    def ill() -> dict[str, Any] | None:
+        code, answer = asked(port, path)
+        shop: dict[str, Any] = json.loads(answer)["pipelines"]["shop"] if code == 503 else {}
+        return shop if shop.get("reason") else None
+
+    return until(ill)
 
 
 @dataclass
@@ -101,7 +105,7 @@ class Pair:
         engine = self.first.jvm()
         self.first.arm("engine.starting", "pause")
         send(signal.SIGKILL, [engine])
-        self.told = unwell(self.port)
+        self.told = until(lambda: (seen := unwell(self.port))["state"] != "leading" and seen)
         self.first.until_reached("engine.starting")
         self.told_later = unwell(self.port)
         self.first.release("engine.starting")

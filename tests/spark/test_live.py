@@ -131,7 +131,7 @@ def test_a_session_of_a_query_has_our_settings_and_what_it_was_given_but_not_ove
     settings = dict.fromkeys(ROOMY, "131072")
     made = beside(spark, settings)
     assert {key: made.conf.get(key) for key in settings} == settings
-    assert made.conf.get("spark.sql.streaming.stopTimeout") == spark.conf.get("spark.sql.streaming.stopTimeout") == "600s"
+    assert made.conf.get("spark.sql.streaming.stopTimeout") == spark.conf.get("spark.sql.streaming.stopTimeout") == "60s"
     [chosen, *_] = settings
     before = spark.conf.get(chosen)
     spark.conf.set(chosen, "4096")
