@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+import penstock
 from deadline import PATIENCE, until
 from penstock.change import Change, Lane, Op
 from penstock.config import parse
@@ -247,6 +250,14 @@ def test_a_standby_that_goes_is_not_waited_for_when_the_leader_goes_too(broker: 
     leader.leave()
     assert until(lambda: leading([heir]))
     heir.leave()
+
+
+def test_no_request_is_made_that_aborts_the_process_when_its_connection_ends() -> None:
+    """Those to a group's coordinator (librdkafka's pull request 5397); `penstock forget` has no other way to delete a group."""
+    source = Path(penstock.__file__).parent
+    calls = re.compile(r"\.(describe_consumer_groups|\w+_consumer_group_offsets|delete_consumer_groups)\(")
+    found = {(str(file.relative_to(source)), call) for file in source.rglob("*.py") for call in calls.findall(file.read_text())}
+    assert found == {("sinks/kafka/ledger.py", "delete_consumer_groups")}
 
 
 def leading(some: list[Leadership]) -> list[Leadership]:
