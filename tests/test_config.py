@@ -174,7 +174,7 @@ def test_the_public_names_are_these() -> None:
         (plain(transform={"function": "enrich"}), "transform.function 'enrich' must be module:name, such as shop.rules:enrich"),
         (plain(transform={"function": "a b:c"}), "must be module:name"),
         (plain(term=5), "term: 5 is not a duration: write a number and a unit"),
-        (plain(term="900ms"), "term must be 1s or longer"),
+        (plain(term="4s"), "term must be 5s or longer"),
         (plain(term="9s", state="kafka://a:1/s"), "term cannot be set with state: kafka://, where session-timeout in the address"),
         (plain(mode="fast"), "mode must be live or batch"),
         (

@@ -44,7 +44,7 @@ PATHS = (
 PROBE = ("ssl.ca.location", "probe")
 """No path but librdkafka's own word: look where certificates usually lie."""
 
-_LEAST_TERM = timedelta(seconds=1)
+_LEAST_TERM = timedelta(seconds=5)  # a barrier gives records back after 4 s, so that they are not sent after a term
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 

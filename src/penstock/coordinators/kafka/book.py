@@ -16,7 +16,8 @@ from penstock.letter import DeadLetter
 
 Request = Mapping[str, Any]
 
-VERSION = 1
+VERSION = 2
+"""Of records and checkpoints; earlier ones can be read, too."""
 WRITERS = 4096
 """How many processes are remembered, so that nothing of theirs that arrives late and out of order counts."""
 PENDING = 16

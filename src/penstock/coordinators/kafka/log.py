@@ -290,8 +290,8 @@ class Log:
             self._answers.setdefault(request["n"], answer)
 
     def _check(self, facts: Mapping[str, Any]) -> None:
-        if facts["version"] != VERSION:
-            raise self._invalid(f"it has version {facts['version']}, and this program reads version {VERSION}")
+        if facts["version"] > VERSION:
+            raise self._invalid(f"it has version {facts['version']}, and this program reads versions up to {VERSION}")
         if self._store not in (None, facts["store"]):
             raise self._invalid("it was made anew")
         self._store = facts["store"]

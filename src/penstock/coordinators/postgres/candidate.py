@@ -15,10 +15,11 @@ from penstock.coordinators.postgres.schema import NAME
 from penstock.coordinators.postgres.store import Store
 from penstock.errors import PenstockError, StateInvalid, StateUnavailable
 
-_LOOK = f"select epoch, beat, seat, {presence.ALIVE} from {NAME}.terms where pipeline = %(pipeline)s"
+_LOOK = f"select epoch, beat, seat, {presence.ALIVE}, coalesce(ttl, %(ttl)s) from {NAME}.terms where pipeline = %(pipeline)s"
 _ENTER = f"insert into {NAME}.terms (pipeline, epoch) values (%(pipeline)s, 0) on conflict do nothing"
 _TAKE = f"""
-update {NAME}.terms set epoch = epoch + 1, holder = %(holder)s, seat = %(mine)s, beat = 0, beat_at = now(), error = null
+update {NAME}.terms set epoch = epoch + 1, holder = %(holder)s, seat = %(mine)s, beat = 0, beat_at = now(), ttl = %(ttl)s,
+    error = null
 where pipeline = %(pipeline)s and epoch = %(epoch)s and beat = %(beat)s and seat is not distinct from %(seat)s::bigint
 """
 _RENEW = f"""
@@ -42,10 +43,10 @@ class PostgresCandidate:
     def campaign(self) -> Term | None:
         """Take the term if it is free, or its holder's session has ended or fallen silent; one's own is taken anew."""
         self._sit_again()
-        epoch, beat, seat, is_alive = self._look()
+        epoch, beat, seat, is_alive, ttl = self._look()
         now = self._clock()
         self._sighting = sight(self._sighting, epoch, beat, now)
-        verdict = judge(self._sighting, seat in (None, self._seat), is_alive, now, self._ttl)
+        verdict = judge(self._sighting, seat in (None, self._seat), is_alive, now, ttl)
         if verdict is Verdict.HELD or not self._take(epoch, beat, seat):
             self._wait(now)
         return self._office.term
@@ -90,16 +91,18 @@ class PostgresCandidate:
             self._store.close()
             self._store = self._sit(patience)
 
-    def _look(self) -> tuple[int, int, int | None, bool | None]:
-        if not (rows := self._store.rows(_LOOK, pipeline=self._pipeline)):
+    def _look(self) -> tuple[int, int, int | None, bool | None, float]:
+        """The term; it lasts as long as its holder says."""
+        facts = {"pipeline": self._pipeline, "ttl": self._ttl}
+        if not (rows := self._store.rows(_LOOK, **facts)):
             self._store.write(_ENTER, pipeline=self._pipeline)
-            rows = self._store.rows(_LOOK, pipeline=self._pipeline)
+            rows = self._store.rows(_LOOK, **facts)
         return rows[0]
 
     def _take(self, epoch: int, beat: int, seat: int | None) -> bool:
         asked_at = self._clock()
         facts = {"pipeline": self._pipeline, "epoch": epoch, "beat": beat, "seat": seat}
-        if not self._store.write(_TAKE, holder=self._holder, mine=self._seat, **facts):
+        if not self._store.write(_TAKE, holder=self._holder, mine=self._seat, ttl=self._ttl, **facts):
             return False
         self._office.enter(epoch + 1)
         self._led_from = self._seat

@@ -19,7 +19,7 @@ create table {NAME}.about (version integer not null);
 insert into {NAME}.about values ({VERSION});
 create table {NAME}.terms (
     pipeline text primary key, epoch bigint not null, holder text, seat bigint, beat bigint not null default 0, beat_at timestamptz,
-    error text
+    ttl double precision, error text
 );
 create table {NAME}.watermarks (
     pipeline text, lane text, cursor text not null, position bigint not null, delivered bigint, epoch bigint not null,
@@ -47,7 +47,7 @@ create table {NAME}.dead_counts (
 
 _UPGRADES = {
     1: f"alter table {NAME}.watermarks add column trouble text; alter table {NAME}.dead_letters add column overtaken_by text; "
-    f"update {NAME}.about set version = 2"
+    f"alter table {NAME}.terms add column ttl double precision; update {NAME}.about set version = 2"
 }
 """What makes the next version of each."""
 

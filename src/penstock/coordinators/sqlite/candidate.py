@@ -16,7 +16,7 @@ from penstock.coordinators.sqlite.store import Store
 from penstock.errors import StateUnavailable
 
 _TAKE = """
-update terms set epoch = epoch + 1, holder = ?, seat = ?, beat = 0, beat_at = ?, error = null
+update terms set epoch = epoch + 1, holder = ?, seat = ?, beat = 0, beat_at = ?, ttl = ?, error = null
 where pipeline = ? and epoch = ? and beat = ? and seat is ?
 """
 _RENEW = "update terms set beat = beat + 1, beat_at = ? where pipeline = ? and epoch = ? and seat = ?"
@@ -40,11 +40,11 @@ class SqliteCandidate:
         if self._store.is_replaced():
             self._store.close()
             self._store = Store(self._path, creates=True)
-        epoch, beat, seat = self._look()
+        epoch, beat, seat, ttl = self._look()
         now = self._clock()
         self._sighting = sight(self._sighting, epoch, beat, now)
         is_alive = presence.is_alive(self._path, seat) if seat else None
-        verdict = judge(self._sighting, seat in (None, self._seat), is_alive, now, self._ttl)
+        verdict = judge(self._sighting, seat in (None, self._seat), is_alive, now, ttl)
         if verdict is Verdict.HELD or not self._take(epoch, beat, seat):
             self._wait(now)
         return self._office.term
@@ -80,8 +80,9 @@ class SqliteCandidate:
             pass  # somebody who removes dead files had it for a moment
         return lock
 
-    def _look(self) -> tuple[int, int, str | None]:
-        sql = "select epoch, beat, seat from terms where pipeline = ?"
+    def _look(self) -> tuple[int, int, str | None, float]:
+        """The term; it lasts as long as its holder says."""
+        sql = f"select epoch, beat, seat, coalesce(ttl, {self._ttl}) from terms where pipeline = ?"
         if rows := self._store.rows(sql, self._pipeline):
             return rows[0]
         self._store.write("insert or ignore into terms (pipeline, epoch) values (?, 0)", self._pipeline)
@@ -90,7 +91,8 @@ class SqliteCandidate:
     def _take(self, epoch: int, beat: int, seat: str | None) -> bool:
         asked_at = self._clock()
         self._store.sync("full")
-        is_taken = self._store.write(_TAKE, self._holder, self._seat, time.time(), self._pipeline, epoch, beat, seat)
+        facts = (self._holder, self._seat, time.time(), self._ttl, self._pipeline, epoch, beat, seat)
+        is_taken = self._store.write(_TAKE, *facts)
         self._store.sync("normal")
         if not is_taken:
             return False

@@ -164,13 +164,13 @@ def _ended(term: Term) -> TermLost:
 
 
 def _standing(store: Store, pipeline: str, ttl: float) -> Standing:
-    terms = store.rows("select epoch, holder, seat, beat_at, error from terms where pipeline = ?", pipeline)
-    epoch, holder, seat, beat_at, error = terms[0] if terms else (0, None, None, None, None)
+    terms = store.rows("select epoch, holder, seat, beat_at, ttl, error from terms where pipeline = ?", pipeline)
+    epoch, holder, seat, beat_at, own_ttl, error = terms[0] if terms else (0, None, None, None, None, None)
     delivered, rate, advanced_at, trouble = store.rows(_SUMS, pipeline)[0]
     return Standing(
         epoch=epoch,
         holder=holder,
-        is_held=seat is not None and presence.is_present(store.path, seat, beat_at, ttl),
+        is_held=seat is not None and presence.is_present(store.path, seat, beat_at, own_ttl or ttl),
         standbys=len(presence.standbys(store, pipeline, ttl)),
         watermarks=_watermarks(store, pipeline),
         advanced_at=datetime.fromtimestamp(advanced_at, UTC) if advanced_at else None,

@@ -41,7 +41,7 @@ create table dead_counts (
 SCHEMA = f"""
 create table terms (
     pipeline text primary key, epoch integer not null, holder text, seat text, beat integer not null default 0, beat_at real,
-    error text
+    ttl real, error text
 ) without rowid;
 create table watermarks (
     pipeline text, lane text, cursor text not null, position integer not null, delivered integer, epoch integer not null,
@@ -56,11 +56,11 @@ pragma application_id = {APPLICATION};
 pragma user_version = {VERSION};
 """
 
+_COLUMNS = "alter table watermarks add column trouble text; alter table terms add column ttl real;"
+
 UPGRADES = {
-    1: f"{_LETTERS} alter table watermarks add column trouble text; pragma user_version = 3;",
-    2: """
-    alter table watermarks add column trouble text; alter table dead_letters add column overtaken_by text; pragma user_version = 3;
-    """,
+    1: f"{_LETTERS} {_COLUMNS} pragma user_version = 3;",
+    2: f"{_COLUMNS} alter table dead_letters add column overtaken_by text; pragma user_version = 3;",
 }
 """What makes a later version of each."""
 
