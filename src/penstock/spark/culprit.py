@@ -6,16 +6,16 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from penstock.change import Change, Lane, Op, from_batch, to_batch
-from penstock.cursor import Cursor
+from penstock.change import Change, Op, from_batch, to_batch
 from penstock.errors import TransformInvalid
 from penstock.function import described, way_on
 from penstock.pipeline import Pipeline, Transform
-from penstock.source import OwnSource, Source, Span, Stamp, Window
+from penstock.source import OwnSource, Window
+from penstock.spark.bar import bar
 from penstock.spark.rows import rows
 from penstock.spark.transform import apply
 
@@ -48,57 +48,6 @@ class Culprit(NamedTuple):
     error: TransformInvalid
 
 
-@dataclass(frozen=True)
-class Barred:
-    """A source that gives everything before a change and raises there: what came before is delivered, then the pipeline halts."""
-
-    source: Any
-    culprit: Change
-    error: TransformInvalid
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # asked for before a pickled one has a source
-            raise AttributeError(name)
-        return getattr(self.source, name)
-
-    def follow(self, lane: Lane, after: Cursor) -> Iterator[Window]:
-        """Changes up to the one that bars the way."""
-        return self._cut(self.source.follow(lane, after))
-
-    def read(self, span: Span) -> Iterator[pa.RecordBatch]:
-        """The changes of a span, up to the one that bars the way."""
-        windows = (Window(changes, None, idle=False) for changes in self.source.read(span))
-        return (window.changes for window in self._cut(windows))
-
-    def follow_as(self, stamp: Stamp, lane: Lane, after: Cursor) -> Iterator[Window]:
-        """The same of a source that one pipeline has for itself."""
-        return self._cut(self.source.follow_as(stamp, lane, after))
-
-    def read_as(self, stamp: Stamp, span: Span) -> Iterator[pa.RecordBatch]:
-        """And of a span of it."""
-        windows = (Window(changes, None, idle=False) for changes in self.source.read_as(stamp, span))
-        return (window.changes for window in self._cut(windows))
-
-    def rows(self, cursor: Cursor, *, again: bool) -> Iterator[Window]:
-        """Rows of a range, up to the one that bars the way."""
-        return self._cut(self.source.rows(cursor, again=again))
-
-    def _cut(self, windows: Iterator[Window]) -> Iterator[Window]:
-        for window in windows:
-            found = [is_same(self.culprit, change) for change in from_batch(window.changes)]
-            if True in found:
-                yield Window(window.changes.slice(0, found.index(True)), None, idle=False)
-                raise self.error
-            yield window
-
-
-def is_same(culprit: Change, change: Change) -> bool:
-    """Whether this is the culprit met again; a row of a range is read anew each time, so it is known by its key alone."""
-    if culprit.ordinal is None:
-        return change.place == culprit.place
-    return change.ordinal is not None and (change.table, change.key) == (culprit.table, culprit.key)
-
-
 def barred(spark: Any, pipeline: Pipeline, text: str) -> Pipeline | None:
     """The pipeline with a bar before the change that this failure of its query is about, if it is about one.
 
@@ -109,7 +58,7 @@ def barred(spark: Any, pipeline: Pipeline, text: str) -> Pipeline | None:
         return None
     if culprit.change is None:
         raise culprit.error
-    return replace(pipeline, source=cast(Source, Barred(pipeline.source, culprit.change, culprit.error)))
+    return replace(pipeline, source=bar(pipeline.source, culprit.change, culprit.error))
 
 
 def find(trial: Trial, pipeline: Pipeline) -> Culprit | None:
