@@ -34,14 +34,15 @@ def warm(spark: Any, folder: str, is_enough: Callable[[], bool] = lambda: False)
     """Carry some made-up changes to nowhere, and stop: when all have come, or as soon as that is enough."""
     from penstock.spark.query import Query
 
+    own = tempfile.mkdtemp(prefix="warm-up-", dir=folder)  # nobody listens there for the events of its workers
     source = SyntheticSource(total=_CHANGES, rate=1e6)
-    state = SqliteCoordinator(path=f"{tempfile.mkdtemp(prefix='warm-up-', dir=folder)}/state.db")
+    state = SqliteCoordinator(path=f"{own}/state.db")
     pipeline = Pipeline("warm-up", source, DiscardSink(), state, Transform(where=_WHERE))
     with closing(state.candidate(pipeline.name, "warm-up")) as candidate:
         term = candidate.campaign()
         assert term is not None
         state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
-        query = Query(spark, pipeline, folder)
+        query = Query(spark, pipeline, own)
         query.start(term)
         query.wait(lambda: _position(state) >= _CHANGES or is_enough(), within=_PATIENCE)
         query.stop()
