@@ -25,6 +25,9 @@ from penstock.spark.warmup import warm
 TRAINING_SECONDS = 60.0
 """A run that has lived so long makes the class archive for the next one."""
 
+LOOK_SECONDS = 0.1
+"""Between two looks whether a warm-up that another pipeline has begun is still worth waiting for."""
+
 
 class Engine:
     """Started once for all pipelines of a process."""
@@ -53,11 +56,19 @@ class Engine:
         return Query(self._spark, pipeline, self._folder, goal)
 
     def warm(self, is_enough: Callable[[], bool]) -> None:
-        """Make the next query start in about a second; leaves off as soon as that is enough."""
-        with self._warming:
-            if not self._is_warm and not is_enough():
-                warm(self._spark, self._folder, is_enough)
-                self._is_warm = True
+        """Make the next query start in about a second; leaves off, also waiting for its turn, as soon as that is enough."""
+        while not is_enough():
+            if self._warming.acquire(timeout=LOOK_SECONDS):
+                try:
+                    self._warm(is_enough)
+                finally:
+                    self._warming.release()
+                return
+
+    def _warm(self, is_enough: Callable[[], bool]) -> None:
+        if not self._is_warm:
+            warm(self._spark, self._folder, is_enough)
+            self._is_warm = True
 
     def lost(self) -> EngineLost | None:
         """Whether the JVM is gone."""
