@@ -25,7 +25,7 @@ class _Refusing(sqlite3.Connection):
 
 
 def _connected(database: Any, *rest: Any, **how: Any) -> sqlite3.Connection:
-    is_state = "state.db" in str(database) and "penstock-warm" not in str(database)
+    is_state = "state.db" in str(database) and "/warm-up-" not in str(database)
     factory = {"factory": _Refusing} if is_state else {}
     return _connect(database, *rest, **factory, **how)
 

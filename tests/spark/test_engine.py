@@ -1,8 +1,12 @@
-"""The engine without Spark: who waits for a warm-up."""
+"""The engine without Spark: who waits for a warm-up, and what a trainer leaves behind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
 from typing import Any
@@ -12,6 +16,7 @@ import pytest
 from deadline import PATIENCE, until
 from penstock.pipeline import Pipeline
 from penstock.sinks.discard import DiscardSink
+from penstock.sockets import make_folder
 from penstock.sources.synthetic import SyntheticSource
 from penstock.spark import engine as module
 from penstock.spark.daemon import MODULES
@@ -54,3 +59,32 @@ def test_who_is_called_does_not_wait_for_a_warm_up_of_another_pipeline(
     go_on.set()
     first.join()
     engine.close()
+
+
+def test_a_trainer_that_is_killed_leaves_nothing_in_the_temporary_folder(
+    start: Callable[[], Engine], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/java\nexec cat\n")  # it ends with its input, as Spark's does
+    java.chmod(0o755)
+    (java.parent.parent / "release").write_text('JAVA_VERSION="17.0.15"\n')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "TRAINING_SECONDS", 0.0)
+    with short_folder() as temporary:
+        monkeypatch.setenv("TMPDIR", temporary)
+        engine = start()
+        until((tmp_path / "java").exists)
+        engine.close()
+        assert os.listdir(temporary) == []
+
+
+@contextmanager
+def short_folder() -> Iterator[str]:
+    """A temporary folder whose path is short enough for sockets."""
+    folder = make_folder("penstock-")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)

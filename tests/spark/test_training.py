@@ -9,9 +9,9 @@ import time
 from deadline import until
 
 STARTS_ONE = """
-import signal
+import signal, sys
 from penstock.spark.training import train_beside
-print(train_beside().pid, flush=True)
+print(train_beside(sys.argv[1]).pid, flush=True)
 signal.pause()
 """
 
@@ -26,7 +26,8 @@ def is_alive(pid: int) -> bool:
 
 def test_a_trainer_does_not_outlive_the_run_it_was_started_beside(tmp_path):
     environment = {**os.environ, "PENSTOCK_CACHE": str(tmp_path)}
-    with subprocess.Popen([sys.executable, "-c", STARTS_ONE], stdout=subprocess.PIPE, text=True, env=environment) as run:
+    command = [sys.executable, "-c", STARTS_ONE, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as run:
         trainer = int(run.stdout.readline())
         assert is_alive(trainer)
         run.send_signal(signal.SIGKILL)
@@ -41,7 +42,7 @@ def test_no_trainer_is_started_where_the_archive_is_there(tmp_path, monkeypatch)
     monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
     archive = path_of(find_java(), find_jars())
     archive.touch()
-    assert train_beside() is None
+    assert train_beside(str(tmp_path)) is None
     assert train() == archive
 
 

@@ -77,16 +77,17 @@ class Engine:
     def close(self) -> None:
         """Stop Spark and everything it started."""
         self._training.cancel()
+        self._training.join()  # it may just be starting the trainer
         if self._trainer:
-            self._trainer.kill()
-            self._trainer.wait()
+            with self._trainer as trainer:
+                trainer.kill()
         close_session(self._spark)
         self._events.close()
         self._listening.join()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _train(self) -> None:
-        self._trainer = train_beside()
+        self._trainer = train_beside(self._folder)
 
     def _listen(self, tell: Observer) -> None:
         for event in self._events:

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Thread
 
@@ -21,8 +22,11 @@ from penstock.spark.warmup import warm, workplace
 UNUSED_SECONDS = 30 * 24 * 3600.0
 
 
-def train() -> Path | None:
-    """Make the archive unless it is there; None if another trainer is at it. Only the finished file gets the final name."""
+def train(folder: str | None = None) -> Path | None:
+    """Make the archive unless it is there; None if another trainer is at it. Only the finished file gets the final name.
+
+    Works in this folder, which it leaves to its owner, or in one of its own.
+    """
     java, jars = find_java(), find_jars()
     final = path_of(java, jars)
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +38,7 @@ def train() -> Path | None:
         if not final.exists():
             private = final.with_suffix(".new")
             private.unlink(missing_ok=True)
-            _rehearse(flags(java, private, make=True))
+            _rehearse(flags(java, private, make=True), folder)
             private.replace(final)
             sweep(final)
     return final
@@ -47,10 +51,10 @@ def sweep(kept: Path) -> None:
             other.unlink(missing_ok=True)
 
 
-def _rehearse(archive: list[str]) -> None:
-    with workplace() as folder:
-        spark = open_session(slots=1, sockets=folder, archive=archive)
-        warm(spark, folder)
+def _rehearse(archive: list[str], folder: str | None) -> None:
+    with nullcontext(folder) if folder else workplace() as place:
+        spark = open_session(slots=1, sockets=place, archive=archive)
+        warm(spark, place)
         process = spark.sparkContext._gateway.proc
         spark.stop()
         process.stdin.close()  # the JVM writes the archive on its way out
@@ -59,12 +63,16 @@ def _rehearse(archive: list[str]) -> None:
         raise SystemExit(f"Java ended with {process.returncode} while it wrote the class archive")
 
 
-def train_beside() -> subprocess.Popen[bytes] | None:
-    """Start a trainer at the lowest priority, unless the archive is there; it goes when this process goes."""
+def train_beside(folder: str) -> subprocess.Popen[bytes] | None:
+    """Start a trainer at the lowest priority, unless the archive is there; it goes when this process goes.
+
+    All its files are in this folder, which the caller removes: a trainer that is killed cannot.
+    """
     if path_of(find_java(), find_jars()).exists():
         return None
-    command = ["nice", "-n", "19", sys.executable, "-m", "penstock.spark.training", "--with-parent"]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = ["nice", "-n", "19", sys.executable, "-m", "penstock.spark.training", "--with-parent", folder]
+    env, quiet = {**os.environ, "TMPDIR": folder}, subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, env=env)
 
 
 def _go_with_parent() -> None:
@@ -73,6 +81,7 @@ def _go_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    if "--with-parent" in sys.argv:
+    given = sys.argv[2] if sys.argv[1:2] == ["--with-parent"] else None
+    if given:
         Thread(target=_go_with_parent, daemon=True).start()
-    sys.stdout.write(f"{train() or 'another process is making it'}\n")
+    sys.stdout.write(f"{train(given) or 'another process is making it'}\n")
