@@ -162,6 +162,21 @@ class Settled(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unsettled(Event):
+    """The source cannot note how far the pipeline has come, nor forget anything; delivery goes on."""
+
+    level = "warning"
+    code: str
+    message: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettledAgain(Event):
+    """The source can note and forget again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogHeld(Event):
     """The log is kept for another pipeline that is gone for longer than `source.retain` allows."""
 

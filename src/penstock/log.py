@@ -28,9 +28,11 @@ from penstock.event import (
     ReaderReleased,
     Restarted,
     Settled,
+    SettledAgain,
     StandingBy,
     Stopped,
     TermGone,
+    Unsettled,
     Warned,
 )
 
@@ -51,6 +53,8 @@ _SENTENCES: dict[type[Event], str] = {
     Warned: "{reason}",
     AttemptFailed: "attempt {attempt} failed: {message}",
     Settled: "{pruned} settled changes pruned below position {position}",
+    Unsettled: "delivered changes cannot be settled in the source, whose log grows: {message}; {remedy}",
+    SettledAgain: "delivered changes are settled in the source again",
     LogHeld: "{kept} changes are kept for {reader} alone, which stands at {position} and was last seen {silent_seconds:.0f} s ago; "
     "to release it: penstock forget",
     ReaderReleased: "{reader} was released at position {position}: it was last seen {silent_seconds:.0f} s ago",

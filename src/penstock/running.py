@@ -332,7 +332,7 @@ class PipelineRun:
         """After a batch: see that all of it was recorded, and let the source forget it now, since nobody will later."""
         if not self._is_done():
             raise EngineFailed("Spark ended the batch before everything was delivered")
-        while self._settling.settle() and not self._stop.is_set() and not self._leadership.is_lost():
+        while self._settling.settle(patience=0.0) and not self._stop.is_set() and not self._leadership.is_lost():
             continue
 
     def _is_done(self) -> bool:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+
 from penstock.change import Lane
 from penstock.cursor import Watermark
 from penstock.errors import SourcePruned, SourceUnavailable, StateUnavailable
-from penstock.event import LogHeld, Observer, ReaderReleased, Settled
+from penstock.event import LogHeld, Observer, ReaderReleased, Settled, SettledAgain, Unsettled
 from penstock.pipeline import Pipeline
 from penstock.source import Settlement
+
+UNSETTLED_SECONDS = 10.0
+"""How long a source may refuse before that is told: a restart of a server takes less."""
 
 
 class Settling:
@@ -16,18 +21,25 @@ class Settling:
     def __init__(self, pipeline: Pipeline, tell: Observer) -> None:
         self._pipeline, self._tell = pipeline, tell
         self._warned_of: set[str] = set()
+        self._refused_since: float | None = None
+        self._is_refusal_told = False
 
-    def settle(self) -> int:
-        """Tell the source how far each lane has come; how much it has forgotten."""
-        return sum(map(self._settle, self._pipeline.source.lanes()))
+    def settle(self, patience: float = UNSETTLED_SECONDS) -> int:
+        """Tell the source how far each lane has come; how much it has forgotten. `patience`: seconds before a refusal is told."""
+        return sum(self._settle(lane, patience) for lane in self._pipeline.source.lanes())
 
-    def _settle(self, lane: Lane) -> int:
+    def _settle(self, lane: Lane, patience: float) -> int:
         name = self._pipeline.name
         try:
             watermark = self._watermark(lane)
-            done = self._settled(lane, watermark) if watermark else Settlement()
-        except (SourceUnavailable, StateUnavailable):
+            done = self._settled(lane, watermark) if watermark else Settlement(is_put_off=True)
+        except StateUnavailable:
             return 0  # the next look is soon enough
+        except SourceUnavailable as error:
+            self._refused(error, patience)
+            return 0
+        if not done.is_put_off:
+            self._taken()
         if watermark and done.pruned:
             self._tell(Settled(pipeline=name, position=watermark.position, pruned=done.pruned))
         self._tell_of_others(done)
@@ -41,6 +53,19 @@ class Settling:
             if self._watermark(lane) == watermark:
                 raise
             return Settlement()
+
+    def _refused(self, error: SourceUnavailable, patience: float) -> None:
+        """Say once that the source cannot be settled, if that lasts: everything else goes on, so nothing else would."""
+        now = time.monotonic()
+        self._refused_since = now if self._refused_since is None else self._refused_since
+        if not self._is_refusal_told and now - self._refused_since >= patience:
+            self._is_refusal_told = True
+            self._tell(Unsettled(pipeline=self._pipeline.name, **error.facts()))
+
+    def _taken(self) -> None:
+        if self._is_refusal_told:
+            self._tell(SettledAgain(pipeline=self._pipeline.name))
+        self._refused_since, self._is_refusal_told = None, False
 
     def _watermark(self, lane: Lane) -> Watermark | None:
         return self._pipeline.state.watermark(self._pipeline.name, lane)

@@ -62,11 +62,15 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What settling did: changes pruned, readers released; and readers that are gone for too long but still waited for."""
+    """What settling did: changes pruned, readers released; and readers that are gone for too long but still waited for.
+
+    `is_put_off`: nothing was written, because now is no good time; so it is not known whether it could be.
+    """
 
     pruned: int = 0
     released: Sequence[Reader] = ()
     overdue: Sequence[Reader] = ()
+    is_put_off: bool = False
 
 
 class Source(Protocol):

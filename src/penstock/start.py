@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from penstock.change import Lane
 from penstock.coordinator import Term
 from penstock.cursor import Watermark
-from penstock.errors import SourceRewound, StateLost
+from penstock.errors import SourceRewound, SourceUnavailable, StateLost
 from penstock.keeping import is_same_life, kept, release
 from penstock.pipeline import Pipeline
 
@@ -51,7 +52,8 @@ def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[
         if by == "person" and (last_error or {}).get("code") == SourceRewound.code:
             source.renew()
         if by == "watermark" and known:
-            source.settle(pipeline.name, lane, known.cursor)  # it lives, and the source must still go on from here
+            with suppress(SourceUnavailable):  # one that can only be read is delivered from: `Settling` tells
+                source.settle(pipeline.name, lane, known.cursor)  # it lives, and the source must still go on from here
             unheeded = known.position if said else unheeded
         elif by == "sink" and copy:
             state.place(term, lane, copy)

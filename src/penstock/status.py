@@ -102,7 +102,9 @@ def remarks(pipeline: Pipeline) -> list[str]:
     with suppress(PenstockError):
         standing = pipeline.state.standing(pipeline.name)
         own = [*_snapshot(pipeline, standing), *_poison(pipeline.name, standing)]
-        return [*own, *_holders(pipeline.name, pipeline.source.readers()), *pipeline.source.remarks()]
+        readers = pipeline.source.readers()
+        noted = _unnoted(pipeline.name, readers) if standing.is_held else ()
+        return [*own, *noted, *_holders(pipeline.name, readers), *pipeline.source.remarks()]
     return []
 
 
@@ -130,6 +132,13 @@ def _holders(name: str, readers: Sequence[Reader]) -> Iterator[str]:
                 f"{one.pipeline} holds the log back: at position {one.position}, noted {roughly(one.silent)} ago, "
                 f"{one.kept} changes kept for it; if it is not to come back: penstock forget --database DATABASE {one.pipeline}"
             )
+
+
+def _unnoted(name: str, readers: Sequence[Reader]) -> Iterator[str]:
+    """Of one that leads, and yet the source does not know: a source that cannot be written shows nowhere else in the stores."""
+    for one in readers:
+        if one.is_gone and one.pipeline == name:
+            yield f"{name} leads, but was last noted in its source {roughly(one.silent)} ago: can it be written? The log says"
 
 
 def _state(standing: Standing) -> State:

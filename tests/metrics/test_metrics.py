@@ -42,9 +42,11 @@ from penstock.event import (
     ReaderReleased,
     Restarted,
     Settled,
+    SettledAgain,
     StandingBy,
     Stopped,
     TermGone,
+    Unsettled,
 )
 from penstock.metrics import watch as watching
 from penstock.metrics.health import ailment
@@ -291,6 +293,21 @@ def test_an_error_shows_until_something_is_delivered(served: Served) -> None:
     served.tell(RESTARTED)
     assert ("penstock_error", ("engine.failed",)) in served.samples()
     served.tell(Delivered(pipeline=NAME, lane="main", changes=1, position=2))
+    assert "penstock_error" not in {name for name, _ in served.samples()}
+
+
+def test_a_source_that_cannot_be_settled_shows_beside_a_leader_that_delivers(served: Served) -> None:
+    served.tell(LED)
+    served.tell(Unsettled(pipeline=NAME, code="source.unavailable", message="read-only", remedy="let it write"))
+    served.tell(Delivered(pipeline=NAME, lane="main", changes=1, position=2))
+    assert ("penstock_error", ("source.unavailable",)) in served.samples()
+    status, _, text = served.get("/healthz")
+    assert (status, json.loads(text)["pipelines"][NAME]["trouble"]) == (200, "source.unavailable: read-only")
+    served.tell(StandingBy(pipeline=NAME, holder="another"))
+    assert "penstock_error" not in {name for name, _ in served.samples()}, "that is the other one's now"
+    served.tell(LED)
+    assert "penstock_error" in {name for name, _ in served.samples()}
+    served.tell(SettledAgain(pipeline=NAME))
     assert "penstock_error" not in {name for name, _ in served.samples()}
 
 

@@ -8,14 +8,15 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from penstock.change import Lane
 from penstock.config import parse
 from penstock.cursor import Cursor, Watermark
-from penstock.errors import SourcePruned
-from penstock.event import _KINDS, Event, LogHeld, ReaderReleased, from_line, to_line
+from penstock.errors import SourcePruned, SourceUnavailable
+from penstock.event import _KINDS, Event, LogHeld, ReaderReleased, SettledAgain, Unsettled, from_line, to_line
 from penstock.log import _SENTENCES, text_line
 from penstock.pipeline import Pipeline
 from penstock.settings import settings
@@ -24,7 +25,8 @@ from penstock.source import Backlog, Settlement
 from penstock.sources import retain
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.source import LANE, SqliteSource
-from penstock.status import observe
+from penstock.start import place
+from penstock.status import observe, remarks
 
 
 def test_every_event_has_a_sentence() -> None:
@@ -128,3 +130,65 @@ def test_what_is_gone_from_before_the_watermark_that_stands_is_an_error(beside: 
     with pytest.raises(SourcePruned):
         Settling(pipeline, print).settle()
     assert (observe(pipeline).error or {})["code"] == "source.pruned"
+
+
+@pytest.fixture
+def refusal(beside: Callable[..., Pipeline]) -> tuple[Pipeline, list[SourceUnavailable]]:
+    """A pipeline, and what its source refuses everything with, if anything."""
+    refusals: list[SourceUnavailable] = []
+
+    def refuse() -> None:
+        if refusals:
+            raise refusals[0]
+
+    return beside(refuse), refusals
+
+
+def test_a_source_that_refuses_for_long_is_told_once_and_so_is_its_recovery(
+    refusal: tuple[Pipeline, list[SourceUnavailable]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[Event] = []
+    pipeline, refusals = refusal
+    settling, now = Settling(pipeline, heard.append), [0.0]
+    monkeypatch.setattr("penstock.settling.time", SimpleNamespace(monotonic=lambda: now[0]))
+    refusals.append(SourceUnavailable("shop.db: attempt to write a readonly database", "let this user write"))
+    for now[0] in (1.0, 10.9, 11.0, 12.0):
+        settling.settle()
+        assert len(heard) == (now[0] >= 11.0)
+    [event] = heard
+    assert isinstance(event, Unsettled)
+    assert from_line(to_line(event)) == event
+    assert "readonly database; let this user write" in text_line(event, datetime.now(UTC))
+    refusals.clear()
+    monkeypatch.undo()
+    settling.settle()
+    settling.settle()
+    assert [type(event) for event in heard if isinstance(event, SettledAgain | Unsettled)] == [Unsettled, SettledAgain]
+
+
+def test_a_batch_that_ends_tells_of_a_refusal_at_once(refusal: tuple[Pipeline, list[SourceUnavailable]]) -> None:
+    heard: list[Event] = []
+    refusal[1].append(SourceUnavailable("disk full"))
+    Settling(refusal[0], heard.append).settle(patience=0.0)
+    assert [type(event) for event in heard] == [Unsettled]
+
+
+def test_a_pipeline_starts_on_a_source_that_cannot_be_settled(refusal: tuple[Pipeline, list[SourceUnavailable]]) -> None:
+    pipeline, refusals = refusal
+    refusals.append(SourceUnavailable("shop.db: attempt to write a readonly database"))
+    with closing(pipeline.state.candidate("orders", "me")) as candidate:
+        term = candidate.campaign()
+        assert term
+        assert place(pipeline, term, "now", None) == 5
+
+
+def test_status_says_that_a_leader_is_not_noted_in_its_source(tmp_path: Path) -> None:
+    pipeline = shared(tmp_path, "keep")
+    pipeline.source.register("orders", LANE, pipeline.source.begin(LANE, "10"))
+    with closing(sqlite3.connect(pipeline.source.database, isolation_level=None)) as connection:
+        connection.execute("update _penstock_reader set noted_at = noted_at - 3 where pipeline = 'orders'")
+    assert not [said for said in remarks(pipeline) if "orders leads" in said]
+    with closing(pipeline.state.candidate("orders", "me")) as candidate:
+        assert candidate.campaign()
+        [said] = (said for said in remarks(pipeline) if "orders leads" in said)
+    assert "last noted in its source 3 d ago" in said

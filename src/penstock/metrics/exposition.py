@@ -48,7 +48,7 @@ def gauges(sights: Iterable[Sight]) -> Iterator[Metric]:
     states = (((one.status.name, role), one.tally.role == role) for one in seen for role in ROLES)
     yield _gauge("penstock_state", "1 for what this process is to the pipeline.", ("state",), states)
     yield plain("penstock_healthy", "Whether /healthz calls it well.", lambda one: ailment(one) is None)
-    errors = (((one.status.name, code), 1) for one in seen if (code := _error(one)))
+    errors = (((one.status.name, code), 1) for one in seen if (code := one.error and one.error[0]))
     yield _gauge("penstock_error", "1 for the error that has not passed yet.", ("code",), errors)
     yield plain("penstock_epoch", "The number of the last term.", lambda one: one.status.epoch)
     yield plain("penstock_position", "Everything up to here is delivered.", lambda one: one.status.position)
@@ -105,10 +105,6 @@ def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: _Values) ->
         if value is not None:
             family.add_metric(list(labels), value)
     return family
-
-
-def _error(one: Sight) -> str | None:
-    return one.tally.error[0] if one.tally.error else (one.status.last_error or {}).get("code")
 
 
 def _timestamp(moment: str | None) -> float | None:

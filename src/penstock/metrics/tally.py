@@ -23,9 +23,11 @@ from penstock.event import (
     ReaderReleased,
     Restarted,
     Settled,
+    SettledAgain,
     StandingBy,
     Stopped,
     TermGone,
+    Unsettled,
 )
 
 Role = Literal["starting", "leading", "standby", "stopped", "completed", "halted"]
@@ -60,6 +62,7 @@ class Tally:
     pruned: int = 0
     released: int = 0
     error: tuple[str, str] | None = None
+    unsettled: tuple[str, str] | None = None
 
 
 def counted(tally: Tally, event: Event, now: float) -> Tally:
@@ -81,13 +84,9 @@ def counted(tally: Tally, event: Event, now: float) -> Tally:
             tally = replace(tally, restarts=tally.restarts + Counter([code]), error=(code, message))
         case TermGone():
             tally = replace(tally, lost_terms=tally.lost_terms + 1)
-        case Settled(pruned=pruned):
-            tally = replace(tally, pruned=tally.pruned + pruned)
-        case ReaderReleased():
-            tally = replace(tally, released=tally.released + 1)
         case Halted(code=code, message=message):
             tally = replace(tally, error=(code, message))
-    return _poisoned(tally, event)
+    return _settled(_poisoned(tally, event), event)
 
 
 def _poisoned(tally: Tally, event: Event) -> Tally:
@@ -102,6 +101,19 @@ def _poisoned(tally: Tally, event: Event) -> Tally:
             return replace(tally, passed=tally.passed + changes)
         case ChangeDropped():
             return replace(tally, dropped=tally.dropped + 1)
+    return tally
+
+
+def _settled(tally: Tally, event: Event) -> Tally:
+    match event:
+        case Settled(pruned=pruned):
+            return replace(tally, pruned=tally.pruned + pruned)
+        case Unsettled(code=code, message=message):
+            return replace(tally, unsettled=(code, message))
+        case SettledAgain():
+            return replace(tally, unsettled=None)
+        case ReaderReleased():
+            return replace(tally, released=tally.released + 1)
     return tally
 
 

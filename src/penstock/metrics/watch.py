@@ -34,12 +34,18 @@ class Sight:
     readers: Sequence[Reader]
 
     @property
-    def trouble(self) -> str | None:
-        """The error that has not passed yet: as this process heard it, or as the store has it."""
+    def error(self) -> tuple[str, str] | None:
+        """Code and message of what has not passed yet: as this process heard it, or as the store has it."""
         if self.tally.error:
-            return ": ".join(self.tally.error)
-        error = self.status.last_error
-        return f"{error['code']}: {error['message']}" if error else None
+            return self.tally.error
+        if error := self.status.last_error:
+            return error["code"], error["message"]
+        return self.tally.unsettled if self.tally.role == "leading" else None  # settling is the leader's
+
+    @property
+    def trouble(self) -> str | None:
+        """The same in one line."""
+        return ": ".join(self.error) if self.error else None
 
     @property
     def idle_seconds(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -114,7 +115,8 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _note(self) -> None:
         self._noted_at = time.monotonic()
         for lane, cursor in self._committed.items() if self.request.reader else ():
-            self.source.settle(str(self.request.reader), Lane(lane), Cursor(cursor))
+            with suppress(SourceUnavailable):  # a source that can only be read is read all the same
+                self.source.settle(str(self.request.reader), Lane(lane), Cursor(cursor))
 
 
 def cut(source: Source, span: Span, most: int) -> Cursor:

@@ -203,5 +203,8 @@ def test_a_database_that_cannot_be_written_is_an_unavailable_source(
     with pytest.raises(SourceUnavailable) as caught:
         source.register("p" * 5000, LANE, place)
     assert remedy in caught.value.remedy
+    with pytest.raises(SourceUnavailable) as caught:
+        source.settle("p" * 5000, LANE, place)
+    assert remedy in caught.value.remedy
     monkeypatch.undo()
     source.register("p", LANE, place)

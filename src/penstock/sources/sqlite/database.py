@@ -17,6 +17,7 @@ _UNWRITABLE = {
     sqlite3.SQLITE_FULL: "make room on its disk",
     sqlite3.SQLITE_READONLY: "let this user write to the file and its folder: how far pipelines have come is noted there",
 }
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
@@ -55,6 +56,11 @@ def transaction(
             connection.execute("rollback")
         raise
     connection.execute("commit" if keeps else "rollback")
+
+
+def is_busy(error: PenstockError) -> bool:
+    """Whether it says no more than that somebody else writes just now."""
+    return isinstance(error.__cause__, sqlite3.DatabaseError) and _primary(error.__cause__) in _BUSY
 
 
 def data_version(connection: sqlite3.Connection) -> int:
@@ -104,7 +110,7 @@ def _translated(path: str) -> Iterator[None]:
 
 
 def _in_our_words(path: str, error: sqlite3.DatabaseError) -> PenstockError | sqlite3.DatabaseError:
-    primary = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    primary = _primary(error)
     if not Path(path).is_file():
         return CaptureMissing(f"there is no database {path}", "check the path, then " + enable_remedy(path))
     if "no such table: _penstock_" in str(error):
@@ -116,3 +122,8 @@ def _in_our_words(path: str, error: sqlite3.DatabaseError) -> PenstockError | sq
     if primary in _DAMAGED:
         return LogDamaged(f"{path}: {error}", "restore the database from a backup, then: penstock run FILE --from POSITION")
     return error
+
+
+def _primary(error: sqlite3.DatabaseError) -> int:
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return code & 0xFF

@@ -19,7 +19,7 @@ from penstock.errors import SourcePruned, SourceUnavailable
 from penstock.source import Settlement
 from penstock.sources.retain import Registration, Retain, is_overdue, prunable_below
 from penstock.sources.sqlite import readers
-from penstock.sources.sqlite.database import data_version, opened, transaction
+from penstock.sources.sqlite.database import data_version, is_busy, opened, transaction
 from penstock.sources.sqlite.log import Extent, Log
 from penstock.sources.sqlite.place import Place
 
@@ -63,21 +63,30 @@ def is_due(ledger: Ledger, still_seconds: float) -> bool:
 
 
 def settle(path: str, pipeline: str, lane: Lane, upto: Place, retain: Retain, *, budget: float = BUDGET) -> Settlement:
-    """Note and forget, if now is a good time. Raises SourcePruned if the log no longer goes on at this place."""
+    """Note and forget, if now is a good time. Raises SourcePruned if the log no longer goes on at this place, SourceUnavailable."""
     failpoint.reach("source.settling")
-    with suppress(SourceUnavailable), opened(path, "rw", _PATIENCE) as connection:
+    try:
+        return _settle(
+            path, Registration(pipeline, lane, upto.position, 0.0, history=retain.history.total_seconds()), upto, retain, budget
+        )
+    except SourceUnavailable as error:
+        if not is_busy(error):
+            raise
+        return Settlement(is_put_off=True)
+
+
+def _settle(path: str, now: Registration, upto: Place, retain: Retain, budget: float) -> Settlement:
+    with opened(path, "rw", _PATIENCE) as connection:
         known = {one.name: one for one in readers.load(connection)}
-        mine = known.pop((pipeline, lane), None)
+        mine = known.pop(now.name, None)
         extent = _confirmed(path, connection, upto, mine)
         overdue = [one for one in known.values() if is_overdue(one, extent.head, _watched(path, one), retain)]
         doomed = overdue if retain.then == "release" else []
         living = [one for one in known.values() if one not in doomed and not one.is_released]
-        now = Registration(pipeline, lane, upto.position, 0.0, history=retain.history.total_seconds())
         ledger = _ledger(connection, mine, extent, doomed, [now, *living])
-        done = _write(connection, now, ledger, budget) if is_due(ledger, _still_seconds(path)) else Settlement()
+        done = _write(connection, now, ledger, budget) if is_due(ledger, _still_seconds(path)) else Settlement(is_put_off=True)
         held = [one for one in overdue if one not in doomed]
         return replace(done, overdue=[readers.shown(one, [now, *living], extent.head) for one in held])
-    return Settlement()
 
 
 def register(path: str, pipeline: str, lane: Lane, upto: Place, retain: Retain) -> None:
