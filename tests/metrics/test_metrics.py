@@ -352,6 +352,28 @@ def test_nobody_waits_for_long_behind_one_whose_look_takes_long(
     assert ailment(watch.sights()[0]) is None
 
 
+def test_a_look_that_hangs_is_no_health_once_the_last_one_is_old(
+    shop: Shop, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "LATE_SECONDS", 0.05)
+    now, answers = [0.0], threading.Event()
+    watch = Watch([pipeline], lambda: now[0])
+    watch.hear(LED)
+    assert health(watch)[0] == 200
+    monkeypatch.setattr(SqliteSource, "readers", lambda self: answers.wait(PATIENCE) and ())
+    now[0] = 29.0
+    looking = threading.Thread(target=watch.sights)
+    looking.start()
+    until(watch._looking.locked)
+    assert health(watch)[0] == 200, "it may only be slow"
+    now[0] = 31.0
+    code, told = health(watch)
+    assert (code, "last seen 31 s ago" in json.dumps(told)) == (503, True)
+    answers.set()
+    looking.join()
+    assert health(watch)[0] == 200
+
+
 def test_a_look_that_failed_is_no_progress_nor_are_positions_of_rows_that_go_back(pipeline: Pipeline) -> None:
     at = summarise(pipeline, Standing(), {LANE: Backlog(9, 4, None)}, datetime.now(UTC))
     on, away = replace(at, position=3), replace(at, position=None)

@@ -8,6 +8,10 @@ STALLED_SECONDS = 60.0
 """How long a leader may have changes waiting and get nowhere, where nobody says otherwise."""
 
 
+OLD_SECONDS = 30.0
+"""How old what the stores said may be."""
+
+
 def ailment(seen: Sight, stalled_seconds: float = STALLED_SECONDS) -> str | None:
     """What is wrong with a pipeline; None if it is well, which for one that stands by means: ready."""
     role, status, error = seen.tally.role, seen.status, seen.trouble
@@ -17,12 +21,18 @@ def ailment(seen: Sight, stalled_seconds: float = STALLED_SECONDS) -> str | None
         return f"halted by {error or 'an unknown error'}"
     if role == "completed":
         return None
-    if status.error:
-        return f"{status.error['code']}: {status.error['message']}"
+    if blindness := _blindness(seen):
+        return blindness
     if role == "leading" and is_stalled(seen, stalled_seconds):
         why = f"; last error: {error}" if error else ""
         return f"stalled: {status.backlog} changes wait, none was delivered for {seen.idle_seconds:.0f} s{why}"
     return None
+
+
+def _blindness(seen: Sight) -> str | None:
+    if seen.look_seconds > OLD_SECONDS:
+        return f"unknown: its state and its source were last seen {seen.look_seconds:.0f} s ago, and have not answered since"
+    return f"{seen.status.error['code']}: {seen.status.error['message']}" if seen.status.error else None
 
 
 def is_stalled(seen: Sight, seconds: float) -> bool:

@@ -26,10 +26,11 @@ LATE_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A pipeline as it is at one moment of the process's clock."""
+    """A pipeline as it is at one moment of the process's clock; its stores as they were at another, None if never seen."""
 
     at: float
     tally: Tally
+    looked_at: float | None
     status: Status
     readers: Sequence[Reader]
 
@@ -48,6 +49,11 @@ class Sight:
         return ": ".join(self.error) if self.error else None
 
     @property
+    def look_seconds(self) -> float:
+        """The age of what the stores said."""
+        return 0.0 if self.looked_at is None else max(0.0, self.at - self.looked_at)
+
+    @property
     def idle_seconds(self) -> float:
         """For how long it has not been seen to get on."""
         return max(0.0, self.at - self.tally.moved_at)
@@ -59,7 +65,7 @@ class Watch:
     def __init__(self, pipelines: Sequence[Pipeline], clock: Callable[[], float] = time.monotonic) -> None:
         self._pipelines, self._clock = pipelines, clock
         self._tallies = {pipeline.name: Tally(moved_at=clock()) for pipeline in pipelines}
-        self._seen: dict[str, tuple[Status, Sequence[Reader]]] = {}
+        self._seen: dict[str, tuple[float | None, Status, Sequence[Reader]]] = {}
         self._looked_at: float | None = None
         self._counting, self._looking = Lock(), Lock()
 
@@ -76,7 +82,7 @@ class Watch:
                 self._look_at_all()
             finally:
                 self._looking.release()
-        seen = {pipeline.name: self._seen.get(pipeline.name) or (_unseen(pipeline), ()) for pipeline in self._pipelines}
+        seen = {pipeline.name: self._seen.get(pipeline.name) or (None, _unseen(pipeline), ()) for pipeline in self._pipelines}
         return [Sight(self._clock(), self._tallies[name], *found) for name, found in seen.items()]
 
     def _look_at_all(self) -> None:
@@ -90,10 +96,10 @@ class Watch:
         readers: Sequence[Reader] = ()
         with suppress(PenstockError):  # the status says so already
             readers = pipeline.source.readers()
-        if before and _has_moved(pipeline, before[0], status):  # also where all was filtered out, which no event tells
+        if before and _has_moved(pipeline, before[1], status):  # also where all was filtered out, which no event tells
             with self._counting:
                 self._tallies[pipeline.name] = moved(self._tallies[pipeline.name], self._clock())
-        self._seen[pipeline.name] = status, readers
+        self._seen[pipeline.name] = self._clock(), status, readers
 
 
 def _has_moved(pipeline: Pipeline, before: Status, now: Status) -> bool:
