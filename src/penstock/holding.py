@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from operator import itemgetter
+from threading import Lock
 from typing import NamedTuple
 
 from penstock.change import Lane
@@ -44,7 +45,8 @@ class Holding:
         self._passed: set[Row] = set()
         self._known: set[Row] = set()
         self._keys: set[str | None] = set()  # whatever their table
-        self._told: list[str | None] = []  # the same, as they came
+        self._told: dict[str | None, int] = {}  # when a letter of each came last, in that order
+        self._moment, self._telling = 0, Lock()  # `news` is asked while letters come
         self._last: Place = (-1, -1)
         self._wholes: set[str] = set()  # tables with one about all of their rows
         for hold in holds:
@@ -59,9 +61,8 @@ class Holding:
         self._places.add(hold.place)
         self._last = max(self._last, hold.place)
         self._known.update(hold.rows)
-        keys = [key for _, key in hold.rows]
-        self._keys.update(keys)
-        self._told += keys
+        self._keys.update(key for _, key in hold.rows)
+        self._tell(key for _, key in hold.rows)
         self._wholes.update(table for table, key in hold.rows if key is None)
         if hold.is_overtaken and not hold.holds:
             self._passed.update(hold.rows)
@@ -71,6 +72,13 @@ class Holding:
                 self._first[row] = hold
             if row[0] not in self._tables or hold.is_before(self._tables[row[0]]):
                 self._tables[row[0]] = hold
+
+    def _tell(self, keys: Iterable[str | None]) -> None:
+        with self._telling:
+            for key in keys:
+                self._moment += 1
+                self._told.pop(key, None)  # so that the last to come stands last
+                self._told[key] = self._moment
 
     def forget(self, rows: Iterable[Row]) -> None:
         """Know nothing of these rows any more."""
@@ -83,11 +91,12 @@ class Holding:
     @property
     def moment(self) -> int:
         """Now, for `news`."""
-        return len(self._told)
+        return self._moment
 
     def news(self, since: int) -> list[str | None]:
         """The keys of letters that came since that moment; None for a whole table."""
-        return self._told[since:]
+        with self._telling:
+            return [key for key, _ in takewhile(lambda told: told[1] > since, reversed(self._told.items()))]
 
     def near(self, places: Sequence[Place], keys: Sequence[str]) -> list[int]:
         """Which of the changes there, about one row each with these keys, may be letters, or behind one: hardly any. Quick."""

@@ -38,3 +38,21 @@ def test_other_keys_and_other_places_are_not_near_and_the_same_are() -> None:
     assert holding.near([(4, 0), (6, 0)], [KEYS[2], KEYS[3]]) == []
     assert holding.near([(4, 0), (5, 0)], [KEYS[2], KEYS[3]]) == [1]
     assert holding.near([(6, 0), (7, 0), (8, 0)], [KEYS[1], KEYS[2], KEYS[1]]) == [0, 2]
+
+
+def test_news_are_the_keys_of_letters_that_came_since_and_known_once_however_often_they_come() -> None:
+    def hold(position: int, *keys: str | None) -> Hold:
+        return Hold("cafe", Lane("main"), (position, 0), tuple(("t", key) for key in keys))
+
+    holding = Holding([hold(1, KEYS[0]), hold(2, KEYS[1])])
+    then = holding.moment
+    assert holding.news(then) == []
+    holding.add(hold(3, KEYS[2], None))
+    later = holding.moment
+    for _ in range(100):
+        holding.forget([("t", KEYS[0])])
+        holding.add(hold(1, KEYS[0]))
+    assert set(holding.news(0)) == {*KEYS[:3], None}
+    assert sorted(map(str, holding.news(then))) == sorted(map(str, [KEYS[0], KEYS[2], None])), "each once"
+    assert holding.news(later) == [KEYS[0]]
+    assert holding.news(holding.moment) == []
