@@ -79,7 +79,7 @@ class Poison:
         self._passing, self._marking, self._returned = set[Place](), set[Place](), set[Place]()
         self._keys, self._parking, self._about = keys, parking, about
         self._lock, self._is_loose, self._untold = Lock(), False, (0, 0)
-        self._gathers, self._unparked = gathers, list[DeadLetter]()
+        self._gathers, self._unparked, self._owed = gathers, list[DeadLetter](), list[DeadLetter]()
         self._holding = Holding(parking.holds() if parking else ())
 
     @property
@@ -195,15 +195,20 @@ class Poison:
             self._park()
 
     def _park(self) -> None:
-        if not self._unparked or not self._parking or not self._about:
-            return
-        self._parking.park(self._unparked)
-        parked, self._unparked, self._is_loose = self._unparked, [], True
-        self._about.tell(_parked(self._about.pipeline, parked))
-        if returned := [letter for letter in parked if letter.change.place in self._returned]:
+        if self._unparked and self._parking and self._about:
+            self._parking.park(self._unparked)
+            parked, self._unparked, self._is_loose = self._unparked, [], True
+            self._owed += [letter for letter in parked if letter.change.place in self._returned]
             self._returned.clear()
-            self._parking.give_back(returned)
-            self._look_again({row for letter in returned for row in letter.rows})
+            self._about.tell(_parked(self._about.pipeline, parked))
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """What is owed stays so until the store has taken it: nobody else knows."""
+        if self._owed and self._parking:
+            self._parking.give_back(self._owed)
+            self._look_again({row for letter in self._owed for row in letter.rows})
+            self._owed = []
 
     def _followed(self, changes: Sequence[Change], holds: Sequence[Hold], stage: Stage = "sink") -> set[int]:
         """Which of these are parked: they are letters, or wait behind one."""
@@ -226,8 +231,9 @@ class Poison:
 
     def _look_again(self, rows: Collection[Row]) -> None:
         assert self._parking
+        found = list(self._parking.holds(rows))  # before anything is forgotten: the store may be away
         self._holding.forget(rows)
-        for hold in self._parking.holds(rows):
+        for hold in found:
             self._holding.add(hold)
 
     def _keep(self, waited: Collection[Place], stage: Stage = "sink") -> None:

@@ -281,6 +281,34 @@ def test_what_is_refused_in_its_turn_has_passed_nothing(stage: Stage) -> None:
     assert overtaken(stage) == {5: True, 6: True, 10: False}, "something else has passed them"
 
 
+@pytest.mark.parametrize("deed", ["give_back", "holds"])
+def test_what_has_passed_nothing_frees_the_earlier_letter_also_where_the_store_was_away_just_then(stage: Stage, deed: str) -> None:
+    class Away:
+        """The claim, of which this deed fails once when it is asked to."""
+
+        is_away = False
+
+        def __getattr__(self, name: str) -> Any:
+            if name == deed and self.is_away:
+                self.is_away = False
+                raise StateUnavailable("away")
+            return getattr(stage.claim, name)
+
+    away = Away()
+    poison = Poison("dead-letter", "go-on", away, Circumstances("p", LANE, "cafe", 1, stage.told.extend))  # type: ignore[arg-type]
+    poison.condemn(change(5), ERROR)
+    assert poison.sift([change(6)])
+    away.is_away = True
+    with pytest.raises(StateUnavailable):
+        poison.condemn_all([Condemned(change(6), ERROR, is_refused=True)])
+    assert concerned(poison, change(7)) == [7]
+    poison.park()
+    assert overtaken(stage) == {5: False, 6: False}
+    assert poison.sift([change(7)])
+    assert overtaken(stage) == {5: True, 6: True}
+    assert len([event for event in stage.told if isinstance(event, ChangeParked)]) == 2, "each is told once"
+
+
 def test_what_may_have_arrived_after_all_has_passed_it(stage: Stage) -> None:
     poison = stage.poison(keys="go-on")
     poison.condemn(change(5), ERROR)
