@@ -69,6 +69,14 @@ def said(values: Mapping[str, Any]) -> str:
     return caught.value.message
 
 
+@pytest.mark.parametrize("values", [plain(state="~nosuchuser/state.db"), inside("source", database="~nosuchuser/shop.db")])
+def test_a_path_in_a_home_folder_that_is_not_there_is_told(values: Mapping[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid) as caught:
+        parse(values, tmp_path)
+    assert "~nosuchuser" in caught.value.message
+    assert caught.value.remedy
+
+
 def test_every_key_of_a_file_is_understood(tmp_path: Path) -> None:
     (tmp_path / "orders.yaml").write_text(FULL)
     assert load(tmp_path / "orders.yaml") == Pipeline(

@@ -44,6 +44,14 @@ def test_the_home_folder_may_be_named(file: Path, monkeypatch: pytest.MonkeyPatc
     assert read(file, "a: ${file:~/secret}\n").values == {"a": "s3cret"}
 
 
+def test_a_home_folder_that_is_not_there_is_told(file: Path) -> None:
+    with pytest.raises(ConfigInvalid) as caught:
+        read(file, "a: ${file:~nosuchuser/secret}\n")
+    assert "a (line 1) asks for ${file:~nosuchuser/secret}, but the file ~nosuchuser/secret cannot" in caught.value.message
+    assert "without ~" in caught.value.message
+    assert caught.value.remedy
+
+
 def test_what_is_substituted_is_text_unless_it_is_an_unquoted_whole_number(file: Path) -> None:
     found = read(file, "a: ${N}\nb: '${N}'\nc: ${ON}\nd: ${ZERO}\ne: ${MAP}\n", N="100", ON="on", ZERO="007", MAP="{x: 1}").values
     assert found == {"a": 100, "b": "100", "c": "on", "d": "007", "e": "{x: 1}"}

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from penstock import document
 from penstock.complaint import complaints, keys, one_of, parts, unknown
 from penstock.coordinators import COORDINATORS, SCHEMES
-from penstock.document import Document, Key
+from penstock.document import NO_HOME, Document, Key
 from penstock.duration import Duration
 from penstock.errors import ConfigInvalid, ConfigUnsupported
 from penstock.pipeline import Pipeline, SparkSettings, Transform
@@ -224,7 +224,10 @@ def _invalid(given: Document, found: Mapping[Key, str]) -> ConfigInvalid:
 
 
 def _path(given: Document, text: str) -> str:
-    return text if "://" in text else str(given.folder / Path(text).expanduser())
+    try:
+        return text if "://" in text else str(given.folder / Path(text).expanduser())
+    except RuntimeError as error:
+        raise ConfigInvalid(f"{given.name}: {text}: {NO_HOME}", "correct the path") from error
 
 
 def _value(given: Document, key: Key) -> Any:

@@ -20,6 +20,10 @@ _VARIABLE = re.compile(r"[^\W\d]\w*")
 _WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 
 
+NO_HOME = "there is no home folder of that name: write the path without ~"
+"""Of a path for which `expanduser` raises RuntimeError."""
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """What a file says, and on which line it says it."""
@@ -100,10 +104,16 @@ class _Reader:
                 return self._environment[name]
         except KeyError:
             what = f"the environment variable {name} is not set"
-        except (OSError, ValueError) as error:
-            what = f"the file {name.removeprefix('file:')} cannot be read ({getattr(error, 'strerror', None) or 'it is not UTF-8'})"
+        except (OSError, ValueError, RuntimeError) as error:
+            what = f"the file {name.removeprefix('file:')} cannot be read ({_unread(error)})"
         self.problems.append(f"{'.'.join(key)} (line {self.lines.get(key, 1)}) asks for ${{{shown}}}, but {what}")
         return ""
+
+
+def _unread(error: Exception) -> str:
+    if isinstance(error, RuntimeError):
+        return NO_HOME
+    return getattr(error, "strerror", None) or "it is not UTF-8"
 
 
 class _Loader(yaml.SafeLoader):
