@@ -16,7 +16,7 @@ RENEWALS = 5
 class Leadership(Thread):
     """Campaigns, renews, and campaigns again after a loss, once its owner has released the lost term.
 
-    `asks`: note whose term was the last before this one.
+    `asks`: note whose term was the last before the first one that is won.
     """
 
     def __init__(self, coordinator: Coordinator, pipeline: str, holder: str, *, asks: bool = False) -> None:
@@ -29,6 +29,7 @@ class Leadership(Thread):
         """How the last term was lost."""
         self._asks = asks
         self.epoch_before: int | None = None
+        """Of the first term that was won here; None for later ones, which follow one of our own."""
         self._error: Exception | None = None
 
     def enter(self) -> None:
@@ -82,11 +83,12 @@ class Leadership(Thread):
         while not self._leaving.wait(CAMPAIGN_SECONDS):
             try:
                 before = self._coordinator.standing(self._pipeline).epoch if self._asks else None
-                self._term = candidate.campaign()
+                term = candidate.campaign()
             except StateUnavailable:
                 continue  # it may come back; until then nobody can lead
-            if self._term:
-                self.epoch_before = before
+            if term:
+                self.epoch_before, self._asks = before, False  # it costs too much to be asked for ever
+                self._term = term  # last: whoever sees it reads what was before it
                 self._let_go.clear()
                 self._held.set()
                 self._keep(candidate)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from deadline import PATIENCE, until
+from penstock.coordinator import Standing, Term
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.errors import StateInvalid
 from penstock.leadership import Leadership
@@ -80,3 +81,52 @@ def test_a_term_that_is_lost_before_anybody_looked_is_followed_by_another(path: 
     until(has_seen_the_rival)
     clock.ahead += PATIENCE  # the rival never renews
     assert until(lambda: leadership.await_term(1.0)).epoch == 8
+
+
+class Asked(Prompt):
+    """Counts how often it was asked how things stand."""
+
+    times = 0
+
+    def standing(self, pipeline: str) -> Standing:
+        type(self).times += 1
+        return super().standing(pipeline)
+
+
+class Observed(Leadership):
+    """Notes what is known of the term before at the moment when a term can be seen."""
+
+    known: list[int | None]
+
+    @property
+    def _term(self) -> Term | None:
+        return self._seen
+
+    @_term.setter
+    def _term(self, term: Term | None) -> None:
+        self._seen = term
+        if term:
+            self.known = [*getattr(self, "known", []), self.epoch_before]
+
+
+def test_whose_term_was_the_last_is_asked_until_one_is_won_and_known_before_that_is_seen(path: Path, clock: Clock) -> None:
+    with closing(SqliteCoordinator(str(path)).candidate("orders", "before")) as candidate:
+        assert candidate.campaign()
+        candidate.resign()
+    leadership = Observed(Asked(str(path), ttl=PATIENCE, clock=clock), "orders", "here", asks=True)
+    leadership.enter()
+    leadership.start()
+    try:
+        assert until(lambda: leadership.await_term(1.0)).epoch == 2
+        times = Asked.times
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("update terms set epoch = 7, seat = 'a rival', holder = 'a rival'")
+        until(leadership.is_lost)
+        leadership.let_go()
+        until(lambda: leadership._candidate._sighting.epoch == 7)  # type: ignore[union-attr]
+        clock.ahead += PATIENCE  # the rival never renews
+        assert until(lambda: leadership.await_term(1.0)).epoch == 8
+    finally:
+        leadership.leave()
+    assert leadership.known == [1, None]
+    assert Asked.times == times
