@@ -68,10 +68,24 @@ def test_bytes_are_counted_and_not_letters(made, short_folder):
     assert made(TMPDIR=wide).parent != wide
 
 
-def test_a_link_to_a_long_folder_is_as_long_as_the_folder(made, short_folder, long_folder):
+def test_a_short_link_to_a_long_folder_is_as_short_as_it_is_written(made, short_folder, long_folder):
     link = short_folder / "link"
     link.symlink_to(long_folder)
-    assert made(TMPDIR=link).parent not in (link, long_folder)
+    folder = made(TMPDIR=link)
+    assert (folder.parent, folder.resolve().parent) == (link, long_folder)
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(folder / OF_SPARK))
+
+
+def test_the_longest_path_of_a_socket_fits_with_its_zero_where_there_are_104_bytes(made, short_folder):
+    most = sockets.LONGEST - len("/penstock-run-") - 8
+    longest, longer = (short_folder / ("l" * (most + more - len(f"{short_folder}/"))) for more in (0, 1))
+    longest.mkdir()
+    longer.mkdir()
+    folder = made(TMPDIR=longest)
+    assert folder.parent == longest
+    assert len(os.fsencode(folder / OF_SPARK)) + 1 == 104
+    assert made(TMPDIR=longer).parent != longer
 
 
 def test_the_runtime_folder_is_used_where_no_other_can_be(made, monkeypatch, short_folder, long_folder):
@@ -86,4 +100,4 @@ def test_where_no_folder_can_be_each_refusal_is_named_with_the_remedy(made, monk
         made(TMPDIR=long_folder)
     length = len(os.fsencode(long_folder))
     assert f"{long_folder} has {length} bytes; {missing}: No such file or directory" in caught.value.message
-    assert "a path of at most 39 bytes" in caught.value.remedy
+    assert "a path of at most 38 bytes" in caught.value.remedy

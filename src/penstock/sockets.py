@@ -1,4 +1,4 @@
-"""A folder for Unix sockets: its path is short whatever TMPDIR is, since the system takes 107 bytes for a socket's path."""
+"""A folder for Unix sockets: its path is short whatever TMPDIR is, since systems take some 100 bytes for a socket's."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from penstock.errors import ConfigInvalid
 
-LONGEST = 61
-"""Bytes of the folder's path: Spark names a socket in it with 43 more, and some systems take only 104."""
+LONGEST = 60
+"""Bytes of the folder's path: Spark names a socket in it with 43 more, and macOS takes 103; 104 with the zero behind them."""
 
 _RANDOM = 8
 """Letters that `mkdtemp` adds."""
@@ -38,4 +38,4 @@ def _bases() -> Iterator[str]:
     """XDG_RUNTIME_DIR comes last: the system removes it when the user logs out, and a run may outlive that."""
     for base in (os.environ.get("TMPDIR"), *_COMMON, os.environ.get("XDG_RUNTIME_DIR")):
         if base:
-            yield os.path.realpath(base)
+            yield os.path.abspath(base)  # links stay: a short one to a long folder is there on purpose
