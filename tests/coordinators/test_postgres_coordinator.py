@@ -97,7 +97,14 @@ def through(dsn: str, proxy: Proxy, clock: Callable[[], float] = time.monotonic)
 
 def end_sessions(sql: Callable[[str], list[Any]]) -> None:
     """As a server does that is stopped."""
-    sql("select pg_terminate_backend(pid, 900000) from pg_stat_activity where application_name = 'penstock'")
+    ours = "application_name = 'penstock' and datname = current_database()"  # other workers share the server
+    sql(f"select pg_terminate_backend(pid, 900000) from pg_stat_activity where {ours}")
+
+
+def has_waiter(sql: Callable[[str], list[Any]], blocker: psycopg.Connection[Any]) -> bool:
+    """Whether one session waits for a lock of this one."""
+    waits = f"{blocker.info.backend_pid} = any(pg_blocking_pids(pid)) and datname = current_database()"
+    return sql(f"select count(*) from pg_stat_activity where {waits}") == [(1,)]
 
 
 # Its tables.
@@ -151,7 +158,7 @@ def test_a_schema_of_the_first_version_is_upgraded_by_its_owner_alone_and_keeps_
         assert "run penstock status FILE once as the owner of the tables" in caught.value.remedy
         fresh = PostgresCoordinator(f"{patient(empty_state)}&application_name=fresh")
         with ThreadPoolExecutor(8) as pool:
-            found = {pool.submit(fresh.standing, "p").result().epoch for _ in range(8)}
+            found = {one.epoch for one in pool.map(fresh.standing, ["p"] * 8)}
         assert found == {term.epoch}
         assert guest.watermark("p", LANE) == mark(0)
     finally:
@@ -481,7 +488,7 @@ def test_a_claim_of_an_older_term_cannot_move_what_was_placed_while_it_waited(
     with coordinator.claim(old, LANE, 0) as held, psycopg.connect(coordinator.dsn) as blocker, ThreadPoolExecutor(1) as pool:
         blocker.execute(f"select from {NAME}.watermarks for update")
         late = pool.submit(held.advance, mark(9), Tally(4))
-        until(lambda: sql("select count(*) from pg_locks where not granted") == [(1,)])
+        until(lambda: has_waiter(sql, blocker))
         leader.resign()
         new = rival.campaign()
         assert new
@@ -505,7 +512,7 @@ def test_a_change_never_waits_for_a_letter_that_is_just_being_removed(
             follower = pool.submit(held.follow, [second])
             remover.execute(f"delete from {NAME}.dead_letters")
             remover.execute(f"delete from {NAME}.dead_rows")
-            until(lambda: follower.done() or sql("select count(*) from pg_locks where not granted") == [(1,)])
+            until(lambda: follower.done() or has_waiter(sql, remover))
         assert follower.result() == [False]
     assert coordinator.letters("p") == []
 
