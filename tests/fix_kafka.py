@@ -9,7 +9,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-from fix_servers import shared
+from fix_servers import mended, shared
 from penstock.coordinators.kafka import log
 from penstock.testing.broker import Broker, Identity
 
@@ -38,9 +38,16 @@ def broker() -> Broker:
 
 @pytest.fixture(scope="session")
 def breakable_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker to stop, kill, pause and cut off; each test leaves it running."""
+    """A broker to stop, kill, pause and cut off; each test leaves it running, and if one fails, it is brought back."""
     with start_broker(tmp_path_factory.mktemp("breakable") / "kafka") as started:
-        yield started
+
+        def mend() -> None:
+            started.resume()
+            if started._process is None or started._process.poll() is not None:
+                started.start()
+
+        with mended("breakable_broker", mend):
+            yield started
 
 
 @pytest.fixture(scope="session")

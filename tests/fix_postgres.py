@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fix_servers import shared
+from fix_servers import mended, shared
 from penstock.testing.postgres import PostgresServer
 
 
@@ -51,6 +51,13 @@ def empty_state(postgres_of_module: str, postgres_server: PostgresServer) -> Ite
 
 @pytest.fixture(scope="session")
 def breakable_postgres() -> Iterator[PostgresServer]:
-    """A server to stop, kill and pause; each test leaves it running."""
+    """A server to stop, kill and pause; each test leaves it running, and if one fails, it is brought back."""
     with PostgresServer() as server:
-        yield server
+
+        def mend() -> None:
+            server.resume()
+            if not server.is_running():
+                server.start()
+
+        with mended("breakable_postgres", mend):
+            yield server

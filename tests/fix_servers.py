@@ -8,8 +8,8 @@ import shutil
 import subprocess
 import tempfile
 import traceback
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -21,6 +21,9 @@ from deadline import until
 FOLDER = "PENSTOCK_TEST_SERVERS"
 
 Starter = Callable[[Path], AbstractContextManager[Any]]
+
+_menders: dict[str, Callable[[], None]] = {}
+"""What brings a server back that tests may break, by the name of its fixture."""
 
 
 class Depot(Thread):
@@ -77,6 +80,26 @@ def server_without_process(server: Any) -> Any:
     copy = object.__new__(type(server))
     vars(copy).update({name: None if isinstance(value, subprocess.Popen) else value for name, value in vars(server).items()})
     return copy
+
+
+@contextmanager
+def mended(fixture: str, mender: Callable[[], None]) -> Iterator[None]:
+    """Call this after each test with the fixture: one that fails in the middle leaves the server down for the others."""
+    _menders[fixture] = mender
+    try:
+        yield
+    finally:
+        del _menders[fixture]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Bring servers back behind the fixtures of the test, also where one of a module has failed to begin."""
+    try:
+        return (yield)
+    finally:
+        for fixture in _menders.keys() & set(getattr(item, "fixturenames", ())):
+            _menders[fixture]()
 
 
 def _put(file: Path, content: Any) -> None:
