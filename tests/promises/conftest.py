@@ -21,25 +21,28 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         tmp_path_factory.mktemp("interrupted"), Quiet, Killed, BesideAWriter, AsBatch, FarBehind, Made, Poisoned, Worn
     ) as story:
         story.kill(story.start())
-        story.start().terminate()
-        story.start("--available-now").exit_code()
-        story.start().terminate()
+        story.stop(story.start())
+        story.outlive(story.start("--available-now"))
+        story.stop(story.start())
         yield story.end()
 
 
 @pytest.fixture(scope="session")
 def halted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """Pipelines that halt: all live ones of a process, then all batches of another; and how they go on."""
+    """Pipelines that halt: all live ones of a process, then all batches of another; and how they go on.
+
+    The one beside a writer comes first: it is written to while the process starts and runs, and not when it has halted.
+    """
     from test_backfill import RaisedOn
     from test_batches import Exhausted, Rewound
     from test_lost_ground import LostGround
     from test_secrets import GIVEN, Told
     from test_transforming import BadRow
 
-    with Story(tmp_path_factory.mktemp("halted"), LostGround, RaisedOn, BadRow, Told, Exhausted, Rewound) as story:
-        story.start(env=GIVEN).exit_code()
-        story.start("--available-now", "--log-format", "text", env=GIVEN).exit_code()
-        story.start("--from", "beginning").terminate()
-        story.start().terminate()
-        story.start("--from", "4").terminate()
+    with Story(tmp_path_factory.mktemp("halted"), RaisedOn, LostGround, BadRow, Told, Exhausted, Rewound) as story:
+        story.outlive(story.start(env=GIVEN))
+        story.outlive(story.start("--available-now", "--log-format", "text", env=GIVEN))
+        story.stop(story.start("--from", "beginning"))
+        story.stop(story.start())
+        story.stop(story.start("--from", "4"))
         yield story.end()

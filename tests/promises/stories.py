@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, suppress
@@ -27,7 +28,8 @@ class Part(ABC):
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.rigs, self.programs = folder / type(self).__name__.lower(), list[Rig](), list[Program]()
-        self.opened, self._failure, self._way = ExitStack(), None, self.way()
+        self.opened, self._way = ExitStack(), self.way()
+        self._failure: Exception | None = None
 
     @abstractmethod
     def way(self) -> Way:
@@ -61,10 +63,15 @@ class Part(ABC):
             return step()
         except StopIteration:
             return []
-        except (AssertionError, TimeoutError) as failure:
+        except Exception as failure:  # noqa: BLE001 - the tests of this part raise it
             failure.add_note("\n".join(program.tail() for program in self.programs[-1:]))
             self._failure = failure
             return []
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its way has ended before its end."""
+        return self._failure is not None
 
     def told(self) -> Self:
         """This part, once it is over; raises what has failed in it."""
@@ -102,6 +109,23 @@ class Story:
         for part in self._parts.values():
             part.come_to_the_brink(program)
         program.kill_tree()
+
+    def stop(self, program: Program) -> None:
+        """Stop it as a supervisor does; one that does not stop is killed, as its exit code tells."""
+        try:
+            program.terminate()
+        except subprocess.TimeoutExpired:
+            program.kill_tree()
+
+    def outlive(self, program: Program) -> None:
+        """Wait for its end. One that a part which has failed may keep running is stopped; any other is killed."""
+        try:
+            program.exit_code()
+        except subprocess.TimeoutExpired:
+            if any(part.has_failed for part in self._parts.values()):
+                self.stop(program)
+            else:
+                program.kill_tree()
 
     def end(self) -> Self:
         """Resume the parts: the last process has ended."""

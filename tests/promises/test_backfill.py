@@ -129,13 +129,16 @@ class RaisedOn(Filled):
             work.put("orders", id=777, customer=1, total=-1.0, note=None)
         rig.write(transform={"where": "table <> 'orders' or 1 / (after:total::double + 1) is not null"}, start="snapshot")
         program = yield [rig.file]
+        before = rig.shop.head
         until(lambda: of(program.events("Halted"), rig) or not rig.shop.sell(), what=program.tail)
+        self.sold = rig.shop.head - before
         yield
 
 
 def test_a_row_that_the_transform_raises_on_is_named_though_it_is_read_anew_each_time(halted: Story) -> None:
     raised = halted.of(RaisedOn)
     [program], rig = raised.programs, raised.live
+    assert raised.sold > 0, "it had halted before others were written"
     assert program.process.returncode == 1
     [said] = of(program.events("Halted"), rig)
     assert said["code"] == "transform.invalid"
