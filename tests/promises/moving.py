@@ -85,7 +85,7 @@ class Moving:
         until(self._is_moved)
         self.writers[0].is_new.set()  # the other one goes on as it was
         until(lambda: self._rows("outbox") == 0 and status(self.before)[1][0]["backlog"] == 0, what=program.tail)
-        assert self._rows("outbox2") > 0
+        until(lambda: self._rows("outbox2") > 0, what=program.tail)
 
     def finish(self, program: Program) -> None:
         """Steps 4 and 5, with the second pipeline; the first one was stopped."""

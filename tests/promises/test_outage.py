@@ -11,7 +11,7 @@ import pytest
 from deadline import until
 from fix_rig import QUICK, Rig
 from penstock.testing import oracle
-from penstock.testing.ports import free_port
+from penstock.testing.ports import free_ports
 from penstock.testing.receiver import ReceiverProcess
 from program import status
 
@@ -48,9 +48,8 @@ class Story:
         self.exits.append(program.terminate())
 
 
-def rig(folder: Any, name: str, **how: Any) -> Rig:
+def rig(folder: Any, name: str, port: int, **how: Any) -> Rig:
     """A pipeline whose receiver is not there yet."""
-    port = free_port()
     made = Rig(folder / name, name, ReceiverProcess(folder / f"{name}.requests", port), url=f"http://127.0.0.1:{port}/hook", **how)
     for total in (1.5, 100.0, 1e6, 99.99):
         with made.shop.transaction() as work:
@@ -61,10 +60,10 @@ def rig(folder: Any, name: str, **how: Any) -> Rig:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    folder = tmp_path_factory.mktemp("outage")
+    folder, (first, second) = tmp_path_factory.mktemp("outage"), free_ports(2)
     with (
-        rig(folder, "stubborn", transform={"where": WHERE}) as stubborn,
-        rig(folder, "resigned", retry=QUICK | {"tries": 3}) as resigned,
+        rig(folder, "stubborn", first, transform={"where": WHERE}) as stubborn,
+        rig(folder, "resigned", second, retry=QUICK | {"tries": 3}) as resigned,
     ):
         told = Story(stubborn, resigned)
         told.run_into_nothing()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Event, Thread
@@ -64,8 +65,12 @@ def story(
         orders = Orders(folder, breakable_postgres, receiver)
         for _ in range(2):
             remote.programs.append(rig.start(remote.file, orders.file))
-        made = Story(rig, remote, orders, breakable_postgres.password, _kill_the_leader(rig, remote))
-        _lose_postgres(made, breakable_postgres)
+        with Sampler(rig) as sampler:
+            with selling(rig):
+                made = Story(rig, remote, orders, breakable_postgres.password, _kill_the_leader(rig, remote))
+                _lose_postgres(made, breakable_postgres)
+            rig.until_settled()
+        made.marks = sampler.marks
         _lose_kafka(made, breakable_broker)
         _command(made)
         yield made
@@ -89,33 +94,36 @@ def _kill_the_leader(rig: Rig, remote: Rig) -> Program:
 
 
 def _lose_postgres(story: Story, server: PostgresServer) -> None:
-    """It is away for longer than a term, then it crashes; changes are made all the while."""
-    leaving = Event()
-    seller = Thread(target=_sell, args=(story.rig, leaving))
+    """It is away for longer than a term, then it crashes."""
     story.orders.before_the_restart(story.survivor)
-    with Sampler(story.rig) as sampler:
-        seller.start()
-        try:
-            story.epochs["before"] = story.rig.standing().epoch
-            server.stop()
-            story.rig.outlast(story.survivor)
-            story.survivor.until_event("TermGone", pipeline="shop")
-            _return(story.rig, server)
-            story.orders.after_the_restart(story.survivor)
-            server.kill()
-            _return(story.rig, server)
-            story.epochs["after"] = story.rig.standing().epoch
-        finally:
-            leaving.set()
-            seller.join()
-        story.rig.until_settled()
-    story.marks = sampler.marks
+    story.epochs["before"] = story.rig.standing().epoch
+    server.stop()
+    story.rig.outlast(story.survivor)
+    story.survivor.until_event("TermGone", pipeline="shop")
+    _return(story.rig, server)
+    story.orders.after_the_restart(story.survivor)
+    server.kill()
+    _return(story.rig, server)
+    story.epochs["after"] = story.rig.standing().epoch
 
 
 def _return(rig: Rig, server: PostgresServer) -> None:
     server.start()
     behind = rig.shop.head
     until(lambda: rig.position >= behind, what=rig.tails)
+
+
+@contextmanager
+def selling(rig: Rig) -> Iterator[None]:
+    """Changes are made all the while."""
+    leaving = Event()
+    seller = Thread(target=_sell, args=(rig, leaving), name="seller", daemon=True)
+    seller.start()
+    try:
+        yield
+    finally:
+        leaving.set()
+        seller.join()
 
 
 def _sell(rig: Rig, leaving: Event) -> None:

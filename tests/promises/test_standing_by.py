@@ -20,7 +20,7 @@ from stories import Part, Story, Way, of
 from deadline import PATIENCE, until
 from fix_rig import TERM, Rig
 from penstock.testing import oracle
-from penstock.testing.ports import free_port
+from penstock.testing.ports import free_ports
 from program import Program, send, status
 
 LONG = "1h"
@@ -42,12 +42,18 @@ def value(port: int, name: str, labels: str = '{pipeline="shop"}') -> float:
     return next((float(line.split()[-1]) for line in lines if line.startswith(f"{name}{labels} ")), -1.0)
 
 
+def shop_of(answer: str) -> dict[str, Any]:
+    """What an answer about health says of the shop."""
+    found: dict[str, Any] = json.loads(answer)["pipelines"]["shop"]
+    return found
+
+
 def unwell(port: int, path: str = "/healthz") -> dict[str, Any]:
     """The answer about the shop, once the shop itself is not well; another pipeline of the process may be unwell before it."""
 
     def ill() -> dict[str, Any] | None:
         code, answer = asked(port, path)
-        shop: dict[str, Any] = json.loads(answer)["pipelines"]["shop"] if code == 503 else {}
+        shop = shop_of(answer) if code == 503 else {}
         return shop if shop.get("reason") else None
 
     return until(ill)
@@ -62,7 +68,7 @@ class Pair:
     bereaved: Rig
 
     def __post_init__(self) -> None:
-        self.other, self.port, self.second_port = self.shop.folder / "other.yaml", free_port(), free_port()
+        self.other, (self.port, self.second_port) = self.shop.folder / "other.yaml", free_ports(2)
         for rig in self.rigs:
             rig.file.write_text(rig.file.read_text().replace(f"term: {TERM}", f"term: {LONG}"))
         text = self.shop.file.read_text().replace("name: shop", "name: other") + "mode: batch\n"
@@ -160,7 +166,7 @@ def test_metrics_and_health_follow_a_pipeline_through_an_outage_and_the_death_of
 
     rig.receiver.turn(fail_rate=0.0)
     until(lambda: asked(port, "/healthz?stalled=1s")[0] == 200 and value(port, "penstock_backlog_changes") == 0)
-    until(lambda: '"trouble": null' in asked(port, "/healthz")[1] and "penstock_error{" not in asked(port, "/metrics")[1])
+    until(lambda: shop_of(asked(port, "/healthz")[1])["trouble"] is None and "penstock_error{" not in asked(port, "/metrics")[1])
     assert status(rig.file)[1][0]["error"] is None
 
     assert pair.engine
