@@ -43,7 +43,7 @@ class Relay(Rig):
         self.dsn = server.create_database()
         init(self.dsn, Names("outbox"))
         server.execute("create table made (key text, number bigint, primary key (key, number))", self.dsn)
-        self.state, self._standing = PostgresCoordinator(self.dsn), Standing()
+        self.state, self._standing = PostgresCoordinator(f"{self.dsn}?connect_timeout=60"), Standing()
         self.programs, self.leaving, self.receiver = [], [], Silent()
         self._stage = ExitStack()
         self.to_kafka = self._stage.enter_context(broker.route())
@@ -250,8 +250,10 @@ class RelayNemesis(Nemesis):
 
     def _are_at_work(self) -> bool:
         """Of both pipelines."""
-        others = [self._rig.state.standing(name) for name in DELIVERIES]
-        return super()._are_at_work() and all(one.is_held and one.standbys >= 1 for one in others)
+        with suppress(StateUnavailable):
+            others = [self._rig.state.standing(name) for name in DELIVERIES]
+            return super()._are_at_work() and all(one.is_held and one.standbys >= 1 for one in others)
+        return False
 
     def _stop_the_leader_inside_a_transaction(self) -> None:
         """Everything of it was sent, and nothing committed; when it wakes up, somebody else has the lane."""

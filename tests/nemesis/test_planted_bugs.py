@@ -376,8 +376,13 @@ def cut_off_while_sending(stage: Stage) -> list[str]:
         stage.until_settled_again("pruned", SETTLES)
     send(signal.SIGKILL, [half(leader, rig, writes=True)])
     leader.disarm()
-    until(lambda: rig.position >= rig.shop.head or leader.events("Halted"), what=leader.tail)
+    until(lambda: rig.position >= rig.shop.head or has_halted(leader, rig), what=leader.tail)
     return stage.pruned.breaches()
+
+
+def has_halted(program: Program, rig: Rig) -> bool:
+    """Whether this pipeline has, and not only another one."""
+    return any(one["pipeline"] == rig.name for one in program.events("Halted"))
 
 
 def first_of(shop: sqlite3.Connection) -> int:

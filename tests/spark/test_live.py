@@ -14,7 +14,6 @@ from penstock.errors import DeliveryExhausted, TransformInvalid
 from penstock.pipeline import Pipeline, Transform
 from penstock.retry import Retry
 from penstock.sources.synthetic import LANE, SyntheticSource
-from penstock.spark.query import Query
 from penstock.spark.session import ROOMY, beside
 
 TOTAL = 3000
@@ -155,7 +154,7 @@ def test_a_query_that_follows_another_in_the_same_term_is_not_stopped_by_what_st
     live.until_position(500)
     live.query.ask_to_stop()
     live.query.stop()
-    live.query = Query(live.spark, live.pipeline, str(live.folder))
+    live.query = Restarted(live.spark, live.pipeline, str(live.folder))
     live.query.start(live.term)
     live.until_position(2000)
     assert list(dict.fromkeys(positions(live.out))) == list(range(1, 2001))

@@ -30,17 +30,33 @@ def restore(box: Box, dsn: str) -> None:
         new.execute(f"select setval('{box.table}_id_seq', (select max(id) from {box.table}))".encode())
 
 
+def next_xid(dsn: str) -> int:
+    with psycopg.connect(dsn) as connection:
+        [(found,)] = connection.execute("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint").fetchall()
+    return int(found)
+
+
+def outrun(dsn: str, xid: int) -> None:
+    """Use transaction ids up to this one: each block that can be rolled back by itself takes one."""
+    block = "begin insert into used values (n); exception when others then raise; end;"
+    many = f"for n in 1..{max(0, xid - next_xid(dsn))} loop {block} end loop;"
+    with psycopg.connect(dsn) as connection:
+        connection.execute(f"do $$ begin create temp table used (n int) on commit drop; {many} end $$".encode())
+
+
 def test_a_dump_restored_into_a_new_cluster_is_noticed_and_everything_in_it_is_sent_when_a_person_says_so(
     box: Box, values: Values, breakable_postgres: PostgresServer
 ) -> None:
+    dsn = breakable_postgres.create_database()
+    outrun(box.dsn, next_xid(dsn) + 1000)  # other tests have used ids of both clusters
     for n in range(50):
-        box.commit(f"m{n}")  # each with a transaction id beyond those of a new cluster
+        box.commit(f"m{n}")
     box.source.settle("p", LANE, box.source.begin(LANE, "40"))
     head = box.source.behind(box.changes(box.source.begin(LANE, "40"))[-1], box.start)
     box.commit("not in a window yet")
-    dsn = breakable_postgres.create_database()
     restore(box, dsn)
     restored = Box(dsn, box.table)
+    assert restored.execute("select bool_and(xid >= pg_snapshot_xmax(pg_current_snapshot())) from {}") == [(True,)]
     restored.commit("written in the new cluster")
     for deed in (lambda: restored.source.head(LANE), lambda: next(restored.source.follow(LANE, head))):
         with pytest.raises(SourceRewound, match="another cluster") as caught:
