@@ -88,7 +88,7 @@ class Leadership(Thread):
                 continue  # it may come back; until then nobody can lead
             if term:
                 self.epoch_before, self._asks = before, False  # it costs too much to be asked for ever
-                self._term = term  # last: whoever sees it reads what was before it
+                self._term = term  # last: a reader of the term reads what was before it
                 self._let_go.clear()
                 self._held.set()
                 self._keep(candidate)

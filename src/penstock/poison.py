@@ -204,7 +204,7 @@ class Poison:
         self._give_back()
 
     def _give_back(self) -> None:
-        """What is owed stays so until the store has taken it: nobody else knows."""
+        """Letters stay owed until the store has accepted them."""
         if self._owed and self._parking:
             self._parking.give_back(self._owed)
             self._look_again({row for letter in self._owed for row in letter.rows})

@@ -12,7 +12,7 @@ from penstock.pipeline import Pipeline
 from penstock.source import Settlement
 
 UNSETTLED_SECONDS = 10.0
-"""How long a source may refuse before that is told: a restart of a server takes less."""
+"""How long a source may refuse before an event reports it: a restart of a server takes less."""
 
 
 class Settling:
@@ -25,7 +25,7 @@ class Settling:
         self._is_refusal_told = False
 
     def settle(self, patience: float = UNSETTLED_SECONDS) -> int:
-        """Tell the source how far each lane has come; how much it has forgotten. `patience`: seconds before a refusal is told."""
+        """Settle each lane in the source; how much it has forgotten. `patience`: seconds before a refusal is reported."""
         return sum(self._settle(lane, patience) for lane in self._pipeline.source.lanes())
 
     def _settle(self, lane: Lane, patience: float) -> int:

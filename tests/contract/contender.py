@@ -1,4 +1,4 @@
-"""A process that campaigns, leads for a moment, and then resigns or dies, until all of them had so many terms; it notes each.
+"""A process that campaigns, leads for a moment, and then resigns or dies, until there were enough terms; it notes each.
 
 Two leaders at once would both want the kernel's lock on the same file: the second notes `twice`.
 """
@@ -34,7 +34,7 @@ def _lead(candidate: Any, epoch: int, notes: int, arena: str, rounds: random.Ran
 
 
 def main() -> None:
-    faulthandler.dump_traceback_later(900, exit=True)  # whoever does not end says where it was
+    faulthandler.dump_traceback_later(900, exit=True)  # shows where a process hangs
     store.PATIENCE = 900.0  # one of them may be stopped while it writes
     coordinator, terms, seed, folder = pickle.loads(base64.b64decode(sys.argv[1]))
     rounds = random.Random(seed)

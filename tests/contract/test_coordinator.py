@@ -377,6 +377,20 @@ def test_a_silent_leader_is_replaced_after_its_ttl_and_changes_nothing_afterward
         assert coordinator.standing("p").holder == "rival"
 
 
+@pytest.mark.parametrize("make", ["sqlite", "postgres"], indirect=True)
+def test_a_rival_with_a_shorter_term_waits_as_long_as_the_leaders_lasts(coordinator: Any, clock: Clock) -> None:
+    coordinator = replace(coordinator, clock=clock)
+    hasty = replace(coordinator, ttl=LONG / 10)
+    with closing(coordinator.candidate("p", "leader")) as leader, closing(hasty.candidate("p", "rival")) as rival:
+        leader.campaign()
+        assert rival.campaign() is None
+        clock.step(LONG / 2)
+        assert rival.campaign() is None
+        assert hasty.standing("p").is_held
+        clock.step(LONG)
+        assert rival.campaign()
+
+
 def test_a_leader_that_renews_is_not_replaced(coordinator: Any, clock: Clock) -> None:
     coordinator = replace(coordinator, clock=clock)
     with closing(coordinator.candidate("p", "leader")) as leader, closing(coordinator.candidate("p", "rival")) as rival:

@@ -306,7 +306,7 @@ def test_what_has_passed_nothing_frees_the_earlier_letter_also_where_the_store_w
     assert overtaken(stage) == {5: False, 6: False}
     assert poison.sift([change(7)])
     assert overtaken(stage) == {5: True, 6: True}
-    assert len([event for event in stage.told if isinstance(event, ChangeParked)]) == 2, "each is told once"
+    assert len([event for event in stage.told if isinstance(event, ChangeParked)]) == 2, "one event for each"
 
 
 def test_what_may_have_arrived_after_all_has_passed_it(stage: Stage) -> None:

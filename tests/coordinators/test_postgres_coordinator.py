@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -296,21 +295,6 @@ def test_a_silent_holder_is_judged_by_the_observers_clock_and_no_other(
     assert rival.campaign() == Term("p", "rival", 2)
     with pytest.raises(TermLost, match="another process"):
         leader.renew()
-
-
-def test_a_rival_with_a_shorter_term_waits_as_long_as_the_leaders_lasts(
-    coordinator: PostgresCoordinator, clock: Clock, leader: PostgresCandidate
-) -> None:
-    leader.campaign()
-    with closing(replace(coordinator, ttl=coordinator.ttl / 10).candidate("p", "hasty")) as hasty:
-        assert hasty.campaign() is None
-        clock.now += coordinator.ttl / 2
-        assert hasty.campaign() is None
-        leader.renew()
-        clock.now += coordinator.ttl
-        assert hasty.campaign() is None  # it sees the renewal only now
-        clock.now += coordinator.ttl
-        assert hasty.campaign()
 
 
 def test_a_beat_between_look_and_grasp_keeps_the_term(clock: Clock, leader: PostgresCandidate, rival: PostgresCandidate) -> None:

@@ -298,7 +298,7 @@ def test_an_error_shows_until_something_is_delivered(served: Served) -> None:
 
 def test_a_source_that_cannot_be_settled_shows_beside_a_leader_that_delivers(served: Served) -> None:
     served.tell(LED)
-    served.tell(Unsettled(pipeline=NAME, code="source.unavailable", message="read-only", remedy="let it write"))
+    served.tell(Unsettled(pipeline=NAME, code="source.unavailable", message="read-only", remedy="make it writable"))
     served.tell(Delivered(pipeline=NAME, lane="main", changes=1, position=2))
     assert ("penstock_error", ("source.unavailable",)) in served.samples()
     status, _, text = served.get("/healthz")

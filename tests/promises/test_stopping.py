@@ -25,7 +25,7 @@ from penstock.testing.request import Request
 from program import Program, status
 
 BATCH = 20
-"""So many changes a request of a rig has."""
+"""Changes in a request of a rig."""
 
 
 def penstock(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

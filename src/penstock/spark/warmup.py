@@ -34,7 +34,7 @@ def warm(spark: Any, folder: str, is_enough: Callable[[], bool] = lambda: False)
     """Carry some made-up changes to nowhere, and stop: when all have come, or as soon as that is enough."""
     from penstock.spark.query import Query
 
-    own = tempfile.mkdtemp(prefix="warm-up-", dir=folder)  # nobody listens there for the events of its workers
+    own = tempfile.mkdtemp(prefix="warm-up-", dir=folder)  # without a socket for the events of its workers
     source = SyntheticSource(total=_CHANGES, rate=1e6)
     state = SqliteCoordinator(path=f"{own}/state.db")
     pipeline = Pipeline("warm-up", source, DiscardSink(), state, Transform(where=_WHERE))

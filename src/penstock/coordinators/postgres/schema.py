@@ -11,7 +11,7 @@ from penstock.coordinators.postgres.numbers import number_of
 from penstock.errors import StateInvalid
 
 NAME = "penstock_state"
-VERSION = 2
+VERSION = 3
 _MAKING = number_of("schema")
 
 _TABLES = f"""
@@ -47,7 +47,8 @@ create table {NAME}.dead_counts (
 
 _UPGRADES = {
     1: f"alter table {NAME}.watermarks add column trouble text; alter table {NAME}.dead_letters add column overtaken_by text; "
-    f"alter table {NAME}.terms add column ttl double precision; update {NAME}.about set version = 2"
+    f"update {NAME}.about set version = 2",
+    2: f"alter table {NAME}.terms add column ttl double precision; update {NAME}.about set version = 3",
 }
 """What makes the next version of each."""
 
@@ -106,7 +107,8 @@ def _upgrade(connection: psycopg.Connection[Any], where: str) -> None:
             while (version := _version(connection)) in _UPGRADES:
                 connection.execute(_UPGRADES[version])
     except errors.InsufficientPrivilege as error:
-        remedy = "run penstock status FILE once as the owner of the tables, or: " + _UPGRADES[version]
+        steps = "; ".join(_UPGRADES[one] for one in range(version, VERSION))
+        remedy = f"run penstock status FILE once as the owner of the tables, or: {steps}"
         raise StateInvalid(
             f"the state in {where} has version {version}, and this user may not change its tables", remedy
         ) from error

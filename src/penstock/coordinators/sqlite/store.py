@@ -15,7 +15,7 @@ from penstock.coordinators import locks
 from penstock.errors import PenstockError, StateInvalid, StateUnavailable
 
 APPLICATION = 0x50454E53  # "PENS"
-VERSION = 3
+VERSION = 4
 PATIENCE = 2.0
 """Seconds to wait for another process's write."""
 
@@ -56,11 +56,12 @@ pragma application_id = {APPLICATION};
 pragma user_version = {VERSION};
 """
 
-_COLUMNS = "alter table watermarks add column trouble text; alter table terms add column ttl real;"
-
 UPGRADES = {
-    1: f"{_LETTERS} {_COLUMNS} pragma user_version = 3;",
-    2: f"{_COLUMNS} alter table dead_letters add column overtaken_by text; pragma user_version = 3;",
+    1: f"{_LETTERS} alter table watermarks add column trouble text; pragma user_version = 3;",
+    2: """
+    alter table watermarks add column trouble text; alter table dead_letters add column overtaken_by text; pragma user_version = 3;
+    """,
+    3: "alter table terms add column ttl real; pragma user_version = 4;",
 }
 """What makes a later version of each."""
 
