@@ -75,6 +75,19 @@ def test_asking_makes_no_topics(state: KafkaCoordinator, admin: AdminClient) -> 
     assert state.where.topic not in admin.list_topics(timeout=PATIENCE).topics
 
 
+def test_a_state_of_an_earlier_version_is_read_and_one_of_a_later_version_is_refused(
+    state: KafkaCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(log, "VERSION", log.VERSION - 1)
+        with closing(state.candidate("p", "leader")) as leader:
+            state.place(until(leader.campaign), LANE, mark(7))
+    assert Log(state.where).look(lambda book: book.of("p").lanes[LANE].position) == 7
+    monkeypatch.setattr(log, "VERSION", log.VERSION - 2)
+    with pytest.raises(StateInvalid, match="this program reads versions up to"):
+        Log(state.where).look(lambda book: book)
+
+
 def test_after_a_checkpoint_the_old_records_are_gone_and_a_new_reader_knows_the_same(
     state: KafkaCoordinator, leader: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
