@@ -38,6 +38,7 @@ from penstock.event import (
     DeliveryRetried,
     Event,
     Halted,
+    LaneClaimed,
     Led,
     ReaderReleased,
     Restarted,
@@ -51,7 +52,7 @@ from penstock.event import (
 from penstock.metrics import watch as watching
 from penstock.metrics.health import ailment
 from penstock.metrics.server import address, health, serving
-from penstock.metrics.watch import FRESH_SECONDS, Watch
+from penstock.metrics.watch import FRESH_SECONDS, PAST_SECONDS, Watch
 from penstock.pipeline import Pipeline
 from penstock.source import Backlog
 from penstock.sources.outbox.mark.source import MarkSource
@@ -294,6 +295,31 @@ def test_an_error_shows_until_something_is_delivered(served: Served) -> None:
     assert ("penstock_error", ("engine.failed",)) in served.samples()
     served.tell(Delivered(pipeline=NAME, lane="main", changes=1, position=2))
     assert "penstock_error" not in {name for name, _ in served.samples()}
+
+
+def test_an_error_of_a_pipeline_with_nothing_to_deliver_is_past_once_its_lane_was_carried_for_a_while(pipeline: Pipeline) -> None:
+    now = [0.0]
+    watch = Watch([pipeline], lambda: now[0])
+    claimed = LaneClaimed(pipeline=NAME, lane="log", epoch=1, attempt=1, position=0)
+
+    def trouble() -> str | None:
+        [sight] = watch.sights()
+        return sight.trouble
+
+    for event in (LED, claimed, RESTARTED):
+        watch.hear(event)
+    now[0] += PAST_SECONDS
+    assert trouble(), "no lane was claimed since"
+    watch.hear(claimed)
+    now[0] += PAST_SECONDS / 2
+    watch.hear(claimed)
+    assert trouble()
+    watch.hear(RESTARTED)
+    watch.hear(claimed)
+    now[0] += PAST_SECONDS / 2
+    assert trouble(), "it has failed again"
+    now[0] += PAST_SECONDS / 2
+    assert trouble() is None
 
 
 def test_a_source_that_cannot_be_settled_shows_beside_a_leader_that_delivers(served: Served) -> None:

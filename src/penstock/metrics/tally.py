@@ -18,6 +18,7 @@ from penstock.event import (
     DeliveryRetried,
     Event,
     Halted,
+    LaneClaimed,
     Led,
     MessagesReturned,
     ReaderReleased,
@@ -45,7 +46,11 @@ _ROLES: dict[type[Event], Role] = {
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts since the process began; `moved_at` is when the pipeline was last seen to get on, by the monotonic clock."""
+    """Counts since the process began.
+
+    By the monotonic clock: `moved_at` is when the pipeline was last seen to get on, `claimed_at` when a lane was first claimed
+    after the error.
+    """
 
     role: Role = "starting"
     moved_at: float = 0.0
@@ -62,6 +67,7 @@ class Tally:
     pruned: int = 0
     released: int = 0
     error: tuple[str, str] | None = None
+    claimed_at: float | None = None
     unsettled: tuple[str, str] | None = None
 
 
@@ -76,16 +82,18 @@ def counted(tally: Tally, event: Event, now: float) -> Tally:
             tally = replace(tally, terms=tally.terms + 1, moved_at=now)
         case Delivered(changes=changes):
             tally = replace(tally, delivered=tally.delivered + changes, moved_at=now, error=None)
+        case LaneClaimed() if tally.error and tally.claimed_at is None:
+            tally = replace(tally, claimed_at=now)
         case DeliveryRetried() | MessagesReturned():
             tally = replace(tally, retries=tally.retries + 1)
         case AttemptFailed(code=code, message=message):
-            tally = replace(tally, failed=tally.failed + Counter([code]), error=(code, message))
+            tally = replace(tally, failed=tally.failed + Counter([code]), error=(code, message), claimed_at=None)
         case Restarted(code=code, message=message):
-            tally = replace(tally, restarts=tally.restarts + Counter([code]), error=(code, message))
+            tally = replace(tally, restarts=tally.restarts + Counter([code]), error=(code, message), claimed_at=None)
         case TermGone():
             tally = replace(tally, lost_terms=tally.lost_terms + 1)
         case Halted(code=code, message=message):
-            tally = replace(tally, error=(code, message))
+            tally = replace(tally, error=(code, message), claimed_at=None)
     return _settled(_poisoned(tally, event), event)
 
 

@@ -23,6 +23,9 @@ FRESH_SECONDS = 1.0
 LATE_SECONDS = 2.0
 """How long a look of somebody else is waited for."""
 
+PAST_SECONDS = 60.0
+"""After a lane was claimed again, an error without a successor is past after this time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sight:
@@ -37,11 +40,16 @@ class Sight:
     @property
     def error(self) -> tuple[str, str] | None:
         """Code and message of what has not passed yet: as this process heard it, or as the store has it."""
-        if self.tally.error:
+        if self.tally.error and not self._is_past:
             return self.tally.error
         if error := self.status.last_error:
             return error["code"], error["message"]
         return self.tally.unsettled if self.tally.role == "leading" else None  # settling is the leader's
+
+    @property
+    def _is_past(self) -> bool:
+        """Whether lanes have been carried for a while since the error: where nothing is to be delivered, no delivery ends it."""
+        return self.tally.claimed_at is not None and self.at - self.tally.claimed_at >= PAST_SECONDS
 
     @property
     def trouble(self) -> str | None:
