@@ -27,8 +27,14 @@ LOST = {
     "drop a trigger": ("drop trigger _penstock_2_insert", "orders has lost its triggers"),
     "forge a trigger": (
         "drop trigger _penstock_2_insert; create trigger _penstock_2_insert after insert on orders begin select 1; end",
+        "orders had its triggers dropped and created again",
+    ),
+    "forge the text of a trigger": (
+        "pragma writable_schema = on; update sqlite_master set sql = replace(sql, 'insert into', 'insert or ignore into')"
+        " where name = '_penstock_2_insert'; pragma schema_version = 1000; pragma writable_schema = off",
         "orders has other triggers than those of capture",
     ),
+    "drop the seal": ("drop view _penstock_2_seal", "orders had its triggers dropped and created again"),
     "unique index": ("create unique index by_status on orders(status)", "orders has other unique indexes"),
     "later trigger": (
         "create trigger late after insert on orders begin update orders set total = 0 where id = new.id; end",

@@ -9,11 +9,15 @@ from dataclasses import dataclass
 from enum import Enum
 
 from penstock.errors import CaptureBroken
+from penstock.sources.sqlite.database import enable_remedy, path_of
 from penstock.sources.sqlite.schema import PresentTrigger, Schema
 from penstock.sources.sqlite.shape import Shape, shape_of
 from penstock.sources.sqlite.transition import generated
+from penstock.sources.sqlite.triggers import seal_of, sealing
 
-LAYOUT = 3
+LAYOUT = 4
+UNSEALED = 3
+"""The layout before, which is the same without seals."""
 
 TABLES = (
     "create table _penstock_meta(name text primary key, value)",
@@ -126,8 +130,14 @@ def load(connection: sqlite3.Connection) -> Catalogue:
     if meta.get("layout") != LAYOUT:
         raise CaptureBroken(
             f"the capture was made by another version of penstock (layout {meta.get('layout')}, ours is {LAYOUT})",
-            "disable capture and enable it again, or use that version",
+            enable_remedy(path_of(connection))
+            if meta.get("layout") == UNSEALED
+            else "disable capture and enable it again, or use that version",
         )
+    return Catalogue(meta["incarnation"], _shapes(connection))
+
+
+def _shapes(connection: sqlite3.Connection) -> dict[int, Captured]:
     rows = connection.execute(
         "select number, lineage, role, shape, triggers, master_row, is_live, is_suspended from _penstock_shape order by number"
     )
@@ -135,7 +145,14 @@ def load(connection: sqlite3.Connection) -> Catalogue:
         Captured(row[0], row[1], Role(row[2]), Shape.from_json(row[3]), json.loads(row[4]), row[5], bool(row[6]), bool(row[7]))
         for row in rows
     )
-    return Catalogue(meta["incarnation"], {captured.number: captured for captured in shapes})
+    return {captured.number: captured for captured in shapes}
+
+
+def upgrade(connection: sqlite3.Connection) -> Iterator[str]:
+    """The statements that turn the layout before into this one; none where that is not needed."""
+    if connection.execute("select value from _penstock_meta where name = 'layout'").fetchone() == (UNSEALED,):
+        yield from (sealing(captured.number) for captured in _shapes(connection).values() if captured.is_live)
+        yield f"update _penstock_meta set value = {LAYOUT} where name = 'layout'"
 
 
 def healings(connection: sqlite3.Connection) -> dict[int, Healing]:
@@ -155,10 +172,18 @@ def breaches(captured: Captured, schema: Schema) -> Iterator[Breach]:
     ours = [trigger for trigger in schema.triggers if trigger.name in captured.triggers]
     if len(ours) < len(captured.triggers):
         yield Breach(table, "has lost its triggers" if table in schema.tables else "was dropped", Loss.EVERYTHING)
+    elif not is_sealed(captured, schema):
+        yield Breach(table, "had its triggers dropped and created again", Loss.EVERYTHING)
     else:
         yield from _altered(captured, schema, ours)
     if ours and (late := _late(schema, ours)):
         yield Breach(table, f"got the trigger {late}, which fires before ours", Loss.ORDER)
+
+
+def is_sealed(captured: Captured, schema: Schema) -> bool:
+    """Whether all triggers of a shape are there, and have been there since they were made."""
+    seal, rows = schema.seals.get(seal_of(captured.number), 0), {one.name: one.row for one in schema.triggers}
+    return all(name in rows and rows[name] < seal for name in captured.triggers)
 
 
 def _altered(captured: Captured, schema: Schema, ours: Sequence[PresentTrigger]) -> Iterator[Breach]:

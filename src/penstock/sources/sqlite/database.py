@@ -78,6 +78,11 @@ def _number(connection: sqlite3.Connection, sql: str) -> int:
     return int(number)
 
 
+def path_of(connection: sqlite3.Connection) -> str:
+    """The file of this database."""
+    return str(connection.execute("select file from pragma_database_list where name = 'main'").fetchone()[0])
+
+
 Identity = tuple[int, int, int | None]
 
 

@@ -38,6 +38,8 @@ def enable(
         with transaction(connection, "immediate", keeps=not is_trial):
             if not has_catalogue(connection):
                 _found(connection, report)
+            for sql in list(catalog.upgrade(connection)):
+                report.run(connection, sql)
             _enable(begun(connection, report), selector(tables), columns)
         return report
 
@@ -121,5 +123,6 @@ def _remove(connection: sqlite3.Connection, report: Report) -> None:
     report.tables.update({trigger.table: "disabled" for trigger in ours if not is_ours(trigger.table)})
     for trigger in ours:
         report.run(connection, f"drop trigger {quoted(trigger.name)}")
-    for (table,) in connection.execute("select name from sqlite_master where name glob '_penstock_*'").fetchall():
-        report.run(connection, f"drop table {quoted(table)}")
+    left = "select type, name from sqlite_master where type in ('table', 'view') and name glob '_penstock_*'"
+    for kind, name in connection.execute(left).fetchall():
+        report.run(connection, f"drop {kind} {quoted(name)}")

@@ -13,7 +13,18 @@ from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Breach, Captured, Catalogue, Role
 from penstock.sources.sqlite.schema import Schema, read_schema, selector
 from penstock.sources.sqlite.shape import Shape, TableFacts, refusal, shape_of
-from penstock.sources.sqlite.triggers import GONE, PREFIX, Trigger, light_triggers, literal, noted, quoted, triggers
+from penstock.sources.sqlite.triggers import (
+    GONE,
+    PREFIX,
+    Trigger,
+    light_triggers,
+    literal,
+    noted,
+    quoted,
+    seal_of,
+    sealing,
+    triggers,
+)
 
 
 @dataclass(slots=True)
@@ -80,6 +91,7 @@ class Installation:
     def _make(self, wanted: list[Trigger], number: int) -> dict[str, str]:
         for trigger in wanted:
             self.run(trigger.sql)
+        self.run(sealing(number))
         made = "select name, sql from sqlite_master where type = 'trigger' and name glob ?"
         return dict(self.connection.execute(made, (f"{PREFIX}{number}_*",)))
 
@@ -139,6 +151,7 @@ class Installation:
         for name in captured.triggers:
             if name in present:
                 self.run(f"drop trigger {quoted(name)}")
+        self.run(f"drop view if exists {seal_of(captured.number)}")
         self.run(f"delete from _penstock_gone where shape = {captured.number}")
         self.run(f"update _penstock_shape set is_live = 0, is_suspended = 0 where number = {captured.number}")
 

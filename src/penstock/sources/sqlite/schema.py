@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.errors import ConfigInvalid
 from penstock.sources.sqlite.shape import TableFacts
-from penstock.sources.sqlite.triggers import PREFIX
+from penstock.sources.sqlite.triggers import PREFIX, seal_of
 
 _NAME = r"""("[^"]*"|\[[^]]*\]|`[^`]*`|'[^']*'|\S+)"""
 _BEFORE = re.compile(rf"create\s+trigger\s+{_NAME}\s+(?:before\s+)?(?:insert|update)\b.*?\bbegin\b(.*)", re.IGNORECASE | re.DOTALL)
@@ -29,11 +29,12 @@ class PresentTrigger:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Ordinary tables by name, all triggers, and what cannot be captured at all, with the reason."""
+    """Ordinary tables by name, all triggers, what cannot be captured at all with the reason, and the row of every seal by name."""
 
     tables: Mapping[str, TableFacts]
     triggers: tuple[PresentTrigger, ...]
     others: Mapping[str, str]
+    seals: Mapping[str, int]
 
     def foreign(self, table: str) -> Iterator[PresentTrigger]:
         """The application's own triggers of a table."""
@@ -68,7 +69,8 @@ def read_schema(connection: sqlite3.Connection) -> Schema:
     listed = _rows(connection, "select * from pragma_table_list where schema = 'main' order by name")
     theirs = [row for row in listed if not is_ours(row["name"])]
     tables = {row["name"]: _facts(connection, row["name"], bool(row["wr"]), present) for row in theirs if row["type"] == "table"}
-    return Schema(tables, present, {row["name"]: _OTHERS[row["type"]] for row in theirs if row["type"] in _OTHERS})
+    seals = dict(connection.execute(f"select name, rowid from sqlite_master where type = 'view' and name glob '{seal_of('*')}'"))
+    return Schema(tables, present, {row["name"]: _OTHERS[row["type"]] for row in theirs if row["type"] in _OTHERS}, seals)
 
 
 def _facts(connection: sqlite3.Connection, table: str, without_rowid: bool, present: tuple[PresentTrigger, ...]) -> TableFacts:

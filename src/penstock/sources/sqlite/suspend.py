@@ -102,8 +102,8 @@ def _heir(work: Installation, captured: Captured) -> TableFacts | None:
 
 def _knows_all(work: Installation, captured: Captured, now: Shape) -> bool:
     """Whether every row that was touched while suspended was noted."""
-    present, was = {trigger.name for trigger in work.schema.triggers}, work.catalogue.last(captured.lineage).shape
-    if captured.role is not Role.WATCH or not captured.triggers.keys() <= present or has_gap(work, captured.lineage):
+    was = work.catalogue.last(captured.lineage).shape
+    if captured.role is not Role.WATCH or not catalog.is_sealed(captured, work.schema) or has_gap(work, captured.lineage):
         return False
     # REPLACE removes rows unseen through an index that the light triggers do not watch
     has_writes = work.one(f"select exists(select 1 from {TOUCHED} where lineage = {captured.lineage})")

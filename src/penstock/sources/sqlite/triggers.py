@@ -56,6 +56,20 @@ def light_triggers(shape: Shape, number: int, lineage: int) -> list[Trigger]:
     ]
 
 
+def seal_of(number: int | str) -> str:
+    """The name of the view that is created after the triggers of a shape.
+
+    SQLite gives a new row of sqlite_master the greatest row id, and VACUUM keeps the order of triggers and views. So triggers that
+    come after their seal have been dropped and created again, whatever their text.
+    """
+    return f"{PREFIX}{number}_seal"
+
+
+def sealing(number: int) -> str:
+    """The statement that creates the seal. It names no table, so no change of the schema can invalidate it."""
+    return f"create view {seal_of(number)} as select {number} as shape"
+
+
 def noted(shape: Shape) -> list[str]:
     """What is copied of a row that may be removed: what is captured, and what makes rows collide."""
     return list(dict.fromkeys([*shape.columns, *(name for unique in shape.uniques for name, _ in unique.columns)]))
