@@ -42,7 +42,7 @@ def halted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     with Story(tmp_path_factory.mktemp("halted"), RaisedOn, LostGround, BadRow, Told, Exhausted, Rewound) as story:
         story.outlive(story.start(env=GIVEN))
         story.outlive(story.start("--available-now", "--log-format", "text", env=GIVEN))
-        story.stop(story.start("--from", "beginning"))
+        story.stop(story.start("--from", "beginning", env=GIVEN))
         story.stop(story.start())
         story.stop(story.start("--from", "4"))
         yield story.end()

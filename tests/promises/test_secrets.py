@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import onlooker
 import pytest
 from stories import Part, Story, Way
 
@@ -65,14 +66,14 @@ class _Refusing(BaseHTTPRequestHandler):
 
 def tell(rig: Rig, auth: dict[str, Any], then: str) -> None:
     """A batch with a secret in every place, to a receiver that tells them."""
-    rig.write(
-        url=f"{rig.receiver.url}?token=${{QUERY}}",
-        auth=auth,
-        headers={"X-Api-Key": "${file:../key.txt}"},
-        signing={"secret": "${SIGNING}"},
-        retry=TWICE | {"then": then},
-    )
+    secret(rig, auth, retry=TWICE | {"then": then})
     rig.file.write_text(rig.file.read_text() + "mode: batch\n")
+
+
+def secret(rig: Rig, auth: dict[str, Any], **sink: Any) -> None:
+    """A pipeline with a secret in every place."""
+    url, headers = f"{rig.receiver.url}?token=${{QUERY}}", {"X-Api-Key": "${file:../key.txt}"}
+    rig.write(url=url, auth=auth, headers=headers, signing={"secret": "${SIGNING}"}, **sink)
 
 
 def shown(text: str) -> list[str]:
@@ -97,7 +98,7 @@ def answers(capsys: Any, *files: Path) -> Iterator[tuple[str, str]]:
 
 
 class Told(Part):
-    """Two batches, in a process whose log is JSON and in one whose log is text."""
+    """Two batches, in a process whose log is JSON and in one whose log is text; then a live pipeline, seen by another user."""
 
     def way(self) -> Way:
         self.halting, self.parking = (self.rig(name, receiver=Talkative(code)) for name, code in STATUSES.items())
@@ -109,6 +110,13 @@ class Told(Part):
             self.parking.shop.sell()
             yield [self.halting.file, self.parking.file]
             yield
+        self.serving = self.rig("serving")
+        secret(self.serving, BEARER)
+        self.serving.shop.sell()
+        program = yield [self.serving.file]
+        self.serving.until_settled()
+        self.seen, self.sockets = onlooker.seen(program), onlooker.sockets(program)
+        yield
 
 
 @pytest.fixture
@@ -121,8 +129,8 @@ def given(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("given")
 def test_what_a_receiver_says_back_is_in_no_log_no_answer_and_no_file(halted: Story, capsys: Any) -> None:
     told = halted.of(Told)
-    assert len(told.programs) == 2
-    for program in told.programs:
+    assert len(told.programs) == 3
+    for program in told.programs[:2]:
         assert program.process.returncode == 1, program.tail()
         assert shown(program.said()) == []
         assert all(answer in program.said() for answer in HIDDEN.values()), program.said()
@@ -135,3 +143,12 @@ def test_what_a_receiver_says_back_is_in_no_log_no_answer_and_no_file(halted: St
         files = written(rig)
         assert [(name, secret) for name, text in files.items() for secret in shown(text)] == []
         assert HIDDEN[rig.name] in "".join(text for name, text in files.items() if name.startswith("state.db"))
+
+
+def test_another_user_of_the_host_sees_no_secret_of_a_running_pipeline(halted: Story) -> None:
+    told = halted.of(Told)
+    assert told.serving.receiver.requests
+    assert any(name.startswith("command line") for name in told.seen)
+    assert [(name, secret) for name, read in told.seen.items() for secret in SECRETS if secret.encode() in read] == []
+    assert [name for name in told.seen if name.startswith("block")] == []
+    assert told.sockets == []

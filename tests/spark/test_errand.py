@@ -1,5 +1,8 @@
 """What an errand says to those who only plan."""
 
+import base64
+import os
+import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -35,6 +38,31 @@ def test_an_errand_comes_back_whole():
     sent = errand(goal={"outbox": "{}"})
     assert planned(sent.encode()) == ("batch", ["outbox"], bundles.DDL)
     assert Errand.decode(sent.encode()) == sent
+
+
+def test_the_line_of_a_stored_errand_holds_no_secret_and_its_file_is_for_its_owner_only(tmp_path):
+    sink = {"type": "webhook", "url": "http://127.0.0.1:1/", "auth": {"bearer": "s3cret-token"}}
+    pipeline = parse({"name": "orders", "source": {"type": "sqlite", "database": "shop.db"}, "sink": sink}, tmp_path)
+    sent = replace(errand(), pipeline=pipeline, folder=str(tmp_path))
+    assert b"s3cret-token" in unpacked(sent.encode())
+    before = os.umask(0)
+    try:
+        line = sent.store()
+    finally:
+        os.umask(before)
+    assert b"s3cret-token" not in unpacked(line)
+    [file] = tmp_path.iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert Errand.decode(line) == sent
+    assert planned(line) == planned(sent.encode())
+    other = replace(sent, pipeline=replace(pipeline, name="items"))
+    assert (Errand.decode(other.store()), Errand.decode(line)) == (other, sent)
+
+
+def unpacked(line):
+    """The bytes of a line's words, packed or not."""
+    words = [word.encode() for word in line.split(" ")]
+    return b" ".join([*words, *(base64.b85decode(word) for word in words if not word.startswith(b"/"))])
 
 
 def test_many_events_come_in_order_though_the_driver_looks_only_later(tmp_path):

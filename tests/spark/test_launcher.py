@@ -14,7 +14,7 @@ from penstock.spark import archive, jvm
 from penstock.spark.daemon import MODULES
 from penstock.spark.engine import Engine, common_settings
 from penstock.spark.java import Java, find_jars, find_java, module_flags
-from penstock.spark.session import master_for
+from penstock.spark.session import master_for, open_session
 
 
 def java_home(folder: Path, version: str) -> Path:
@@ -123,6 +123,33 @@ def test_the_default_master_has_a_slot_for_each_lane_and_retries():
 @pytest.mark.parametrize("asked", ["local[2]", "local[2,4]", "local[2, 8]", "spark://127.0.0.1:7077", "yarn"])
 def test_a_master_that_is_large_enough_or_elsewhere_is_taken(asked):
     assert master_for(2, asked) == asked
+
+
+def test_a_standalone_cluster_asks_for_its_secret_or_for_leave_to_do_without(monkeypatch):
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "_SPARK_AUTH_SECRET"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(
+        ConfigInvalid, match=r"spark://127\.0\.0\.1:7077, and spark\.config\.spark\.authenticate\.secret is missing"
+    ):
+        open_session(1, "spark://127.0.0.1:7077")
+
+
+@pytest.mark.parametrize(
+    "config", [{"spark.authenticate.secret": "s3cret"}, {"spark.authenticate": "false"}, {"spark.authenticate": "FALSE"}]
+)
+def test_with_a_secret_or_without_authentication_a_cluster_is_tried(monkeypatch, config):
+    def started(settings, *_):
+        raise EngineFailed(f"started with {sorted(key for key in settings if key in config)}")
+
+    monkeypatch.setattr(jvm, "start", started)
+    with pytest.raises(EngineFailed, match=f"started with {sorted(config)}".replace("[", r"\[").replace("]", r"\]")):
+        open_session(1, "spark://127.0.0.1:7077", config)
+
+
+def test_the_secret_of_a_cluster_is_in_no_command_line():
+    line = jvm._command({"spark.authenticate.secret": "s3cret", "spark.a": "b"}, Java(Path("/j"), 17, "17"), [], [])
+    assert "spark.a=b" in line
+    assert "s3cret" not in " ".join(line)
 
 
 @pytest.mark.parametrize("asked", ["local", "local[1]", "local[1,4]"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from threading import Lock, Thread, Timer
@@ -14,13 +13,13 @@ from penstock.errors import ConfigInvalid, EngineLost
 from penstock.event import Observer
 from penstock.goal import Goal
 from penstock.pipeline import Pipeline, SparkSettings
-from penstock.sockets import make_folder
 from penstock.spark.daemon import MODULES
 from penstock.spark.errand import Events
 from penstock.spark.query import Query, engine_lost
 from penstock.spark.session import close_session, open_session
 from penstock.spark.training import train_beside
 from penstock.spark.warmup import warm
+from penstock.spark.workplace import Workplace
 
 TRAINING_SECONDS = 60.0
 """A run that has lived so long makes the class archive for the next one."""
@@ -36,11 +35,12 @@ class Engine:
         settings = common_settings(pipelines)
         slots = sum(len(pipeline.source.lanes()) for pipeline in pipelines)
         os.environ[MODULES] = ",".join(modules(pipelines))
-        self._folder = make_folder("penstock-run-")
+        self._workplace = Workplace()
+        self._folder = self._workplace.path
         try:
-            self._spark: Any = open_session(slots, settings.master, settings.config, sockets=self._folder)
+            self._spark: Any = open_session(slots, settings.master, settings.config, folder=self._folder)
         except BaseException:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._workplace.close()
             raise
         self._events = Events(self._folder)
         self._listening = Thread(target=self._listen, args=(tell,), name="events of workers", daemon=True)
@@ -84,7 +84,7 @@ class Engine:
         close_session(self._spark)
         self._events.close()
         self._listening.join()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._workplace.close()
 
     def _train(self) -> None:
         self._trainer = train_beside(self._folder)

@@ -7,6 +7,7 @@ through the coordinator; what is here only makes things quick: flags as files, e
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import pickle
@@ -50,8 +51,18 @@ class Errand:
 
     def encode(self) -> str:
         """The errand as one line, for a Spark option; before it the plan, see `planned`."""
-        plan = Plan(self._way(), [*self.pipeline.source.lanes()], form_of(self.pipeline.transform.has_sql).ddl)
-        return f"{plan.encode()} {base64.b85encode(pickle.dumps(self)).decode()}"
+        return f"{self._plan()} {base64.b85encode(pickle.dumps(self)).decode()}"
+
+    def store(self) -> str:
+        """The same with a file in the place of the errand: it holds secrets, and Spark shows and broadcasts its options."""
+        packed = pickle.dumps(self)
+        path = f"{os.path.abspath(self.folder)}/{self.query}.{hashlib.sha256(packed).hexdigest()[:12]}.errand"
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(packed)
+        return f"{self._plan()} {path}"
+
+    def _plan(self) -> str:
+        return Plan(self._way(), [*self.pipeline.source.lanes()], form_of(self.pipeline.transform.has_sql).ddl).encode()
 
     def _way(self) -> Way:
         return "live" if self.goal is None else "ranges" if isinstance(self.goal, Backfill) else "batch"
@@ -59,7 +70,8 @@ class Errand:
     @staticmethod
     def decode(text: str) -> Errand:
         """The errand of such a line."""
-        errand = pickle.loads(base64.b85decode(text.partition(" ")[2]))
+        packed = text.partition(" ")[2]
+        errand = pickle.loads(Path(packed).read_bytes() if packed.startswith("/") else base64.b85decode(packed))
         assert isinstance(errand, Errand)
         return errand
 

@@ -67,24 +67,28 @@ _SECRET = re.compile("(?i)secret|password|token|access[.]?key")
 _NOT_INHERITED = {"SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"}
 
 
-def start(settings: Mapping[str, str], archived: Sequence[str] | None = None) -> Any:
-    """Start the JVM and connect py4j to it; once per process. `archived` are flags to use instead of the archive's own."""
+def start(settings: Mapping[str, str], archived: Sequence[str] | None = None, folder: str | None = None) -> Any:
+    """Start the JVM and connect py4j to it; once per process. `archived` are flags to use instead of the archive's own.
+
+    The JVM's temporary files go to this folder.
+    """
     java, jars = find_java(), find_jars()
     path = archive.path_of(java, jars)
+    temporary = [f"-Djava.io.tmpdir={folder}"] if folder else []
     if archived is None and path.exists():
         with suppress(EngineFailed):  # the archive may be the reason
-            return _start(settings, java, jars, archive.flags(java, path), path)
-    return _start(settings, java, jars, archived or [])
+            return _start(settings, java, jars, [*temporary, *archive.flags(java, path)], path)
+    return _start(settings, java, jars, [*temporary, *(archived or [])])
 
 
-def _start(settings: Mapping[str, str], java: Java, jars: Sequence[Path], archived: Sequence[str], path: Path | None = None) -> Any:
+def _start(settings: Mapping[str, str], java: Java, jars: Sequence[Path], own: Sequence[str], path: Path | None = None) -> Any:
     log = archive.cache() / "spark.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     private = Path(tempfile.mkdtemp(prefix="penstock-"))
     try:
         (private / "log4j2.properties").write_text(_LOGGING.format(level="warn", log=log))
         flags = [
-            *archived,
+            *own,
             f"-XX:ErrorFile={log.parent}/hs_err_%p.log",
             f"-Dlog4j2.configurationFile=file:{private}/log4j2.properties",
         ]

@@ -46,9 +46,13 @@ class Query:
 
     def prepare(self, is_enough: Callable[[], bool]) -> None:
         """Begin without a term, up to where nothing but that is missing; leaves off as soon as that is enough."""
-        if self._spark.sparkContext.master.startswith("local"):  # elsewhere no file would tell of the term
+        if self._is_here():
             self._begin()
             self.wait(lambda: self._errand.is_ready() or is_enough(), within=READY_SECONDS)
+
+    def _is_here(self) -> bool:
+        """Whether all workers see the files of this process."""
+        return str(self._spark.sparkContext.master).startswith("local")
 
     def start(self, term: Term) -> None:
         """Begin under this term, or go on with it where all is prepared."""
@@ -65,11 +69,12 @@ class Query:
 
         try:
             spark = beside(self._spark, {} if self._errand.goal is None else ROOMY)
-            changes = spark.readStream.format("penstock").option("errand", self._errand.encode()).load()
+            errand = self._errand.store() if self._is_here() else self._errand.encode()
+            changes = spark.readStream.format("penstock").option("errand", errand).load()
             writing = (
                 apply(changes, self._pipeline.transform, spares=self._spares)
                 .writeStream.format("penstock")
-                .option("errand", self._errand.encode())
+                .option("errand", errand)
             )
             writing = writing.option("checkpointLocation", str(self._checkpoint)).queryName(self._pipeline.name)
             self._query = writing.trigger(**self._trigger()).start()

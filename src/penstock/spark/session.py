@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.errors import EngineSlots
+from penstock.errors import ConfigInvalid, EngineSlots
 from penstock.spark import jvm, register
 from penstock.spark.rows import FLUSH_BYTES, ROOMY_BYTES
 
@@ -22,6 +22,7 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.speculation": "false",
+    "spark.authenticate": "true",  # a local master, YARN and Kubernetes make a secret for each session
     # buffers smaller than a flush, so that it passes through them
     "spark.buffer.size": "8192",
     "spark.sql.execution.pandas.udf.buffer.size": "8192",
@@ -67,23 +68,35 @@ def master_for(slots: int, asked: str | None) -> str:
     return asked
 
 
+def _refuse_without_secret(master: str, settings: Mapping[str, str]) -> None:
+    """A standalone cluster has one secret, which only its administrator knows; elsewhere Spark makes one for each session."""
+    has_one = "spark.authenticate.secret" in settings or {"SPARK_HOME", "SPARK_CONF_DIR", "_SPARK_AUTH_SECRET"} & os.environ.keys()
+    if master.startswith("spark://") and settings["spark.authenticate"].lower() == "true" and not has_one:
+        raise ConfigInvalid(
+            f"spark.master is {master}, and spark.config.spark.authenticate.secret is missing",
+            'give the secret of the cluster, such as "${SPARK_SECRET}"; '
+            'on a network where every user is trusted, set spark.authenticate to "false"',
+        )
+
+
 def open_session(
     slots: int,
     master: str | None = None,
     config: Mapping[str, str] | None = None,
     *,
-    sockets: str | None = None,
+    folder: str | None = None,
     archive: Sequence[str] | None = None,
 ) -> Any:
-    """Start Spark, with its sockets in this folder. The session belongs to this process and ends with it."""
+    """Start Spark, with its files and sockets in this folder. The session belongs to this process and ends with it."""
     master = master_for(slots, master)
     settings = {**_SETTINGS, "spark.master": master}
     if master.startswith("local"):
         settings |= _ON_THIS_MACHINE
-        settings |= {"spark.python.unix.domain.socket.dir": sockets} if sockets else {}
+        settings |= {"spark.python.unix.domain.socket.dir": folder, "spark.local.dir": folder} if folder else {}
     settings |= config or {}
+    _refuse_without_secret(master, settings)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    gateway = jvm.start(settings, archive)
+    gateway = jvm.start(settings, archive, folder)
 
     from pyspark import SparkContext, accumulators
     from pyspark.logger import PySparkLogger

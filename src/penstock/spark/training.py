@@ -17,7 +17,8 @@ from threading import Thread
 from penstock.spark.archive import flags, path_of
 from penstock.spark.java import find_jars, find_java
 from penstock.spark.session import open_session
-from penstock.spark.warmup import warm, workplace
+from penstock.spark.warmup import warm
+from penstock.spark.workplace import Workplace
 
 UNUSED_SECONDS = 30 * 24 * 3600.0
 
@@ -52,8 +53,8 @@ def sweep(kept: Path) -> None:
 
 
 def _rehearse(archive: list[str], folder: str | None) -> None:
-    with nullcontext(folder) if folder else workplace() as place:
-        spark = open_session(slots=1, sockets=place, archive=archive)
+    with nullcontext(folder) if folder else Workplace() as place:
+        spark = open_session(slots=1, folder=place, archive=archive)
         warm(spark, place)
         process = spark.sparkContext._gateway.proc
         spark.stop()

@@ -11,7 +11,8 @@ from penstock.spark.engine import common_settings
 from penstock.spark.rows import DDL
 from penstock.spark.session import close_session, open_session
 from penstock.spark.transform import apply
-from penstock.spark.warmup import warm, workplace
+from penstock.spark.warmup import warm
+from penstock.spark.workplace import Workplace
 
 
 @contextmanager
@@ -19,8 +20,8 @@ def engine(pipelines: Sequence[Pipeline]) -> Iterator[Any]:
     """A session as `penstock run` would have it for these pipelines, over which a throw-away query has gone; once per process."""
     settings = common_settings(pipelines)
     slots = max(1, sum(len(pipeline.source.lanes()) for pipeline in pipelines))
-    with workplace() as folder:
-        spark = open_session(slots, settings.master, settings.config, sockets=folder)
+    with Workplace() as folder:
+        spark = open_session(slots, settings.master, settings.config, folder=folder)
         try:
             warm(spark, folder)
             yield spark

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.pipeline import Pipeline, Transform
 from penstock.sinks.discard import DiscardSink
-from penstock.sockets import make_folder
 from penstock.sources.synthetic import LANE, SyntheticSource
 
 _CHANGES = 2000
 _PATIENCE = 600.0
 _WHERE = "table = 'synthetic' and try_variant_get(after, '$.total', 'double') >= 0 and op in ('insert', 'update')"
-
-
-@contextmanager
-def workplace() -> Iterator[str]:
-    """A folder for `warm` around a session, also for its sockets: workers outlive their query, and may still write there."""
-    folder = make_folder("penstock-warm-")
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def warm(spark: Any, folder: str, is_enough: Callable[[], bool] = lambda: False) -> None:

@@ -1,0 +1,53 @@
+"""The private folder of a process that has a session: sockets, signals, tasks with their secrets, and Spark's own files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from penstock.coordinators import locks
+from penstock.sockets import make_folder
+
+PREFIX = "penstock-run-"
+_ALIVE = "alive"
+
+
+class Workplace:
+    """A folder that only its owner can enter; one that a killed process has left is removed by the next process of that user."""
+
+    def __init__(self) -> None:
+        self.path = make_folder(PREFIX)
+        self._lock = locks.seize(Path(self.path, ".new"))
+        Path(self.path, ".new").rename(Path(self.path, _ALIVE))  # a lock that another process sees is held already
+        sweep(Path(self.path).parent)
+
+    def __enter__(self) -> str:
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove it with everything in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock:
+            self._lock.release()
+
+
+def sweep(base: Path) -> None:
+    """Remove the folders of this user's processes that have ended without removing them."""
+    for folder in base.glob(f"{PREFIX}*"):
+        if _is_ours(folder) and (folder / _ALIVE).exists() and (lock := locks.seize(folder / _ALIVE)):
+            shutil.rmtree(folder, ignore_errors=True)
+            lock.release()
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether it is a folder that only this user can enter."""
+    with suppress(FileNotFoundError):
+        found = folder.lstat()
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return False
