@@ -131,7 +131,10 @@ class Receiver:
         content = _decoded(headers.get("content-encoding", "identity"), body, self._largest)
         if self._keys and (complaint := signature.complaint(self._keys, headers, content, self._clock())):
             raise _Refusal(401, complaint)
-        return _request(headers, content)
+        request = _request(headers, content)
+        if self._keys and request.changes and not signature.covers(headers):
+            raise _Refusal(401, f"the signature does not cover the headers {', '.join(signature.ACTED_ON)} as they are")
+        return request
 
     def _judge(self, request: _Request) -> Verdict:
         name = f"epoch/{request.pipeline}/"
@@ -224,7 +227,7 @@ def _request(headers: Mapping[str, str], content: bytes) -> _Request:
         raise _Refusal(400, "the header Penstock-Epoch is no number")
     inner = "/".join(quote(headers[f"penstock-{part}"], safe="%:") for part in ("incarnation", "lane"))
     pipeline = quote(pipeline, safe="")
-    epoch, is_redriven = int(headers["penstock-epoch"]), "penstock-redriven" in headers
+    epoch, is_redriven = int(headers["penstock-epoch"]), bool(headers.get("penstock-redriven"))
     return _Request(pipeline, f"place/{pipeline}/{inner}/", epoch, changes, is_redriven)
 
 

@@ -12,7 +12,11 @@ PREFIX = "whsec_"
 TOLERANCE = 300
 """Seconds between a signature and its reading, either way: an old one may be a replay."""
 
+ACTED_ON = ("penstock-pipeline", "penstock-lane", "penstock-incarnation", "penstock-epoch", "penstock-redriven")
+"""The headers that decide what a receiver does with a body; the id of a signature ends with their digest."""
+
 _SHORTEST, _LONGEST = 24, 64
+_DIGITS = 32
 
 
 def key(secret: str) -> bytes:
@@ -33,6 +37,21 @@ def signed(keys: Sequence[bytes], name: str, body: bytes, now: int) -> dict[str,
     name = name.replace(".", "%2E")  # the full stop separates the parts of what is signed
     signatures = " ".join(_signature(one, name, str(now), body) for one in keys)
     return {"webhook-id": name, "webhook-timestamp": str(now), "webhook-signature": signatures}
+
+
+def named(key: str, headers: Mapping[str, str]) -> str:
+    """The id of a request with this key and these headers."""
+    return f"{key}-{_digest({name.lower(): value for name, value in headers.items()})}"
+
+
+def covers(headers: Mapping[str, str]) -> bool:
+    """Whether the headers are those that were signed; their names are in lower case."""
+    return hmac.compare_digest(headers.get("webhook-id", "")[-_DIGITS:].encode(), _digest(headers).encode())
+
+
+def _digest(headers: Mapping[str, str]) -> str:
+    lines = "".join(f"{name}:{headers.get(name, '')}\n" for name in ACTED_ON)
+    return hashlib.sha256(lines.encode()).hexdigest()[:_DIGITS]
 
 
 def complaint(keys: Sequence[bytes], headers: Mapping[str, str], body: bytes, now: float) -> str | None:

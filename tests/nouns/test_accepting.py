@@ -22,7 +22,7 @@ from deadline import PATIENCE
 from penstock.change import Change, Lane, Op, to_batch
 from penstock.receiver import MemoryStore, Receiver, SqliteStore, Store
 from penstock.retry import Retry
-from penstock.signature import key, signed
+from penstock.signature import key, named, signed
 from penstock.sink import Assignment
 from penstock.sinks.webhook import Batch, WebhookSink
 from penstock.sinks.webhook.signing import Signing
@@ -296,7 +296,7 @@ def test_a_signature_must_be_there_fit_and_be_of_now(headers, status, said):
     given, body = request(run(1, 1))
     now = int(time.time())
     altered = {name: str(now + value) if isinstance(value, int) else value for name, value in headers.items()}
-    signature = signed([key(OTHER), key(SECRET)], "a-1", body, now) | altered
+    signature = signed([key(OTHER), key(SECRET)], named("a-1", given), body, now) | altered
     verdict = Receiver(MemoryStore(), secret=SECRET).accept(given | {k: v for k, v in signature.items() if v is not None}, body)
     assert verdict.status == status
     assert said in verdict.reason
@@ -304,10 +304,44 @@ def test_a_signature_must_be_there_fit_and_be_of_now(headers, status, said):
 
 def test_another_body_or_another_secret_is_refused():
     given, body = request(run(1, 1))
-    headers = given | signed([key(SECRET)], "a-1", body, int(time.time()))
+    headers = given | signed([key(SECRET)], named("a-1", given), body, int(time.time()))
     assert Receiver(MemoryStore(), secret=[OTHER, SECRET]).accept(headers, body).status == 200
     assert Receiver(MemoryStore(), secret=OTHER).accept(headers, body).status == 401
     assert Receiver(MemoryStore(), secret=SECRET).accept(headers, body.replace(b"insert", b"delete")).status == 401
+
+
+@pytest.mark.parametrize(
+    "altered",
+    [
+        {"Penstock-Epoch": "1000000000000000000"},
+        {"Penstock-Epoch": "2"},
+        {"Penstock-Lane": "other"},
+        {"Penstock-Incarnation": "other"},
+        {"Penstock-Redriven": "true"},
+        {"Penstock-Pipeline": "other"},
+        {"Penstock-Lane": "main\npenstock-incarnation:cafe"},
+    ],
+)
+def test_a_signed_request_that_is_replayed_with_altered_headers_is_refused(altered):
+    given, body = request(run(1, 1))
+    signature, receiver = signed([key(SECRET)], named("a-1", given), body, int(time.time())), Receiver(MemoryStore(), secret=SECRET)
+    verdict = receiver.accept(given | signature | altered, body)
+    assert (verdict.status, "does not cover the headers" in verdict.reason) in {(401, True), (400, False)}
+    assert receiver.accept(given | signature, body).status == 200
+
+
+def test_an_empty_header_which_the_digest_does_not_see_makes_no_redrive():
+    given, body = request(run(1, 1))
+    headers = given | signed([key(SECRET)], named("a-1", given), body, int(time.time()))
+    receiver = Receiver(MemoryStore(), secret=SECRET)
+    assert receiver.accept(headers | {"Penstock-Redriven": ""}, body).repeats == 0
+    assert receiver.accept(headers, body).repeats == 1
+
+
+def test_a_signature_that_covers_no_headers_is_refused():
+    given, body = request(run(1, 1))
+    headers = given | signed([key(SECRET)], "a-1", body, int(time.time()))
+    assert Receiver(MemoryStore(), secret=SECRET).accept(headers, body).status == 401
 
 
 def test_a_secret_that_cannot_work_is_refused_at_once():

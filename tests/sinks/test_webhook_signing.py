@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import hashlib
 import time
 
 import pytest
@@ -11,6 +12,8 @@ from deadline import PATIENCE
 from penstock.change import Change, Op, to_batch
 from penstock.config import parse
 from penstock.errors import ConfigInvalid
+from penstock.receiver import MemoryStore
+from penstock.receiver import Receiver as MemoryReceiver
 from penstock.sinks.webhook import WebhookSink
 from penstock.sinks.webhook.signing import Signing
 
@@ -46,11 +49,21 @@ def test_while_secrets_are_changed_receivers_with_either_are_content(receiver, d
 def test_every_try_has_the_same_id_and_a_time_of_its_own(receiver, deliver):
     receiver.turn(script=(500,), headers={"Retry-After": "1"})
     first, second = delivered(receiver, deliver, signing=Signing(secret=NEW))
-    assert first.headers["webhook-id"] == second.headers["webhook-id"] == first.headers["idempotency-key"].replace(".", "%2E")
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
+    assert first.headers["webhook-id"].startswith(first.headers["idempotency-key"].replace(".", "%2E") + "-")
     assert first.body == second.body
     assert int(first.headers["webhook-timestamp"]) < int(second.headers["webhook-timestamp"]) <= time.time()
     for request in (first, second):
         Webhook(NEW).verify(request.body, request.headers)
+
+
+def test_the_id_ends_with_a_digest_of_the_headers_that_a_receiver_acts_on(receiver, deliver):
+    [request] = delivered(receiver, deliver, signing=Signing(secret=NEW))
+    names = [f"penstock-{name}" for name in ("pipeline", "lane", "incarnation", "epoch", "redriven")]
+    assert [name for name in names if name not in request.headers] == ["penstock-redriven"]
+    lines = "".join(f"{name}:{request.headers.get(name) or ''}\n" for name in names)
+    assert request.headers["webhook-id"].rpartition("-")[2] == hashlib.sha256(lines.encode()).hexdigest()[:32]
+    assert MemoryReceiver(MemoryStore(), secret=NEW).accept(request.headers, request.body).status == 200
 
 
 def test_without_a_secret_nothing_is_signed(receiver, deliver):

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from penstock import signature
 from penstock.change import ORDINAL
 from penstock.formats import Format
 from penstock.formats.cloudevents import CloudEventsFormat
@@ -73,7 +74,7 @@ class Packer:
         """One request of these changes."""
         body = self.format.body(map(_TEXT, changes))
         key = f"{self._key}-{changes[0].place}-{changes[-1].place}{self._rest(changes)}{self._redriven(body)}"
-        sign = partial(self._signer.headers, key, body) if self._signer else None
+        sign = partial(self._signer.headers, signature.named(key, self._headers), body) if self._signer else None
         return Parcel(changes, self.compressed(body), {**self._headers, "Idempotency-Key": key}, sign)
 
     def compressed(self, body: bytes) -> bytes:
