@@ -31,7 +31,7 @@ KINDS = ("sources", "sinks", "coordinators")
 SHARED = ("coordinators.lettering", "coordinators.locks", "coordinators.observation", "coordinators.office", "sources.retain")
 """What the implementations of one contract share. Otherwise they do not know each other."""
 
-ALSO_OF_NOUNS = {"pyarrow": None, "pydantic_core": "duration", "orjson": "rows"}
+ALSO_OF_NOUNS = {"pyarrow": None, "pydantic_core": "settings", "orjson": "rows"}
 """What nouns import beside the standard library, and which one of them alone may."""
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
+
+from penstock.settings import Spelled
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPELLING = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -34,11 +36,4 @@ def roughly(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-class _Spelled:
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        from pydantic_core import core_schema  # only the parser of files needs it; workers start faster without
-
-        return core_schema.no_info_plain_validator_function(parse)
-
-
-Duration = Annotated[timedelta, _Spelled()]
+Duration = Annotated[timedelta, Spelled(parse)]

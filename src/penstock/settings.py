@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, dataclass_transform
 
@@ -15,6 +16,19 @@ def settings(cls: type[T]) -> type[T]:
     made = dataclass(frozen=True, kw_only=True)(cls)
     made.__pydantic_config__ = strict  # type: ignore[attr-defined]
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class Spelled:
+    """Of a type whose values are written as text: the parser of files calls this function. Goes into `Annotated`."""
+
+    parse: Callable[[object], Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """How pydantic is given the function."""
+        from pydantic_core import core_schema  # only the parser of files needs it; workers start faster without
+
+        return core_schema.no_info_plain_validator_function(self.parse)
 
 
 def refuse(*wrong: str | Literal[False]) -> None:

@@ -395,8 +395,8 @@ def test_a_refusal_before_the_request_was_read_is_heard(deliver):
         connection.shutdown(socket.SHUT_WR)
 
     url, server = serve(refuse)
-    delivery = deliver(url, batch=Batch(size=100_000), retry=Retry(tries=1))
-    delivery.offer(rows(*range(1, 100_001)), wait=PATIENCE)
+    delivery = deliver(url, retry=Retry(tries=1))
+    delivery.offer(to_batch([Change(1, Op.INSERT, "orders", "{}", None, f'{{"text":"{"x" * 10_000_000}"}}')]), wait=PATIENCE)
     with pytest.raises(DeliveryExhausted, match="status 413: too large"):
         delivery.drain(PATIENCE)
     server.join(PATIENCE)

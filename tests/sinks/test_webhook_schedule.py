@@ -1,5 +1,6 @@
 """Which change goes next when several requests are under way: order per row, nothing lost, `durable` without a gap."""
 
+import math
 from itertools import repeat
 
 from hypothesis import given, settings
@@ -20,6 +21,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("put"), changes),
         st.tuples(st.just("take"), st.integers(1, 5)),
+        st.tuples(st.just("take_bytes"), st.integers(0, 19)),
         st.tuples(st.just("settle"), st.integers(0, 99)),
         st.tuples(st.just("settle_part"), st.integers(0, 99)),
         st.tuples(st.just("set_aside"), st.none()),
@@ -59,12 +61,16 @@ class Model:
             self.schedule.put(Ready(batch, list(map(str, range(start, len(self.rows)))), texts, named), 0.0)
         self.judge_prefix()
 
-    def take(self, most):
+    def take_bytes(self, most_bytes):
+        """Each has 4 bytes, and one goes in any case."""
+        self.take(max(1, most_bytes // 4), most_bytes)
+
+    def take(self, most, most_bytes=math.inf):
         if self.reach is None and len(self.under_way) > len(self.aside):
             return
         goes_in_order = self.reach is None and not self.aside
         near = [n for n in self.outstanding() if goes_in_order or n < self.schedule.durable + REACH]
-        batch = self.schedule.take(most)
+        batch = self.schedule.take(9 if most_bytes < math.inf else most, most_bytes)
         numbers = [change.number for change in batch]
         assert len(numbers) <= most
         assert set(numbers) <= set(near)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from penstock.size import Bytes
+
 if TYPE_CHECKING:
     from penstock.pipeline import Pipeline
 
@@ -114,6 +116,8 @@ def spelled(value: Any) -> str | int | float | None:
         return _duration(value)
     if isinstance(value, bool):
         return json.dumps(value)
+    if isinstance(value, Bytes):
+        return str(value)
     if isinstance(value, Mapping):
         return json.dumps(dict(value))
     return _SECRETS.sub(_STARS, value) if isinstance(value, str) and "://" in value else value

@@ -23,6 +23,7 @@ class Dials:
     holds: bool = False  # nothing happens to a request until `release`, or until this is off
     holds_answers: tuple[int, ...] = ()  # answers with one of these statuses wait until this dial is turned again
     poison: str = ""  # a request with this text in its body is answered with one of `statuses`; only a 2xx takes
+    largest: int | None = None  # 413 to a request whose body has more bytes
     names_poison: bool = False  # in format penstock, the answer to it names the positions; a 2xx takes the others
     refuses_repeats: bool = False  # 409 to a request with a position that was taken before
     drops_kept: bool = False  # a connection is closed, without notice, when a second request comes on it

@@ -183,6 +183,8 @@ class Receiver:
         verdict = judge(replace(dials, fail_rate=1.0) if places else dials, self._random.random())
         if dials.script:
             self.turn(script=dials.script[1:])
+        if dials.largest is not None and len(request.body) > dials.largest:
+            verdict = Verdict(False, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         if verdict.is_taken and dials.refuses_repeats:
             verdict = self._refuse(request) or verdict
         verdict = verdict._replace(refused=_named(content, places) if dials.names_poison else [])

@@ -36,12 +36,13 @@ class Sentence(NamedTuple):
 
 
 class Equipment(NamedTuple):
-    """What every courier of a delivery has, but for the line."""
+    """What every courier of a delivery has, but for the line. `in_order`: the receiver refuses what is behind a gap."""
 
     packer: Packer
     dispatch: Dispatch
     retry: Retry
     assignment: Assignment
+    in_order: bool = False
 
 
 class Courier(Thread):
@@ -49,7 +50,7 @@ class Courier(Thread):
 
     def __init__(self, line: Line, equipment: Equipment, take_over: Callable[[Inquest, Answer], bool] | None = None) -> None:
         super().__init__(name="webhook", daemon=True)
-        self._packer, self._dispatch, self._retry, assignment = equipment
+        self._packer, self._dispatch, self._retry, assignment, self._in_order = equipment
         self.line, self._assignment, self._take_over = line, assignment, take_over
         self._poison, self._halts = assignment.poison, assignment.poison.then == "halt"
         self._sentence: Sentence | None = None
@@ -62,7 +63,7 @@ class Courier(Thread):
             self._dispatch.fail(failure)
 
     def _work(self) -> None:
-        while (batch := self._dispatch.cut()) and self._carry(Inquest(batch, self._retry.is_spent)):
+        while (batch := self._dispatch.cut()) and self._carry(Inquest(batch, self._retry.is_spent, in_order=self._in_order)):
             continue
 
     def _carry(self, inquest: Inquest, answer: Answer | None = None) -> bool:
@@ -115,10 +116,19 @@ class Courier(Thread):
         part.is_refused = part.is_refused and (answer.is_taken or answer.is_certain)
         if answer.is_taken:
             self._taken(inquest, part, answer)
+        elif answer.is_too_large and len(part.changes) > 1:
+            self._split(inquest, part, answer)
         elif not answer.is_stale:
             self._failed(inquest, part, parcel, answer if is_believed else replace(answer, is_doubtful=True))
             return answer
         return None
+
+    def _split(self, inquest: Inquest, part: Part, answer: Answer) -> None:
+        """Send halves at once: the far side takes changes, but not so many bytes of them."""
+        self._dispatch.shrink(sum(change.bytes for change in part.changes))
+        part.changes = self._dispatch.with_rows(part.changes)
+        inquest.split(part)
+        self._tell(f"{answer.reason}; the batch goes in halves", part.failures, 0.0)
 
     def _read(self, part: Part, answer: Answer) -> Answer:
         """An answer as it is meant: a 2xx that names all has taken nothing; that names what was not sent, nobody knows what."""
@@ -226,11 +236,9 @@ class Courier(Thread):
     def _rest(self, answer: Answer, failures: int) -> None:
         """Wait before the next try."""
         wait = self._retry.wait(failures, random.random(), answer.retry_after)
-        told = DeliveryRetried(
-            pipeline=self._assignment.pipeline,
-            reason=f"{self.line.shown}: {answer.reason}",
-            tries=failures,
-            wait_seconds=round(wait, 3),
-        )
-        self._assignment.tell(told)
+        self._tell(answer.reason, failures, wait)
         self._dispatch.rest(wait)
+
+    def _tell(self, reason: str, tries: int, wait: float) -> None:
+        pipeline, reason = self._assignment.pipeline, f"{self.line.shown}: {reason}"
+        self._assignment.tell(DeliveryRetried(pipeline=pipeline, reason=reason, tries=tries, wait_seconds=round(wait, 3)))

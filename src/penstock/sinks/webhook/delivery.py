@@ -35,7 +35,8 @@ class WebhookDelivery:
         share_interpreter()
         timeout, security, hide = sink.timeout.total_seconds(), _security(sink, endpoint, assignment), Hider(sink)
         line = partial(Line, endpoint, timeout, security, hide)
-        equipment = Equipment(self._packer, self._dispatch, sink.retry, assignment)
+        is_chained = sink.parallel == 1 and sink.retry.then == "halt"
+        equipment = Equipment(self._packer, self._dispatch, sink.retry, assignment, is_chained)
         self._hearings = Hearings(line, equipment)
         take_over = self._hearings.take_over if sink.inquests else None
         self._couriers = [Courier(line(), equipment, take_over) for _ in range(sink.parallel)]

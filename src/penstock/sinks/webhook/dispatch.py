@@ -22,7 +22,7 @@ class Dispatch:
     """
 
     def __init__(self, sink: WebhookSink) -> None:
-        self._batch, self._most_aside = sink.batch, sink.inquests
+        self._batch, self._most_aside, self._most_bytes = sink.batch, sink.inquests, int(sink.batch.bytes)
         batches = _ROOM_BATCHES * sink.batch.size
         self._stock = max(_ROOM_CHANGES, batches)
         reach, is_parallel = self._stock + sink.parallel * sink.batch.size, sink.parallel > 1
@@ -94,7 +94,7 @@ class Dispatch:
         with self._turn, self._lock:
             while not self._ending.is_set():
                 due = self._due_in()
-                if due == 0 and (batch := self._schedule.take(self._batch.size)):
+                if due == 0 and (batch := self._schedule.take(self._batch.size, self._most_bytes)):
                     return batch
                 if due != 0:
                     self._work.wait(due)
@@ -103,7 +103,12 @@ class Dispatch:
     def more(self) -> list[Waiting]:
         """A batch of what waits now, if anything does."""
         with self._lock:
-            return self._schedule.take(self._batch.size)
+            return self._schedule.take(self._batch.size, self._most_bytes)
+
+    def shrink(self, refused: int) -> None:
+        """The far side has refused a request of so many bytes as too large: further batches have half of that."""
+        with self._lock:
+            self._most_bytes = min(self._most_bytes, max(1, refused // 2))
 
     def set_aside(self, batch: Sequence[Waiting]) -> bool:
         """Let what shares no row with these go on, with room for more; False if too many were set aside already."""

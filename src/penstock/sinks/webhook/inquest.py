@@ -77,11 +77,13 @@ class Inquest:
     - As long as a change is in doubt, further parts are halved one at a time, after rests, and few are sent between two rests,
       first those that failed least: an outage costs few requests.
     - Of changes that share a row, no later one is sent before the earlier one is settled.
+    - What is too large goes in halves at once, which costs no try and puts nothing in doubt.
+    - `in_order`: no part is sent before those before it are settled, whatever their rows.
     - `taken` is how many requests the far side has taken, on any line: told with every question.
     """
 
-    def __init__(self, batch: Sequence[Waiting], is_spent: Callable[[int], bool]) -> None:
-        self.parts = [Part(batch)]
+    def __init__(self, batch: Sequence[Waiting], is_spent: Callable[[int], bool], *, in_order: bool = False) -> None:
+        self.parts, self._in_order = [Part(batch)], in_order
         self._is_spent, self._turn, self._most = is_spent, 0, len(batch)
         self._failed_since, self._was_given = 0, False  # the last rest, in doubt
 
@@ -106,7 +108,7 @@ class Inquest:
         """What may be sent, without waiting for another."""
         blocked: set[Row] = set()
         is_enough = self.is_in_doubt and self._failed_since >= FEW
-        for part in self.parts:
+        for part in self.parts[:1] if self._in_order else self.parts:
             is_due = part.is_cleared(taken) or not (part.is_tried or is_enough)
             if is_due and not _overlap(blocked, part.changes):
                 yield part
@@ -122,6 +124,12 @@ class Inquest:
         self._failed_since = 0
         if (other := part.sibling) and other in self.parts and not other.is_tried and len(other.changes) > 1:
             self._halve(other)
+
+    def split(self, part: Part) -> None:
+        """It was too large: that says nothing about its halves, also not when one of them is taken."""
+        at, halves = self.parts.index(part), part.halves()
+        halves[0].sibling = None
+        self.parts[at : at + 1] = halves
 
     def emptied(self, part: Part) -> None:
         """Nothing of it is left to send."""

@@ -28,7 +28,8 @@ from penstock.sinks.webhook.tls import explained
 _READ_BYTES = 1 << 16  # what an answer may hold before its connection is given up rather than read to the end
 _SHOWN_CHARACTERS = 120
 _FAILURES = (OSError, HTTPError, HTTPException, HttpParserError)
-_FINAL = (400, 413, 415, 422)
+_TOO_LARGE = 413
+_FINAL = (400, _TOO_LARGE, 415, 422)
 _NOT_NOW = (429, 503)
 _STRANGER = (401, 403)
 _CREDENTIALS = " (check the credentials: sink.auth, headers, signing or url)"
@@ -70,6 +71,11 @@ class Answer:
     def is_final(self) -> bool:
         """Whether it says that these changes will never be taken as they are."""
         return self.status in _FINAL or (self.is_void and bool(self.named))
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether it says that the request has too many bytes."""
+        return self.status == _TOO_LARGE
 
     @property
     def is_certain(self) -> bool:

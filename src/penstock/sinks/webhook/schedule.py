@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import count, repeat
+from itertools import accumulate, count, repeat, takewhile
 from typing import NamedTuple, TypeVar, cast
 
 import pyarrow as pa
@@ -58,6 +59,11 @@ class Waiting(NamedTuple):
     def place(self) -> str:
         """What it is called in keys and messages: its position, and its ordinal if it has one."""
         return f"{self.at[0]}.{self.at[1]}" if self.at[1] else str(self.at[0])
+
+    @property
+    def bytes(self) -> int:
+        """The size of its text."""
+        return len(self.text) if self.text.isascii() else len(self.text.encode())
 
     @property
     def is_whole(self) -> bool:
@@ -171,10 +177,13 @@ class Schedule:
             self._note_wholes(changes)
         self._fresh.extend(changes)
 
-    def take(self, most: int) -> list[Waiting]:
-        """The first changes that may go now, at most so many; they are under way until settled."""
+    def take(self, most: int, most_bytes: float = math.inf) -> list[Waiting]:
+        """The first changes that may go now, at most so many of at most so many bytes; they are under way until settled.
+
+        One change goes whatever its size.
+        """
         if self._goes_in_order:
-            return [self._fresh.popleft() for _ in range(min(len(self._fresh), most))]
+            return self._take_in_order(most, most_bytes)
         batch: list[Waiting] = []
         end = self.durable + self.reach
         while len(batch) < most and self._fresh and self._fresh[0].number < end:
@@ -182,6 +191,10 @@ class Schedule:
                 self._name_rows(most)
             change = self._fresh.popleft()
             if self._is_free(change):
+                most_bytes -= change.bytes
+                if batch and most_bytes < 0:
+                    self._fresh.appendleft(change)
+                    break
                 batch.append(change)
                 most = 1 if change.is_whole else most
             else:
@@ -189,6 +202,15 @@ class Schedule:
                 self._blocked.update(change.rows)
         if self._is_parallel:
             self._occupy(batch)
+        return batch
+
+    def _take_in_order(self, most: int, most_bytes: float) -> list[Waiting]:
+        batch = [self._fresh.popleft() for _ in range(min(len(self._fresh), most))]
+        if sum(change.bytes for change in batch) > most_bytes:
+            ends = accumulate(change.bytes for change in batch)
+            fits = max(1, sum(1 for _ in takewhile(lambda end: end <= most_bytes, ends)))
+            self._fresh.extendleft(reversed(batch[fits:]))
+            batch = batch[:fits]
         return batch
 
     def _name_rows(self, most: int) -> None:

@@ -15,6 +15,7 @@ from penstock.sinks.webhook import endpoint, header
 from penstock.sinks.webhook.auth import Auth
 from penstock.sinks.webhook.signing import Signing
 from penstock.sinks.webhook.tls import Tls
+from penstock.size import Bytes, Size
 
 if TYPE_CHECKING:
     from penstock.sinks.webhook.delivery import WebhookDelivery
@@ -27,9 +28,10 @@ UNVERIFIED = "tls.verify is false: whoever answers at the url is believed, and c
 
 @settings
 class Batch:
-    """How many changes go in one request, and how long the first of them waits for others."""
+    """How many changes and bytes of them go in one request, and how long the first change waits for others."""
 
     size: int = 100
+    bytes: Size = Bytes(8_000_000)
     delay: Duration = timedelta(milliseconds=5)
 
     def __post_init__(self) -> None:
