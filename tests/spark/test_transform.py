@@ -160,6 +160,30 @@ def test_an_expression_that_spark_does_not_understand_is_named(stream, expressio
         transformed(stream, select={"right": "1", "wrong": expression})
 
 
+NEEDING_MORE = {
+    "java_method('java.lang.System', 'getProperty', 'user.home') is null": "gives another value each time",
+    "reflect('java.lang.System', 'getProperty', 'user.home') is null": "gives another value each time",
+    "try_reflect('java.lang.System', 'getProperty', 'user.home') is null": "gives another value each time",
+    "input_file_name() = 'x'": "gives another value each time",
+    "position in (select 1 from text.`/etc/passwd`)": "has a subquery",
+    "(select count(*) from text.`/etc/passwd`) > 3": "has a subquery",
+    "exists(select 1 from text.`/etc/passwd`)": "has a subquery",
+    "at < now()": "depends on the clock",
+    "at < current_timestamp": "depends on the clock",
+    "to_date(at) < current_date": "depends on the clock",
+    "at::timestamp_ntz < localtimestamp()": "depends on the clock",
+    "current_user() = 'x'": "depends on the clock or the session",
+}
+
+
+@pytest.mark.parametrize("expression", NEEDING_MORE)
+@pytest.mark.parametrize("key", ["where", "select"])
+def test_what_needs_more_than_one_change_is_refused_at_start(stream, key, expression):
+    with pytest.raises(TransformInvalid, match=NEEDING_MORE[expression]) as refused:
+        apply(stream, Transform(where=expression) if key == "where" else Transform(select={"id": expression}))
+    assert refused.value.remedy
+
+
 @pytest.mark.parametrize("transform", [{"where": "rand() < 0.5"}, {"select": {"id": "uuid()"}}])
 def test_chance_is_refused(stream, transform):
     with pytest.raises(TransformInvalid, match="another value each time"):

@@ -16,6 +16,15 @@ _JSON = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 
+_PATTERNS = {
+    "PLAN_EXPRESSION": ("an expression has a subquery, which reads tables or files", "look things up in transform.function"),
+    "CURRENT_LIKE": (
+        "an expression depends on the clock or the session, as now() and current_user() do, and a repeat must have the same bytes",
+        "use `at`, the time of the commit",
+    ),
+}
+"""Parts of a plan that need more than one change, by Spark's names of them."""
+
 
 def apply(changes: Any, transform: Transform, *, spares: bool = False) -> Any:
     """The stream with the transform laid over it; expressions see documents as VARIANT, sinks get the original text.
@@ -34,12 +43,24 @@ def apply(changes: Any, transform: Transform, *, spares: bool = False) -> Any:
     elif transform.select is not None:
         given["after"] = _rebuilt(seen, transform.select)
     made = kept.select([column.alias(name) for name, column in given.items()])
-    if not made._jdf.queryExecution().analyzed().deterministic():
+    _refuse_what_needs_more(made._jdf.queryExecution().analyzed())
+    return made
+
+
+def _refuse_what_needs_more(plan: Any) -> None:
+    """An expression may need one change and nothing else: no chance, no clock, no Java, no file, no other change."""
+    from pyspark.sql import SparkSession
+
+    jvm = SparkSession.active().sparkContext._jvm
+    assert jvm
+    if not plan.deterministic():
         raise TransformInvalid(
             "transform: an expression gives another value each time, and a repeat must have the same bytes",
-            "leave out rand(), uuid() and their like; `at` is the time of the commit",
+            "leave out rand(), uuid(), java_method() and their like; `at` is the time of the commit",
         )
-    return made
+    for pattern, (what, remedy) in _PATTERNS.items():
+        if plan.containsPattern(getattr(jvm.org.apache.spark.sql.catalyst.trees.TreePattern, pattern)()):
+            raise TransformInvalid(f"transform: {what}", remedy)
 
 
 def visible(changes: Any) -> Any:
