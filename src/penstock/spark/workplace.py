@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.coordinators import locks
+from penstock.errors import StateUnavailable
 from penstock.sockets import make_folder
 
 PREFIX = "penstock-run-"
@@ -39,10 +40,11 @@ class Workplace:
 
 def sweep(base: Path) -> None:
     """Remove the folders of this user's processes that have ended without removing them."""
-    for folder in base.glob(f"{PREFIX}*"):
-        if _is_ours(folder) and (folder / _ALIVE).exists() and (lock := locks.seize(folder / _ALIVE)):
-            shutil.rmtree(folder, ignore_errors=True)
-            lock.release()
+    for folder in filter(_is_ours, base.glob(f"{PREFIX}*")):
+        with suppress(StateUnavailable):  # it is in the way of nothing
+            if (folder / _ALIVE).exists() and (lock := locks.seize(folder / _ALIVE)):
+                shutil.rmtree(folder, ignore_errors=True)
+                lock.release()
 
 
 def _is_ours(folder: Path) -> bool:
