@@ -17,6 +17,9 @@ from penstock.rows import Row, rows_of
 
 _T = TypeVar("_T")
 
+_MOST_OF_A_LETTER = 4
+"""Bytes in UTF-8."""
+
 
 class Ready(NamedTuple):
     """Changes as they are offered: where each stands, its text, and the rows it is about, or none as long as nobody asks.
@@ -94,6 +97,7 @@ class Schedule:
         self._busy: set[Row] = set()  # of what is under way, or was set aside
         self._again: Counter[Row] = Counter()  # how often each of them is, but for once
         self._blocked: set[Row] = set()  # of what was passed
+        self._longest = 0  # no text has had more bytes so far: so batches of short ones need not be counted
         self._wholes: set[int] = set()  # changes that are known to be about whole tables, and are not durable
         self._done: set[int] = set()  # durable, behind one that is not
         self._offers: deque[Offer] = deque()
@@ -168,6 +172,7 @@ class Schedule:
         self._offers.append(Offer(self.taken, ready.offered, ready.offered.columns, ready.keys, ready.clear_at))
         start, self.taken = self.taken, self.taken + len(ready.texts)
         texts = cast(Sequence[str], ready.texts)  # those without one do not stay
+        self._longest = max(self._longest, _MOST_OF_A_LETTER * max(map(len, filter(None, ready.texts)), default=0))
         changes = list(map(made, zip(count(start), repeat(now), ready.places, texts, ready.rows, strict=False)))
         if None in ready.texts:
             self._done.update(change.number for change in changes if change.text is None)
@@ -206,7 +211,7 @@ class Schedule:
 
     def _take_in_order(self, most: int, most_bytes: float) -> list[Waiting]:
         batch = [self._fresh.popleft() for _ in range(min(len(self._fresh), most))]
-        if sum(change.bytes for change in batch) > most_bytes:
+        if len(batch) * self._longest > most_bytes and sum(change.bytes for change in batch) > most_bytes:
             ends = accumulate(change.bytes for change in batch)
             fits = max(1, sum(1 for _ in takewhile(lambda end: end <= most_bytes, ends)))
             self._fresh.extendleft(reversed(batch[fits:]))
