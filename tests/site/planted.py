@@ -75,6 +75,8 @@ def writer(module: ModuleType) -> None:
 
     def misnamed(sound: Any, *values: Any) -> Any:
         assignment = sound(*values)
+        if assignment.pipeline == "far":  # its receiver refuses a gap for ever, and an epoch of it may begin while a test waits
+            return assignment
         return replace(assignment, previous=(assignment.previous or 0) + 1)
 
     def ended(sound: Any, self: Any) -> None:
