@@ -162,6 +162,12 @@ class StateInvalid(PenstockError):
     code = "state.invalid"
 
 
+class StateUnsafe(PenstockError):
+    """Other users can open a file or a folder of the state, or could have made it, and this process may not change that."""
+
+    code = "state.unsafe"
+
+
 class TermLost(PenstockError):
     """Another process leads this pipeline now, or a later attempt of the same task took its lane."""
 

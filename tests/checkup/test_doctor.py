@@ -33,6 +33,7 @@ from penstock.checkup.finding import Check, Finding, Verdict, examined
 from penstock.cli import main
 from penstock.config import load
 from penstock.coordinator import Standing
+from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import JavaMissing, TransformInvalid
 from penstock.sinks.webhook import WebhookSink
@@ -109,7 +110,7 @@ def test_a_pipeline_in_order_passes_and_nothing_is_changed_or_sent(
     told = json.loads(capsys.readouterr().out)
     assert told["healthy"]
     assert {one["check"] for one in told["checks"] if one["about"] == str(file)} == {
-        *("file", "secrets", "database", "capture", "log", "clock", "disk", "state", "leader", "endpoint")
+        *("file", "secrets", "database", "capture", "log", "clock", "disk", "state file", "state", "leader", "endpoint")
     }
     assert [one["check"] for one in told["checks"] if one["about"] == "machine"] == [
         *("java", "spark", "python workers", "class archive", "cache folder", "disk")
@@ -614,6 +615,28 @@ def test_a_secret_that_everybody_can_read_is_a_warning(write: Write, receiver: R
     [one] = found(lambda: secrecy.secrets(write(receiver.url.replace("http://", "http://me:secret@")), None))
     assert (one.verdict, one.remedy) == (WARNING, f"chmod o-r {file}")
     assert "secret@" not in one.said
+
+
+def test_a_state_file_or_journal_that_others_can_open_is_a_warning_and_stays_as_it_is(write: Write, tmp_path: Path) -> None:
+    file = write()
+    path = Path(load(file).state.path)  # type: ignore[attr-defined]
+    assert of(examine([file]), "state file") == [(OK, f"{path} is not there yet | ")]
+    with closing(SqliteCoordinator(str(path)).candidate("orders", "a")):
+        assert of(examine([file]), "state file") == [(OK, f"only its owner can open {path} | ")]
+        wal = Path(f"{path}-wal")
+        wal.chmod(0o640)
+        [(verdict, said)] = of(examine([file]), "state file")
+        assert (verdict, said.partition(" | ")[2]) == (
+            WARNING,
+            f"chmod 600 {wal}; to share them with their group on purpose: chmod 660",
+        )
+        path.chmod(0o644)
+        for _ in range(2):
+            [(verdict, said)] = of(examine([file]), "state file")
+            assert f"{path}, {wal}" in said
+        wal.chmod(0o660)
+        path.chmod(0o660)
+        assert of(examine([file]), "state file") == [(OK, f"{path} is shared with its group (mode 660) | ")]
 
 
 @pytest.mark.parametrize(

@@ -177,3 +177,35 @@ def test_what_is_printed_begins_anew_when_it_has_grown_long(tmp_path, monkeypatc
     assert jvm._noise(said).read_text() == "short"
     said.write_text("much too long")
     assert not jvm._noise(said).exists()
+
+
+def test_other_users_cannot_open_what_java_writes_and_workers_keep_the_umask_of_the_program(tmp_path, monkeypatch):
+    home, kept = java_home(tmp_path / "jdk", "17.0.15"), tmp_path / "made" / "penstock"
+    (home / "bin" / "java").write_text(f"#!/bin/sh\necho made > {kept}/archive\necho $PENSTOCK_UMASK > {tmp_path}/umask\nexit 1\n")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("PENSTOCK_CACHE", str(kept))
+    before = os.umask(0o002)
+    try:
+        with pytest.raises(EngineFailed, match="did not start"):
+            jvm.start({})
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (kept, *kept.iterdir())}
+    assert modes == {"penstock": 0o700, "archive": 0o600, "spark.log": 0o600, "spark.err": 0o600}
+    assert (tmp_path / "umask").read_text() == "2\n"
+
+
+def test_what_earlier_versions_left_open_to_others_in_the_cache_is_closed_but_a_named_folder_keeps_its_mode(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path / "jdk", "17.0.15")))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for folder, mode in ((tmp_path / "penstock", 0o700), (tmp_path / "named", 0o755)):
+        folder.mkdir()
+        folder.chmod(0o755)
+        for name in ("spark.log", "spark.log.1", "spark.err"):
+            (folder / name).touch()
+            (folder / name).chmod(0o644)
+        monkeypatch.setenv("PENSTOCK_CACHE", str(folder) if mode == 0o755 else "")
+        with pytest.raises(EngineFailed, match="did not start"):
+            jvm.start({})
+        assert folder.stat().st_mode & 0o777 == mode
+        assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}

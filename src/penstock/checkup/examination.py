@@ -12,7 +12,9 @@ from penstock.checkup import brokers, capture, endpoint, machine, outbox, standi
 from penstock.checkup.finding import Check, Finding, examined, ok
 from penstock.checkup.room import disk
 from penstock.checkup.secrecy import secrets
+from penstock.checkup.secrecy import state as state_file
 from penstock.config import load
+from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.importing import try_out
 from penstock.pipeline import Pipeline
 from penstock.sinks.kafka import KafkaSink
@@ -57,6 +59,8 @@ def checks(file: Path, pipeline: Pipeline, *, probes: bool = False) -> Mapping[s
         found["space"] = partial(outbox.space, source)
     if isinstance(source, MarkSource):
         found["outbox"] = partial(outbox.marked, source)
+    if isinstance(pipeline.state, SqliteCoordinator):
+        found["state file"] = partial(state_file, Path(pipeline.state.path))
     found["state"] = partial(standing.state, pipeline)
     found["leader"] = partial(standing.leader, pipeline)
     if isinstance(sink, WebhookSink):

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
+from penstock import privacy
 from penstock.errors import StateUnavailable
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -52,8 +53,9 @@ os.register_at_fork(after_in_child=_disown_all)
 def seize(path: Path) -> Lock | None:
     """The lock at this path if it is free, otherwise None, at once."""
     with _usable(path):
-        path.parent.mkdir(exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        path.parent.mkdir(mode=privacy.FOLDER, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, privacy.FILE)
+        privacy.share_like(descriptor, path.parent)
         if _flock(descriptor, fcntl.LOCK_EX) and _is_at(descriptor, path):
             return Lock(path, descriptor)
         os.close(descriptor)
@@ -64,7 +66,7 @@ def is_locked(path: Path) -> bool | None:
     """Whether some process holds the lock at this path; None if this one may not look."""
     with _usable(path):
         try:
-            descriptor = os.open(path, os.O_RDONLY)
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
             return False
         except PermissionError:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from penstock import privacy
 from penstock.spark.java import Java
 
 
@@ -15,6 +16,15 @@ def cache() -> Path:
     if named := os.environ.get("PENSTOCK_CACHE"):
         return Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
+
+
+def made_cache() -> Path:
+    """The same, there and for this user alone; a folder that PENSTOCK_CACHE names and that is there keeps its mode."""
+    folder = cache()
+    privacy.make_folder(folder)
+    if not os.environ.get("PENSTOCK_CACHE") and folder.stat().st_uid == os.geteuid() and folder.stat().st_mode & 0o077:
+        folder.chmod(privacy.FOLDER)
+    return folder
 
 
 def path_of(java: Java, jars: Sequence[Path]) -> Path:

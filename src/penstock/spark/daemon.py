@@ -11,9 +11,14 @@ from contextlib import suppress
 MODULES = "PENSTOCK_MODULES"
 """The environment variable that names what the pipelines of a process need beside that, separated by commas."""
 
+UMASK = "PENSTOCK_UMASK"
+"""The environment variable with the umask of the program: that of its JVM is narrower, and functions of users make files, too."""
+
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
+    if UMASK in os.environ:
+        os.umask(int(os.environ[UMASK], 8))
     for name in ("pyarrow", "orjson", "penstock.spark.source", "penstock.spark.reader", "penstock.spark.writer"):
         importlib.import_module(name)
     for name in filter(None, os.environ.get(MODULES, "").split(",")):

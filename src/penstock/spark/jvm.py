@@ -20,8 +20,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from penstock import privacy
 from penstock.errors import EngineFailed
 from penstock.spark import archive
+from penstock.spark.daemon import UMASK
 from penstock.spark.java import Java, find_jars, find_java, module_flags
 
 PATIENCE = 600.0
@@ -82,8 +84,9 @@ def start(settings: Mapping[str, str], archived: Sequence[str] | None = None, fo
 
 
 def _start(settings: Mapping[str, str], java: Java, jars: Sequence[Path], own: Sequence[str], path: Path | None = None) -> Any:
-    log = archive.cache() / "spark.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
+    log = archive.made_cache() / "spark.log"
+    for written in (log, *log.parent.glob("spark.log.*")):
+        os.close(privacy.append_to(written))
     private = Path(tempfile.mkdtemp(prefix="penstock-"))
     try:
         (private / "log4j2.properties").write_text(_LOGGING.format(level="warn", log=log))
@@ -93,13 +96,14 @@ def _start(settings: Mapping[str, str], java: Java, jars: Sequence[Path], own: S
             f"-Dlog4j2.configurationFile=file:{private}/log4j2.properties",
         ]
         line = _command(settings, java, jars, flags)
-        with _noise(log.with_suffix(".err")).open("ab+") as noise:
+        with os.fdopen(privacy.append_to(_noise(log.with_suffix(".err"))), "ab+") as noise:
             process = subprocess.Popen(
                 line,
                 stdin=subprocess.PIPE,
                 stdout=noise,
                 stderr=noise,
                 start_new_session=True,  # Ctrl-C on the terminal is for us alone
+                umask=0o077,  # for what it makes itself: archives, and logs that take turns
                 env=_environment(java, private / "gateway"),
             )
             import pyspark.sql  # noqa: F401  a quarter of a second, while the JVM boots
@@ -142,9 +146,17 @@ def _environment(java: Java, gateway: Path) -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": os.devnull + "/none",  # no search for pyspark_* packages: one Python start less
         "SPARK_CONNECT_MODE": "0",
         "PYTHONHASHSEED": "0",
+        UMASK: f"{_umask():o}",
         "JAVA_HOME": str(java.home),
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(gateway),
     }
+
+
+def _umask() -> int:
+    """That of this process, which can only be read by setting another for a moment."""
+    found = os.umask(0o077)
+    os.umask(found)
+    return found
 
 
 def _noise(path: Path) -> Path:

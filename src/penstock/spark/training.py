@@ -14,7 +14,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from threading import Thread
 
-from penstock.spark.archive import flags, path_of
+from penstock import privacy
+from penstock.spark.archive import flags, made_cache, path_of
 from penstock.spark.java import find_jars, find_java
 from penstock.spark.session import open_session
 from penstock.spark.warmup import warm
@@ -30,8 +31,8 @@ def train(folder: str | None = None) -> Path | None:
     """
     java, jars = find_java(), find_jars()
     final = path_of(java, jars)
-    final.parent.mkdir(parents=True, exist_ok=True)
-    with final.with_suffix(".lock").open("w") as lock:
+    made_cache()
+    with os.fdopen(privacy.append_to(final.with_suffix(".lock")), "ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -40,6 +41,7 @@ def train(folder: str | None = None) -> Path | None:
             private = final.with_suffix(".new")
             private.unlink(missing_ok=True)
             _rehearse(flags(java, private, make=True), folder)
+            private.chmod(privacy.FILE)  # Java makes it read-only
             private.replace(final)
             sweep(final)
     return final

@@ -72,7 +72,7 @@ class SqliteCoordinator:
         """How far this lane has been delivered; None for a new pipeline. What is read here outlives a loss of power."""
         if not self._file.exists():
             return None
-        with self._open() as store:
+        with self._open(writes=False) as store:
             found = _watermarks(store, pipeline).get(lane)
             store.flush()
             return found
@@ -111,14 +111,14 @@ class SqliteCoordinator:
         """What is known of a pipeline."""
         if not self._file.exists():
             return Standing()
-        with self._open() as store:
+        with self._open(writes=False) as store:
             return _standing(store, pipeline, self.ttl)
 
     def letters(self, pipeline: str) -> Sequence[DeadLetter]:
         """The dead letters, those of one key in the order in which they must be sent."""
         if not self._file.exists():
             return []
-        with self._open() as store:
+        with self._open(writes=False) as store:
             return letters.letters(store, pipeline)
 
     @contextmanager
@@ -147,8 +147,8 @@ class SqliteCoordinator:
         return Path(os.path.realpath(self.path))
 
     @contextmanager
-    def _open(self) -> Iterator[Store]:
-        store = Store(self._file)
+    def _open(self, *, writes: bool = True) -> Iterator[Store]:
+        store = Store(self._file, writes=writes)
         try:
             yield store
         finally:

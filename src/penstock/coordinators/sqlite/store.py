@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from penstock import privacy
 from penstock.coordinators import locks
+from penstock.coordinators.sqlite import guard
 from penstock.errors import PenstockError, StateInvalid, StateUnavailable
 
 APPLICATION = 0x50454E53  # "PENS"
@@ -71,8 +73,14 @@ _DAMAGE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 class Store:
     """One connection to the state file."""
 
-    def __init__(self, path: Path, *, creates: bool = False) -> None:
+    def __init__(self, path: Path, *, creates: bool = False, writes: bool = True) -> None:
         self.path = path
+        with _openable(path):
+            if creates and not path.exists() and path.parent.is_dir():
+                with _creating(path):
+                    privacy.make_file(path)
+            if writes:
+                guard.close_to_others(path, folder(path))
         with translated(path):
             self._connection = _connect(path, "rwc" if creates else "rw")
             try:
@@ -178,21 +186,34 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _create(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables, or what an older version lacks; one process at a time, since SQLite does not queue those that switch a new
-    file to WAL.
-    """
+    """Make the tables, or what an older version lacks."""
+    with _creating(path):
+        while (version := _version(connection, path)) != VERSION:
+            if version == 0:
+                connection.execute("pragma journal_mode = wal")
+            connection.executescript(f"begin immediate; {UPGRADES.get(version, SCHEMA)} commit;")
+
+
+@contextmanager
+def _creating(path: Path) -> Iterator[None]:
+    """One process at a time, since SQLite does not queue those that switch a new file to WAL."""
     deadline = time.monotonic() + PATIENCE
     while not (lock := locks.seize(folder(path) / "create")):
         if time.monotonic() > deadline:
             raise StateUnavailable(f"another process has been creating {path} for {PATIENCE:g} s", _USABLE)
         time.sleep(0.005)
     try:
-        while (version := _version(connection, path)) != VERSION:
-            if version == 0:
-                connection.execute("pragma journal_mode = wal")
-            connection.executescript(f"begin immediate; {UPGRADES.get(version, SCHEMA)} commit;")
+        yield
     finally:
         lock.release()
+
+
+@contextmanager
+def _openable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StateUnavailable(f"cannot use the state file {path}: {error.strerror}", _USABLE) from error
 
 
 def folder(path: Path) -> Path:

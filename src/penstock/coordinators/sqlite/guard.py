@@ -1,0 +1,66 @@
+"""Who may open a state file: it has dead letters, which are rows of the source, whoever may read the source."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from penstock import privacy
+from penstock.errors import StateUnsafe
+
+JOURNALS = ("-wal", "-shm", "-journal")
+
+
+def files(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """The state file and its journals, as far as they are there."""
+    for file in (path, *(Path(f"{path}{end}") for end in JOURNALS)):
+        try:
+            yield file, file.stat()
+        except FileNotFoundError:
+            continue
+
+
+def close_to_others(path: Path, folder: Path) -> None:
+    """Take the state file, its journals and its locks from users whom its owner did not choose. Raises StateUnsafe."""
+    owner = None
+    for file, found in files(path):  # the file first: SQLite gives its mode to journals that it makes
+        owner = owner or found
+        if privacy.is_wide(found.st_mode):
+            _change_mode(file, found, privacy.FILE)
+    if owner and os.path.lexists(folder):
+        _close_folder(folder, owner)
+
+
+def _close_folder(folder: Path, owner: os.stat_result) -> None:
+    """As wide as the file, and of the same owner where root has made one of both."""
+    found = folder.lstat()
+    is_ours = found.st_uid in (os.geteuid(), owner.st_uid, 0) or privacy.is_shared(owner.st_mode)
+    if not stat.S_ISDIR(found.st_mode) or not is_ours:
+        raise StateUnsafe(f"{folder} is {described(found)}", f"remove it; Penstock makes it anew: rm -r {folder}")
+    if os.geteuid() == 0 and found.st_uid != owner.st_uid:
+        os.chown(folder, owner.st_uid, owner.st_gid, follow_symlinks=False)
+    if privacy.is_shared(owner.st_mode):
+        if not privacy.is_shared(found.st_mode) and os.geteuid() in (0, found.st_uid):
+            os.chown(folder, -1, owner.st_gid, follow_symlinks=False)
+            folder.chmod(privacy.SHARED_FOLDER)
+    elif found.st_mode & 0o077:
+        _change_mode(folder, found, privacy.FOLDER)
+
+
+def _change_mode(path: Path, found: os.stat_result, mode: int) -> None:
+    try:
+        path.chmod(mode)
+    except FileNotFoundError:
+        return  # a journal that another process has just removed
+    except OSError as error:
+        said = f"other users can open {path}, which is {described(found)}, and this user cannot change that: {error.strerror}"
+        share = f", or, to share it with its group on purpose, chmod 660 {path}" if mode == privacy.FILE else ""
+        raise StateUnsafe(said, f"as its owner: chmod {mode:o} {path}{share}") from error
+
+
+def described(found: os.stat_result) -> str:
+    """What a path is, whose, and how wide."""
+    kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "a folder" if stat.S_ISDIR(found.st_mode) else "a file"
+    return f"{kind} of user {found.st_uid} with mode {stat.S_IMODE(found.st_mode):o}"
