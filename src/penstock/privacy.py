@@ -20,6 +20,17 @@ def is_wide(mode: int) -> bool:
     return bool(mode & 0o077) and not is_shared(mode)
 
 
+def is_foreign(found: os.stat_result) -> bool:
+    """Whether this is no folder that only this user can have made and can enter; asked of the path itself, following no link."""
+    return not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or bool(found.st_mode & 0o077)
+
+
+def described(found: os.stat_result) -> str:
+    """What a path is, whose, and how wide."""
+    kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "a folder" if stat.S_ISDIR(found.st_mode) else "a file"
+    return f"{kind} of user {found.st_uid} with mode {stat.S_IMODE(found.st_mode):o}"
+
+
 def make_file(path: Path) -> None:
     """An empty file that only this user can open from its first moment on; one that is there stays as it is."""
     try:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from penstock.change import Lane
 from penstock.coordinator import Tally, Term
-from penstock.coordinators import locks
-from penstock.coordinators.kafka import letters
+from penstock.coordinators.kafka import letters, seats
 from penstock.coordinators.kafka.book import Book, LaneEntry
 from penstock.coordinators.kafka.log import Log
 from penstock.coordinators.observation import Sighting, Verdict, judge, sight
@@ -27,7 +22,6 @@ from penstock.letter import DeadLetter
 from penstock.rows import Row
 
 TICK = 0.02
-OLD_SECONDS = 60.0
 TOUCH = 1.0
 """Seconds between two records of a lane on which nothing moves: whoever waits for it on another machine sees that it lives."""
 
@@ -46,7 +40,7 @@ class KafkaClaim:
     """A lane under (epoch, attempt)."""
 
     def __init__(self, log: Log, term: Term, lane: Lane, attempt: int, seat: str) -> None:
-        self._log, self._term, self._lane, self._attempt = log, term, lane, attempt
+        self._log, self._term, self._lane, self._attempt, self._seat = log, term, lane, attempt, seat
         self._mine: dict[str, Any] = {"pipeline": term.pipeline, "lane": lane, "epoch": term.epoch, "attempt": attempt}
         if not log.write("register", seat=seat, **self._mine):
             raise lost(term, lane, attempt)
@@ -67,6 +61,7 @@ class KafkaClaim:
                 counted = [before + more for before, more in zip(self._counted, fresh, strict=True)]
                 facts = {"mark": mark(watermark), "counted": counted, "rate": tally.rate, "at": time.time()}
                 stands = self._log.write("advance", **facts, trouble=tally.trouble, **self._mine)
+                seats.touch(self._seat)
                 self._counted, self._recorded, self._trouble = counted, watermark, tally.trouble
                 self._written_at = time.monotonic()
             if not stands:
@@ -109,10 +104,8 @@ class KafkaClaim:
 @contextmanager
 def claimed(log: Log, term: Term, lane: Lane, attempt: int, *, grace: float, ttl: float) -> Iterator[KafkaClaim]:
     """A claim, once every predecessor has drawn its last breath, or had its grace."""
-    seat = f"{_machine()}/{secrets.token_hex(8)}"
-    locks.reap(_old())
-    held = locks.seize(_lock_of(seat))
-    assert held, "nobody else knows this name"
+    seat = seats.new_seat()
+    held = seats.sit(seat)
     try:
         _outwait(log, term, lane, attempt, grace=grace, ttl=ttl)
         claim = KafkaClaim(log, term, lane, attempt, seat)
@@ -141,28 +134,8 @@ def _outwait(log: Log, term: Term, lane: Lane, attempt: int, *, grace: float, tt
 
 
 def _is_gone(lane: LaneEntry, sighting: Sighting, now: float, ttl: float) -> bool:
-    is_alive = locks.is_locked(_lock_of(lane.seat)) if lane.seat and lane.seat.startswith(_machine() + "/") else None
+    is_alive = seats.is_alive(lane.seat) if lane.seat else None
     return judge(sighting, lane.seat is None, is_alive, now, ttl) is not Verdict.HELD
-
-
-def _machine() -> str:
-    """This machine and this user: only they see the same locks."""
-    return f"{locks.machine()}/{os.getuid()}"
-
-
-def _lock_of(seat: str) -> Path:
-    return _folder() / locks.digest(seat)
-
-
-def _folder() -> Path:
-    return Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}-lanes"
-
-
-def _old() -> list[Path]:
-    """Files that whoever made them has had time to lock: those that are free are left from the dead."""
-    with suppress(OSError):
-        return [path for path in _folder().glob("*") if time.time() - path.stat().st_mtime > OLD_SECONDS]
-    return []
 
 
 def _seen(book: Book, term: Term, lane: Lane) -> tuple[LaneEntry | None, bool]:

@@ -38,7 +38,7 @@ def _close_folder(folder: Path, owner: os.stat_result) -> None:
     found = folder.lstat()
     is_ours = found.st_uid in (os.geteuid(), owner.st_uid, 0) or privacy.is_shared(owner.st_mode)
     if not stat.S_ISDIR(found.st_mode) or not is_ours:
-        raise StateUnsafe(f"{folder} is {described(found)}", f"remove it; Penstock makes it anew: rm -r {folder}")
+        raise StateUnsafe(f"{folder} is {privacy.described(found)}", f"remove it; Penstock makes it anew: rm -r {folder}")
     if os.geteuid() == 0 and found.st_uid != owner.st_uid:
         os.chown(folder, owner.st_uid, owner.st_gid, follow_symlinks=False)
     if privacy.is_shared(owner.st_mode):
@@ -55,12 +55,8 @@ def _change_mode(path: Path, found: os.stat_result, mode: int) -> None:
     except FileNotFoundError:
         return  # a journal that another process has just removed
     except OSError as error:
-        said = f"other users can open {path}, which is {described(found)}, and this user cannot change that: {error.strerror}"
+        said = (
+            f"other users can open {path}, which is {privacy.described(found)}, and this user cannot change that: {error.strerror}"
+        )
         share = f", or, to share it with its group on purpose, chmod 660 {path}" if mode == privacy.FILE else ""
         raise StateUnsafe(said, f"as its owner: chmod {mode:o} {path}{share}") from error
-
-
-def described(found: os.stat_result) -> str:
-    """What a path is, whose, and how wide."""
-    kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "a folder" if stat.S_ISDIR(found.st_mode) else "a file"
-    return f"{kind} of user {found.st_uid} with mode {stat.S_IMODE(found.st_mode):o}"

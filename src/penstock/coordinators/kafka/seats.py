@@ -1,0 +1,99 @@
+"""The names of claims, and on this machine the locks that prove their holders alive."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import time
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from penstock import privacy
+from penstock.coordinators import locks
+from penstock.errors import StateUnavailable, StateUnsafe
+
+OLD_SECONDS = 60.0
+TEMPORARY = Path("/tmp")
+"""Not TMPDIR, nor XDG_RUNTIME_DIR: all processes of a user must find the same folder."""
+
+
+def new_seat() -> str:
+    """A name that no other claim has."""
+    return f"{_prefix(folder())}{secrets.token_hex(8)}"
+
+
+def sit(seat: str) -> locks.Lock:
+    """The lock of this seat, once files that the dead have left are gone."""
+    locks.reap(_old())
+    held = locks.seize(_lock_of(seat))
+    assert held, "nobody else knows this name"
+    return held
+
+
+def touch(seat: str) -> None:
+    """Let no cleaner of temporary files take the lock for a forgotten one."""
+    with suppress(OSError, StateUnavailable, StateUnsafe):
+        os.utime(_lock_of(seat))
+
+
+def is_alive(seat: str) -> bool | None:
+    """Whether the claim in this seat lives; None where its lock is in another folder, or on another machine."""
+    place = folder()
+    return locks.is_locked(place / locks.digest(seat)) if seat.startswith(_prefix(place)) else None
+
+
+def folder() -> Path:
+    """Where the locks of this user are. Raises StateUnsafe if others could have made it, or can enter it."""
+    place = chosen(_home(), TEMPORARY)
+    try:
+        privacy.make_folder(place)
+        found = place.lstat()
+    except OSError as error:
+        remedy = f"make {place.parent} a folder that this user can write to, and free some space"
+        raise StateUnavailable(f"cannot make the folder for locks {place}: {error.strerror}", remedy) from error
+    if privacy.is_foreign(found):
+        said = f"locks must be in a folder of user {os.geteuid()} with mode 700, and {place} is {privacy.described(found)}"
+        remedy = "stop all processes of this user that run pipelines, and remove it, as root if it belongs to another user"
+        raise StateUnsafe(said, f"{remedy}: rm -r {place}")
+    return place
+
+
+def chosen(home: Path | None, temporary: Path) -> Path:
+    """The folder: in the home of the user, or in that for temporary files where there is no home that can be written."""
+    if home and home.is_absolute() and _is_usable(home):
+        return home / ".cache" / "penstock" / "lanes"
+    return temporary / f"penstock-{os.geteuid()}-lanes"
+
+
+@cache
+def _home() -> Path | None:
+    """As the system knows it; HOME may differ from one process to the next."""
+    try:
+        return Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    except KeyError:
+        return None
+
+
+def _is_usable(home: Path) -> bool:
+    with suppress(OSError):
+        return home.stat().st_uid == os.geteuid() and os.access(home, os.W_OK | os.X_OK)
+    return False
+
+
+def _prefix(place: Path) -> str:
+    """Says which folder, by what it is and not by its name: a lock only proves something to those who see the same files."""
+    found = place.stat()
+    return f"{locks.machine()}/lanes.{found.st_dev:x}.{found.st_ino:x}/"
+
+
+def _lock_of(seat: str) -> Path:
+    return folder() / locks.digest(seat)
+
+
+def _old() -> list[Path]:
+    """Files that whoever made them has had time to lock: those that are free are left from the dead."""
+    with suppress(OSError):
+        return [path for path in folder().glob("*") if time.time() - path.stat().st_mtime > OLD_SECONDS]
+    return []
