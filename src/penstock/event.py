@@ -208,6 +208,21 @@ class TermGone(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StateAway(Event):
+    """The state cannot be read or written: no term can be renewed or taken until it can."""
+
+    level = "warning"
+    code: str
+    message: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateBack(Event):
+    """The state can be read and written again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Restarted(Event):
     """The query failed in a way that may pass, and is started again."""
 

@@ -27,6 +27,8 @@ class Leadership(Thread):
         self._term: Term | None = None
         self.loss: TermLost | None = None
         """How the last term was lost."""
+        self.trouble: StateUnavailable | None = None
+        """Why the store cannot be used just now."""
         self._asks = asks
         self.epoch_before: int | None = None
         """Of the first term that was won here; None for later ones, which follow one of our own."""
@@ -84,8 +86,10 @@ class Leadership(Thread):
             try:
                 before = self._coordinator.standing(self._pipeline).epoch if self._asks else None
                 term = candidate.campaign()
-            except StateUnavailable:
+            except StateUnavailable as error:
+                self.trouble = error
                 continue  # it may come back; until then nobody can lead
+            self.trouble = None
             if term:
                 self.epoch_before, self._asks = before, False  # it costs too much to be asked for ever
                 self._term = term  # last: a reader of the term reads what was before it
@@ -97,13 +101,16 @@ class Leadership(Thread):
         while not self._leaving.wait(renewal(self._coordinator)):
             try:
                 candidate.renew()
+                self.trouble = None
             except TermLost as loss:
+                self.trouble = loss.__cause__ if isinstance(loss.__cause__, StateUnavailable) else None
                 self._term, self.loss = None, loss
                 self._let_go.wait()
                 return
             except PenstockError as error:
                 if error.directive is not Directive.RETRY:
                     raise
+                self.trouble = error if isinstance(error, StateUnavailable) else self.trouble
         self._term = None
         candidate.resign()
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from threading import Event as Flag
 from threading import Thread
 
+from penstock.absence import Absence
 from penstock.backfill import Backfill, outstanding
 from penstock.coordinator import Standing, Term
 from penstock.errors import (
@@ -106,7 +107,7 @@ def _nobody(event: Event) -> None:
 
 
 def _gone(term: Term, loss: TermLost | None) -> TermGone:
-    reason = "another process leads, or the store was away"
+    reason = loss.message if loss else "the store cannot be used"
     return TermGone(pipeline=term.pipeline, epoch=term.epoch, reason=reason, fenced=isinstance(loss, TermFenced))
 
 
@@ -124,6 +125,7 @@ class PipelineRun:
         self._start, self._stop, self._tell = start, stop, tell
         self._claims: set[str] = set()
         self._settling, self._entered = Settling(pipeline, tell), Standing()
+        self._absence = Absence(pipeline.name, tell)
         self._is_placed = False
         self._ready: Query | None = None
         self._batch = Batch(pipeline) if pipeline.mode == "batch" else None
@@ -200,12 +202,14 @@ class PipelineRun:
         told = False
         while not self._stop.is_set():
             if term := self._leadership.await_term(LOOK_SECONDS):
+                self._absence.look(None)
                 return term
             if self._is_done_by_another():
                 return None
             if lost := engine.lost():
                 raise lost
-            if not told:
+            self._absence.look(trouble := self._leadership.trouble)
+            if not told and not trouble:
                 self._make_ready(engine)
                 self._tell(StandingBy(pipeline=self.pipeline.name, holder=self._standing().holder or "nobody"))
                 told = True
@@ -318,6 +322,7 @@ class PipelineRun:
         """Until asked to stop, the term is lost, or a batch has ended; raises what the query fails with."""
         settle_at = time.monotonic() + SETTLE_SECONDS
         while not query.has_ended() and not self._stop.wait(LOOK_SECONDS) and not self._leadership.is_lost():
+            self._absence.look(self._leadership.trouble)
             if failure := query.failure():
                 raise failure
             if query.was_stopped_inside():

@@ -45,6 +45,8 @@ from penstock.event import (
     Settled,
     SettledAgain,
     StandingBy,
+    StateAway,
+    StateBack,
     Stopped,
     TermGone,
     Unsettled,
@@ -334,6 +336,17 @@ def test_a_source_that_cannot_be_settled_shows_beside_a_leader_that_delivers(ser
     served.tell(LED)
     assert "penstock_error" in {name for name, _ in served.samples()}
     served.tell(SettledAgain(pipeline=NAME))
+    assert "penstock_error" not in {name for name, _ in served.samples()}
+
+
+def test_a_state_that_does_not_work_shows_until_it_does_again_whoever_leads(served: Served) -> None:
+    served.tell(LED)
+    served.tell(StateAway(pipeline=NAME, code="state.unavailable", message="the disk is full", remedy="make room"))
+    served.tell(TermGone(pipeline=NAME, epoch=1, reason="gone"))
+    assert ("penstock_error", ("state.unavailable",)) in served.samples()
+    _, _, text = served.get("/healthz")
+    assert json.loads(text)["pipelines"][NAME]["trouble"] == "state.unavailable: the disk is full"
+    served.tell(StateBack(pipeline=NAME))
     assert "penstock_error" not in {name for name, _ in served.samples()}
 
 

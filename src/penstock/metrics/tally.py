@@ -26,6 +26,8 @@ from penstock.event import (
     Settled,
     SettledAgain,
     StandingBy,
+    StateAway,
+    StateBack,
     Stopped,
     TermGone,
     Unsettled,
@@ -69,6 +71,7 @@ class Tally:
     error: tuple[str, str] | None = None
     claimed_at: float | None = None
     unsettled: tuple[str, str] | None = None
+    away: tuple[str, str] | None = None
 
 
 def counted(tally: Tally, event: Event, now: float) -> Tally:
@@ -93,7 +96,11 @@ def counted(tally: Tally, event: Event, now: float) -> Tally:
         case TermGone():
             tally = replace(tally, lost_terms=tally.lost_terms + 1)
         case Halted(code=code, message=message):
-            tally = replace(tally, error=(code, message), claimed_at=None)
+            tally = replace(tally, error=(code, message), claimed_at=None, away=None)
+        case StateAway(code=code, message=message):
+            tally = replace(tally, away=(code, message))
+        case StateBack():
+            tally = replace(tally, away=None)
     return _settled(_poisoned(tally, event), event)
 
 

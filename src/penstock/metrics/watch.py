@@ -40,6 +40,8 @@ class Sight:
     @property
     def error(self) -> tuple[str, str] | None:
         """Code and message of what has not passed yet: as this process heard it, or as the store has it."""
+        if self.tally.away:
+            return self.tally.away
         if self.tally.error and not self._is_past:
             return self.tally.error
         if error := self.status.last_error:

@@ -12,8 +12,9 @@ from penstock.coordinators import locks
 from penstock.coordinators.observation import Sighting, Verdict, judge, sight, trusted_until
 from penstock.coordinators.office import Office
 from penstock.coordinators.sqlite import presence
+from penstock.coordinators.sqlite.condition import Condition
 from penstock.coordinators.sqlite.store import Store
-from penstock.errors import StateUnavailable
+from penstock.errors import StateInvalid, StateUnavailable
 
 _TAKE = """
 update terms set epoch = epoch + 1, holder = ?, seat = ?, beat = 0, beat_at = ?, ttl = ?, error = null
@@ -33,6 +34,7 @@ class SqliteCandidate:
         self._sighting: Sighting | None = None
         self._trusted_until = self._noted_at = float("-inf")
         self._store = Store(path, creates=True)
+        self._condition = Condition(path)
         self._lock = self._sit()
 
     def campaign(self) -> Term | None:
@@ -40,6 +42,7 @@ class SqliteCandidate:
         if self._store.is_replaced():
             self._store.close()
             self._store = Store(self._path, creates=True)
+            self._condition = Condition(self._path)
         epoch, beat, seat, ttl = self._look()
         now = self._clock()
         self._sighting = sight(self._sighting, epoch, beat, now)
@@ -57,10 +60,11 @@ class SqliteCandidate:
         except StateUnavailable as error:
             if self._clock() < self._trusted_until:
                 raise
-            raise self._office.lost("the state file could not be written for too long") from error
+            raise self._office.lost(f"the state file could not be written for too long: {error.message}") from error
         if not renewed or self._store.is_replaced():
             raise self._office.lost("another process has taken over" if not renewed else "the state file was replaced")
         self._trusted_until = trusted_until(asked_at, self._ttl)
+        self._condition.examine()
 
     def resign(self) -> None:
         """Give the term back, so that a standby need not wait."""
@@ -70,7 +74,7 @@ class SqliteCandidate:
 
     def close(self) -> None:
         """Leave without resigning what is held."""
-        with suppress(StateUnavailable):
+        with suppress(StateUnavailable, StateInvalid):
             presence.leave(self._store, self._pipeline, self._seat)
         self._lock.release()
         self._store.close()
@@ -108,3 +112,4 @@ class SqliteCandidate:
         if now - self._noted_at >= self._ttl / 5:
             presence.wait_in(self._store, self._pipeline, self._seat)
             self._noted_at = now
+            self._condition.examine()

@@ -17,7 +17,8 @@ from penstock.coordinators import locks
 from penstock.coordinators.sqlite import letters, presence
 from penstock.coordinators.sqlite.candidate import SqliteCandidate
 from penstock.coordinators.sqlite.claim import SqliteClaim, claimed
-from penstock.coordinators.sqlite.store import Store, folder
+from penstock.coordinators.sqlite.condition import silent
+from penstock.coordinators.sqlite.store import Store, folder, is_new
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import TermHeld, TermLost
 from penstock.letter import DeadLetter
@@ -70,7 +71,7 @@ class SqliteCoordinator:
 
     def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:
         """How far this lane has been delivered; None for a new pipeline. What is read here outlives a loss of power."""
-        if not self._file.exists():
+        if is_new(self._file):
             return None
         with self._open(writes=False) as store:
             found = _watermarks(store, pipeline).get(lane)
@@ -109,14 +110,14 @@ class SqliteCoordinator:
 
     def standing(self, pipeline: str) -> Standing:
         """What is known of a pipeline."""
-        if not self._file.exists():
+        if is_new(self._file):
             return Standing()
         with self._open(writes=False) as store:
             return _standing(store, pipeline, self.ttl)
 
     def letters(self, pipeline: str) -> Sequence[DeadLetter]:
         """The dead letters, those of one key in the order in which they must be sent."""
-        if not self._file.exists():
+        if is_new(self._file):
             return []
         with self._open(writes=False) as store:
             return letters.letters(store, pipeline)
@@ -167,17 +168,19 @@ def _standing(store: Store, pipeline: str, ttl: float) -> Standing:
     terms = store.rows("select epoch, holder, seat, beat_at, ttl, error from terms where pipeline = ?", pipeline)
     epoch, holder, seat, beat_at, own_ttl, error = terms[0] if terms else (0, None, None, None, None, None)
     delivered, rate, advanced_at, trouble = store.rows(_SUMS, pipeline)[0]
+    is_held = seat is not None and presence.is_present(store.path, seat, beat_at, own_ttl or ttl)
+    silence = silent(store, f"{holder} leads {pipeline}", beat_at, own_ttl or ttl) if is_held else None
     return Standing(
         epoch=epoch,
         holder=holder,
-        is_held=seat is not None and presence.is_present(store.path, seat, beat_at, own_ttl or ttl),
+        is_held=is_held,
         standbys=len(presence.standbys(store, pipeline, ttl)),
         watermarks=_watermarks(store, pipeline),
         advanced_at=datetime.fromtimestamp(advanced_at, UTC) if advanced_at else None,
         delivered=delivered,
         rate=rate,
         error=json.loads(error) if error else None,
-        trouble=json.loads(trouble) if trouble else None,
+        trouble=silence or (json.loads(trouble) if trouble else None),
         **letters.summary(store, pipeline),
     )
 

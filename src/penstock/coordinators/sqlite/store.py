@@ -68,6 +68,8 @@ UPGRADES = {
 """What makes a later version of each."""
 
 _DAMAGE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+_ODD = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_IOERR_SHORT_READ)
+"""A table that is not there, or a page: of a file that was overwritten, or cut short."""
 
 
 class Store:
@@ -76,6 +78,7 @@ class Store:
     def __init__(self, path: Path, *, creates: bool = False, writes: bool = True) -> None:
         self.path = path
         with _openable(path):
+            is_new(path)  # SQLite would remove the journal of an empty file
             if creates and not path.exists() and path.parent.is_dir():
                 with _creating(path):
                     privacy.make_file(path)
@@ -153,12 +156,25 @@ def translated(path: Path) -> Iterator[None]:
     """SQLite's errors as ours."""
     try:
         yield
-    except sqlite3.OperationalError as error:
-        raise StateUnavailable(f"cannot use the state file {path}: {error}", _USABLE) from error
     except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _DAMAGE:
+        code = getattr(error, "sqlite_errorcode", 0)
+        if code & 0xFF in _DAMAGE or code in _ODD:
+            raise StateInvalid(f"{path} cannot be read as a state file: {error}", _ANOTHER) from error
+        if not isinstance(error, sqlite3.OperationalError):
             raise
-        raise StateInvalid(f"{path} cannot be read as a state file: {error}", _ANOTHER) from error
+        raise StateUnavailable(f"cannot use the state file {path}: {error}", _USABLE) from error
+
+
+def is_new(path: Path) -> bool:
+    """Whether there is no state file yet. Raises StateInvalid for one that has lost its content: its journals are there."""
+    try:
+        if path.stat().st_size:
+            return False
+    except FileNotFoundError:
+        return True
+    if any(Path(f"{path}{end}").exists() for end in ("-wal", "-shm")):
+        raise StateInvalid(f"{path} is empty, and has journals: it was cut short while it was in use", _ANOTHER)
+    return True
 
 
 _ANOTHER = "name another file under `state`, or restore this one from a backup"

@@ -1,0 +1,25 @@
+"""Telling that a store cannot be used, and that it can again: each once."""
+
+from __future__ import annotations
+
+import re
+
+from penstock.errors import StateUnavailable
+from penstock.event import Observer, StateAway, StateBack
+
+
+class Absence:
+    """Of the state of one pipeline."""
+
+    def __init__(self, pipeline: str, tell: Observer) -> None:
+        self._pipeline, self._tell = pipeline, tell
+        self._told: str | None = None
+
+    def look(self, trouble: StateUnavailable | None) -> None:
+        """Tell what has changed; numbers in a message do not make it another."""
+        said = re.sub(r"\d+", "", trouble.message) if trouble else None
+        if trouble and said != self._told:
+            self._tell(StateAway(pipeline=self._pipeline, **trouble.facts()))
+        elif self._told and not trouble:
+            self._tell(StateBack(pipeline=self._pipeline))
+        self._told = said
