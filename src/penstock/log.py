@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -37,6 +36,7 @@ from penstock.event import (
     Unsettled,
     Warned,
 )
+from penstock.printable import as_json, printable
 
 _SENTENCES: dict[type[Event], str] = {
     StandingBy: "standing by, warm; {holder} leads",
@@ -74,11 +74,11 @@ _SENTENCES: dict[type[Event], str] = {
 def text_line(event: Event, now: datetime) -> str:
     """The event as a person reads it."""
     sentence = _SENTENCES[type(event)].format(**asdict(event))
-    return f"{now.astimezone():%H:%M:%S} {event.level:7} {event.pipeline}: {sentence}"
+    return printable(f"{now.astimezone():%H:%M:%S} {event.level:7} {event.pipeline}: {sentence}")
 
 
 def json_line(event: Event, now: datetime) -> str:
     """The event as one JSON object."""
     at = now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     facts = {"at": at, "level": event.level, "event": type(event).__name__, **asdict(event)}
-    return json.dumps(facts, separators=(",", ":"))
+    return as_json(facts, separators=(",", ":"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from penstock.cursor import Cursor
 from penstock.duration import roughly
 from penstock.errors import PenstockError, SourcePruned
 from penstock.pipeline import Pipeline
+from penstock.printable import as_json
 from penstock.source import Backlog, Reader
 
 State = Literal["leading", "standby", "stopped", "halted"]
@@ -52,7 +52,7 @@ class Status:
         """The status as one line; `state` tells whether the error has stopped it."""
         facts = asdict(self) | {"error": self.last_error}
         del facts["trouble"]
-        return json.dumps(facts)
+        return as_json(facts)
 
 
 def observe(pipeline: Pipeline) -> Status:

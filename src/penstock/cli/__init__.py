@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pkgutil import resolve_name
 from typing import Any
 
@@ -10,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from penstock.errors import ConfigUnsupported, PenstockError
+from penstock.printable import printable
 
 COMMANDS = {
     "demo": "penstock.cli.demo:demo",
@@ -30,6 +32,9 @@ COMMANDS = {
 
 LATER = ("feed", "agent", "schema", "chaos", "verify", "trace", "console")
 
+_WrongArguments: Any = typer.BadParameter.__base__
+"""Typer exports only this kind of the errors of its parser, not the one above it."""
+
 _WRONG_REQUESTS = ("config.", "capture.refused")
 
 
@@ -45,6 +50,25 @@ class Commands(TyperGroup):
         if cmd_name in LATER:
             raise ConfigUnsupported(f"`penstock {cmd_name}` is not supported yet", "see `penstock --help` for what there is")
         return _made(cmd_name, resolve_name(COMMANDS[cmd_name])) if cmd_name in COMMANDS else None
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """The context of these arguments; an error repeats them without steering the terminal."""
+        with _repeated_plainly():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, with the errors of its own arguments."""
+        with _repeated_plainly():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _repeated_plainly() -> Iterator[None]:
+    try:
+        yield
+    except _WrongArguments as error:
+        error.message = printable(error.message)
+        raise
 
 
 app = typer.Typer(
@@ -62,7 +86,9 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        typer.echo(f"penstock {version('penstock')}")
+        from penstock.cli import terminal
+
+        terminal.say(f"penstock {version('penstock')}")
         raise typer.Exit
 
 

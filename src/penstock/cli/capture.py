@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import threading
@@ -65,6 +64,7 @@ def enable(
     Examples: `penstock capture enable shop.db`, `penstock capture enable shop.db --tables "orders|items" --print-sql`,
     `penstock capture enable shop.db --tables users --columns "users\\.(name|city)"`
     """
+    from penstock.cli import terminal
     from penstock.sources.sqlite import install
     from penstock.sources.sqlite.shape import ROW_IDS_ONLY
 
@@ -73,11 +73,11 @@ def enable(
     report = install.enable(_existing(database), tables, ROW_IDS_ONLY if row_ids_only else columns, wal=wal, is_trial=print_sql)
     _tell(report, print_sql, "no table to capture")
     if not report.is_wal and not print_sql:
-        typer.secho(
+        terminal.say(
             f"{database} does not use write-ahead logging: readers and writers will wait for each other."
             f" To switch: penstock capture enable {database} --wal",
-            fg="yellow",
             err=True,
+            colour="yellow",
         )
 
 
@@ -98,11 +98,12 @@ def status(database: Database, tables: Tables = None, as_json: AsJson = False) -
 
     Exit code 1 if capture is broken. Example: `penstock capture status shop.db --json`
     """
+    from penstock.cli import terminal
     from penstock.sources.sqlite.survey import survey
 
     found = survey(_existing(database), tables)
     if as_json:
-        typer.echo(json.dumps(found.facts()))
+        terminal.say_json(found.facts())
     else:
         _show(found)
     if found.is_broken:
@@ -192,11 +193,11 @@ def _tell(report: Report, print_sql: bool, nothing: str) -> None:
     from penstock.cli import terminal
 
     if print_sql:
-        typer.echo("\n".join(f"{statement};" for statement in report.statements))
+        terminal.say_code("\n".join(f"{statement};" for statement in report.statements))
     elif report.tables:
         terminal.show(terminal.table(None, ["TABLE", "CAPTURE"], [[table, done] for table, done in sorted(report.tables.items())]))
     else:
-        typer.echo(nothing)
+        terminal.say(nothing)
 
 
 def _show(found: Survey) -> None:
@@ -208,7 +209,7 @@ def _show(found: Survey) -> None:
         parts.append(terminal.table(None, ["PIPELINE", "POSITION", "NOTED AT", "STATE", "KEPT FOR IT ALONE"], rows))
     terminal.show(*parts)
     log = f"{found.first} to {found.head}" if found.head else "empty" if found.enabled else "none"
-    typer.echo(f"log: {log}; journal mode: {found.journal_mode}")
+    terminal.say(f"log: {log}; journal mode: {found.journal_mode}")
 
 
 def _remark(table: TableState) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock import printable
 from penstock.errors import ConfigInvalid
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def list_(file: File, which: Which = None, as_json: AsJson = False) -> None:
 
     Examples: `penstock dead list orders.yaml`, `penstock dead list orders.yaml table=orders 'key={"id":5}'`
     """
+    from penstock.cli import terminal
     from penstock.letter import ordered
 
     pipeline = _loaded(file)
@@ -47,13 +49,11 @@ def list_(file: File, which: Which = None, as_json: AsJson = False) -> None:
     if as_json:
         _print(map(described, found))
         return
-    from penstock.cli import terminal
-
     columns = ("NUMBER", "POSITION", "TABLE", "KEY", "OP", "STAGE", "WHY", "TRIES", "PARKED AT")
     if found:
         terminal.show(terminal.table(None, columns, [_row(letter) for letter in found]))
     behind = sum(letter.is_behind for letter in found)
-    typer.echo(f"{len(found)} dead letters, {behind} of them wait behind another of their key.")
+    terminal.say(f"{len(found)} dead letters, {behind} of them wait behind another of their key.")
 
 
 @app.command()
@@ -62,6 +62,8 @@ def show(file: File, which: Which = None, as_json: AsJson = False) -> None:
 
     Example: `penstock dead show orders.yaml 12`
     """
+    from penstock.cli import terminal
+
     pipeline = _loaded(file)
     found = _found(pipeline, _choice(which or []))
     if as_json:
@@ -69,8 +71,8 @@ def show(file: File, which: Which = None, as_json: AsJson = False) -> None:
         return
     for letter in found:
         for name, value in described(letter).items():
-            typer.echo(f"{name:>12}  {value if isinstance(value, str) else json.dumps(value)}")
-        typer.echo("")
+            terminal.say(f"{name:>12}  {value if isinstance(value, str) else printable.as_json(value)}")
+        terminal.say("")
 
 
 @app.command()
@@ -90,6 +92,7 @@ def redrive(
     Examples: `penstock dead redrive orders.yaml all`, `penstock dead redrive orders.yaml 12 13`
     """
     from penstock import redriving
+    from penstock.cli import terminal
 
     pipeline = _loaded(file)
     chosen = _choice(which or [])
@@ -98,9 +101,9 @@ def redrive(
     told = []
     for one in redriving.redrive(pipeline, chosen, force):
         told.append(one)
-        typer.echo(json.dumps(_fact(one)) if as_json else _line(one))
+        terminal.say(printable.as_json(_fact(one)) if as_json else _line(one))
     if not as_json:
-        typer.echo(_summary(told))
+        terminal.say(_summary(told))
     if any(one.outcome not in ("sent", "left out") for one in told):
         raise typer.Exit(1)
 
@@ -117,13 +120,14 @@ def drop(
     Examples: `penstock dead drop orders.yaml 12`, `penstock dead drop orders.yaml table=drafts --yes`
     """
     from penstock import redriving
+    from penstock.cli import terminal
     from penstock.rows import touching
 
     pipeline = _loaded(file)
     chosen = _choice(which or [])
     found = _found(pipeline, chosen)
     if not yes:
-        typer.confirm(f"Give up {len(found)} changes of {pipeline.name} that were never delivered?", abort=True, err=as_json)
+        terminal.confirm(f"Give up {len(found)} changes of {pipeline.name} that were never delivered?", err=as_json)
     shown = {letter.number for letter in found}  # more may have come since
     gone = redriving.drop(pipeline, lambda letter: letter.number in shown)
     if as_json:
@@ -132,9 +136,9 @@ def drop(
     rows = {row for letter in gone for row in letter.rows}
     is_bound = touching(rows)
     bound = sum(is_bound(letter.rows) for letter in pipeline.state.letters(pipeline.name))
-    typer.echo(f"{len(gone)} dead letters are dropped.")
+    terminal.say(f"{len(gone)} dead letters are dropped.")
     if bound:
-        typer.echo(f"{bound} other letters of their keys are still parked: penstock dead redrive {file} WHICH")
+        terminal.say(f"{bound} other letters of their keys are still parked: penstock dead redrive {file} WHICH")
 
 
 def described(letter: DeadLetter) -> dict[str, Any]:
@@ -219,8 +223,10 @@ def _found(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool]) -> list[Dea
 
 
 def _print(facts: Iterable[Any]) -> None:
+    from penstock.cli import terminal
+
     for fact in facts:
-        typer.echo(json.dumps(fact))
+        terminal.say_json(fact)
 
 
 def _row(letter: DeadLetter) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,11 +32,12 @@ def doctor(
     """
     from penstock.checkup.examination import examine, examine_machine
     from penstock.checkup.finding import Verdict
+    from penstock.cli import terminal
 
     found = [*examine_machine(), *examine(files or [], probes=probe, deep=deep)]
     is_well = all(one.verdict is not Verdict.FAILED for one in found)
     if as_json:
-        typer.echo(json.dumps({"healthy": is_well, "checks": [one.facts() for one in found]}))
+        terminal.say_json({"healthy": is_well, "checks": [one.facts() for one in found]})
     else:
         _show(found)
     if not is_well:
@@ -46,19 +46,20 @@ def doctor(
 
 def _show(found: Sequence[Finding]) -> None:
     from rich.table import Table
-    from rich.text import Text
 
     from penstock.cli import terminal
 
     for about in dict.fromkeys(one.about for one in found):
-        made = Table(title=about, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+        made = Table(
+            title=terminal.plain(about), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False
+        )
         made.add_column(no_wrap=True)
         made.add_column(no_wrap=True)
         made.add_column(overflow="fold")
         for one in found:
             if one.about == about:
-                said = Text(one.said)
+                said = terminal.plain(one.said)
                 if one.remedy:
-                    said.append_text(Text.assemble(("\nwhat to do: ", "bold"), one.remedy))
-                made.add_row(Text(one.check), Text(one.verdict.value, style=_COLOURS[one.verdict.value]), said)
+                    said.append("\nwhat to do: ", "bold").append_text(terminal.plain(one.remedy))
+                made.add_row(terminal.plain(one.check), terminal.plain(one.verdict.value, _COLOURS[one.verdict.value]), said)
         terminal.show(made)

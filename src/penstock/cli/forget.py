@@ -39,6 +39,7 @@ def forget(
 
 def _forget(pipeline: Pipeline, yes: bool) -> None:
     from penstock import decision
+    from penstock.cli import terminal
 
     standing, registered = pipeline.state.standing(pipeline.name), decision.registration(pipeline)
     if standing.is_held:
@@ -46,14 +47,15 @@ def _forget(pipeline: Pipeline, yes: bool) -> None:
     if not standing.watermarks and registered is None:
         raise ConfigInvalid(f"nothing is known of {pipeline.name}", "it has not run yet, or was forgotten already")
     for lane, mark in standing.watermarks.items():
-        typer.echo(f"{pipeline.name} has delivered up to position {mark.position} (lane {lane}); its watermark will be removed.")
+        terminal.say(f"{pipeline.name} has delivered up to position {mark.position} (lane {lane}); its watermark will be removed.")
     if standing.dead:
-        typer.echo(f"{standing.dead} dead letters, which were never delivered, will be removed: penstock dead list FILE")
+        terminal.say(f"{standing.dead} dead letters, which were never delivered, will be removed: penstock dead list FILE")
     if registered is not None:
-        typer.echo(f"Its source will no longer keep anything for it: noted position {registered}.")
-    if yes or typer.confirm(f"Forget {pipeline.name}?", abort=True):
-        decision.forget(pipeline)
-    typer.echo(f"{pipeline.name} is forgotten.")
+        terminal.say(f"Its source will no longer keep anything for it: noted position {registered}.")
+    if not yes:
+        terminal.confirm(f"Forget {pipeline.name}?")
+    decision.forget(pipeline)
+    terminal.say(f"{pipeline.name} is forgotten.")
 
 
 def _source(database: str, table: str) -> Source:
@@ -70,6 +72,7 @@ def _source(database: str, table: str) -> Source:
 
 
 def _strike_off(source: Source, name: str, yes: bool) -> None:
+    from penstock.cli import terminal
     from penstock.duration import roughly
     from penstock.sources.retain import GONE
 
@@ -79,11 +82,12 @@ def _strike_off(source: Source, name: str, yes: bool) -> None:
     if not one.is_gone and not one.is_released:
         waits = f"stop it, and wait until it has been silent for {roughly(GONE)}; or forget it by its file"
         raise TermHeld(f"{name} gave a sign of life {one.silent:.0f} s ago", waits)
-    typer.echo(
+    terminal.say(
         f"{name} stands at position {one.position}, last noted {roughly(one.silent)} ago; {one.kept} changes are kept for it."
     )
-    if yes or typer.confirm(f"Forget {name}?", abort=True):
-        source.forget(name)
-    typer.echo(
+    if not yes:
+        terminal.confirm(f"Forget {name}?")
+    source.forget(name)
+    terminal.say(
         f"{name} is forgotten. If it is run again with its old state, it goes on if its changes are still there, or else stops."
     )

@@ -56,6 +56,8 @@ def init(
 
     Example: `penstock init --database shop.db --url https://example.org/hooks/orders`
     """
+    from penstock.cli import terminal
+
     file = directory / "pipeline.yaml"
     if file.exists() and not force:
         raise ConfigInvalid(f"{file} exists already", "choose another directory, or replace it with --force")
@@ -63,7 +65,7 @@ def init(
     url = _asked("Webhook", url, _URL)
     name = _asked("Name", name, _name(database))
     _put(file, TEMPLATE.format(file=file.name, name=quoted(name), database=quoted(database), url=quoted(url)))
-    typer.echo(_next(file, database))
+    terminal.say(*_next(file, database))
 
 
 def quoted(text: str) -> str:
@@ -102,9 +104,7 @@ def _write(file: Path, text: str) -> None:
         raise ConfigInvalid(f"cannot write {file}: {error.strerror}", "choose a directory that is writable") from error
 
 
-def _next(file: Path, database: str) -> str:
+def _next(file: Path, database: str) -> list[str]:
     shown, source = shlex.quote(str(file)), shlex.quote(str(file.parent / database))
-    return f"""Wrote {file}. Next:
-  penstock capture enable {source}
-  penstock run {shown}
-  penstock status {shown} --watch"""
+    commands = (f"capture enable {source}", f"run {shown}", f"status {shown} --watch")
+    return [f"Wrote {file}. Next:", *(f"  penstock {command}" for command in commands)]

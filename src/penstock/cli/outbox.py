@@ -53,6 +53,7 @@ def init(
     Examples: `penstock outbox init postgresql://app@localhost/shop`, `penstock outbox init postgresql://... --table shop.events`,
     `penstock outbox init postgresql://... --layout goharvest`
     """
+    from penstock.cli import terminal
     from penstock.sources.outbox import schema
     from penstock.sources.outbox.naming import Names
 
@@ -64,13 +65,14 @@ def init(
         _init_goharvest(dsn, table, notify, print_sql)
         return
     if print_sql:
-        typer.echo("\n".join(f"{statement};" for statement in schema.statements(names, notify)))
+        terminal.say_code("\n".join(f"{statement};" for statement in schema.statements(names, notify)))
         return
     is_new = schema.init(dsn, names, notify)
-    typer.echo(f"{table}: created" if is_new else f"{table}: was there already; what was missing has been added")
+    terminal.say(f"{table}: created" if is_new else f"{table}: was there already; what was missing has been added")
 
 
 def _init_goharvest(dsn: str, table: str, notify: bool, print_sql: bool) -> None:
+    from penstock.cli import terminal
     from penstock.sources.outbox.mark import databases
 
     if notify:
@@ -80,6 +82,6 @@ def _init_goharvest(dsn: str, table: str, notify: bool, print_sql: bool) -> None
     except ValueError as error:
         raise ConfigInvalid(str(error), "correct DSN or --table") from error
     if print_sql:
-        typer.echo("\n".join(f"{statement};" for statement in made))
+        terminal.say_code("\n".join(f"{statement};" for statement in made))
         return
-    typer.echo(f"{table}: created" if databases.create(dsn, table) else f"{table}: was there already, and stays as it is")
+    terminal.say(f"{table}: created" if databases.create(dsn, table) else f"{table}: was there already, and stays as it is")

@@ -36,6 +36,7 @@ def pump(
     """
     import psycopg
 
+    from penstock.cli import terminal
     from penstock.harvest.translation import database
 
     began = time.monotonic()
@@ -52,7 +53,7 @@ def pump(
     except psycopg.Error as error:
         raise ConfigInvalid(f"cannot write to {outbox}: {' '.join(str(error).split())}", "correct --ds or --outbox") from None
     taken = time.monotonic() - began
-    typer.echo(f"{outbox}: {records} records in {taken:.1f} s, {records / taken:.0f}/s")
+    terminal.say(f"{outbox}: {records} records in {taken:.1f} s, {records / taken:.0f}/s")
 
 
 def batches(records: int, keys: int, topic: str, blank: bool, chance: random.Random) -> Iterator[Sequence[Row]]:

@@ -26,6 +26,7 @@ def reap(
 
     Examples: `penstock reap -f reaper.yaml`, `penstock reap -f reaper.yaml --print-pipeline > orders.yaml`
     """
+    from penstock.cli import terminal
     from penstock.config import parse
     from penstock.harvest.config import load
     from penstock.harvest.translation import file_of, pipeline
@@ -33,7 +34,7 @@ def reap(
     config = load(file)
     values = pipeline(config.harvest)
     if print_pipeline:
-        typer.echo(file_of(values), nl=False)
+        terminal.say_code(file_of(values))
         return
     carry_until_stopped(
         [parse(values, file.parent)], None, metrics, log_to(sys.stderr, log_format, config.level in ("trace", "debug"))

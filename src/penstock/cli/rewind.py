@@ -36,15 +36,17 @@ def rewind(
     Examples: `penstock rewind orders.yaml --to 2h`, `penstock rewind orders.yaml --to 1200 --yes`
     """
     from penstock import decision
+    from penstock.cli import terminal
     from penstock.config import load
 
     pipeline = load(file)
     moves = decision.plan(pipeline, to, datetime.now(UTC))
     _refuse_to_skip(moves, skip)
     _show(pipeline.name, moves)
-    if yes or typer.confirm("Do it?", abort=True):
-        decision.rewind(pipeline, moves)
-    typer.echo(f"{pipeline.name} goes on behind position {moves[0].new.position} when it is run: penstock run {file}")
+    if not yes:
+        terminal.confirm("Do it?")
+    decision.rewind(pipeline, moves)
+    terminal.say(f"{pipeline.name} goes on behind position {moves[0].new.position} when it is run: penstock run {file}")
 
 
 def _refuse_to_skip(moves: Sequence[Move], skip: bool) -> None:

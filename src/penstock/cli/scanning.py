@@ -17,13 +17,15 @@ def scanning() -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    from penstock.printable import printable
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks = {}
 
         def show(table: str, done: int, of: int) -> None:
             if table not in tasks:
-                tasks[table] = bars.add_task(table)
+                tasks[table] = bars.add_task(printable(table))
             bars.update(tasks[table], completed=done, total=of)
 
         yield show

@@ -63,19 +63,18 @@ def _watch(pipelines: Sequence[Pipeline], as_json: bool) -> None:
 
 
 def _print(seen: Sequence[Status], pipelines: Sequence[Pipeline], as_json: bool) -> None:
+    from penstock.cli import terminal
+
     if as_json:
         for one in seen:
-            typer.echo(one.to_json())
+            terminal.say(one.to_json())
     else:
-        from penstock.cli import terminal
-
         terminal.show(_report(seen, pipelines))
 
 
 def _report(seen: Sequence[Status], pipelines: Sequence[Pipeline]) -> Group:
     """A line for each pipeline, and below them remarks and errors, which need more room."""
     from rich.console import Group
-    from rich.text import Text
 
     from penstock.cli import terminal
     from penstock.status import remarks
@@ -84,7 +83,7 @@ def _report(seen: Sequence[Status], pipelines: Sequence[Pipeline]) -> Group:
     errors = [(one.name, error) for one in seen if (error := one.last_error)]
     told = [terminal.told(f"{name}: {error['code']}", error["message"], error.get("remedy", "")) for name, error in errors]
     said = dict.fromkeys(remark for pipeline in pipelines for remark in remarks(pipeline))
-    return Group(terminal.table(None, columns, [_row(one) for one in seen]), *map(Text, said), *told)
+    return Group(terminal.table(None, columns, [_row(one) for one in seen]), *map(terminal.plain, said), *told)
 
 
 def _row(one: Status) -> list[str]:

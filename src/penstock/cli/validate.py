@@ -47,6 +47,7 @@ def validate(
 
     Example: `penstock validate pipeline.yaml`
     """
+    from penstock.cli import terminal
     from penstock.config import load
     from penstock.importing import try_out
 
@@ -56,11 +57,10 @@ def validate(
         found = list(described(pipeline, file.resolve().parent))
         if as_json:
             facts = {"file": str(file), "settings": [setting._asdict() for setting in found], "warnings": warnings(pipeline)}
-            typer.echo(json.dumps(facts))
+            terminal.say_json(facts)
         else:
             _show(file, found)
-            for warning in warnings(pipeline):
-                typer.echo(f"warning: {warning}")
+            terminal.say(*(f"warning: {warning}" for warning in warnings(pipeline)))
 
 
 def warnings(pipeline: Pipeline) -> list[str]:
@@ -137,5 +137,5 @@ def _show(file: Path, found: list[Setting]) -> None:
     rows = [
         (key, _ABSENT[key] if value is None else str(value), "default" if is_default else "") for key, value, is_default in found
     ]
-    typer.echo(f"{file} is valid")
+    terminal.say(f"{file} is valid")
     terminal.show(terminal.table(None, ("key", "value", ""), rows))

@@ -15,6 +15,7 @@ from penstock.demo.arrivals import Arrival
 from penstock.demo.figures import Figures, percentile
 from penstock.demo.stage import Place
 from penstock.demo.story import ACTS, PROOF, Summary, View
+from penstock.printable import printable
 
 _BARS = "▁▂▃▄▅▆▇█"
 _COLOURS = {"insert": "green", "update": "cyan", "delete": "magenta"}
@@ -45,9 +46,9 @@ class Picture:
     def step(self, done: Sequence[str], doing: str, seconds: float) -> None:
         """Done steps, and the one at hand with its seconds."""
         for text in done[self._done :]:
-            self._live.console.print(Text.assemble(("✓ ", "green"), text))
+            self._live.console.print(Text.assemble(("✓ ", "green"), printable(text)))
         self._done = len(done)
-        self._spinner.update(text=Text.assemble(f" {doing} ", (f"{seconds:.0f} s", "dim")))
+        self._spinner.update(text=Text.assemble(f" {printable(doing)} ", (f"{seconds:.0f} s", "dim")))
         self._live.update(self._spinner, refresh=True)
 
     def show(self, view: View) -> None:
@@ -73,7 +74,7 @@ class Lines:
         for text in [*done, doing]:
             if text not in self._told:
                 self._told.append(text)
-                self._console.print(text, markup=False)
+                self._console.print(printable(text), markup=False)
 
     def show(self, view: View) -> None:
         """What is happening and each kind of trouble, when that changes; figures in between."""
@@ -84,7 +85,7 @@ class Lines:
         if view.seconds >= self._next or kind not in {"", *self._troubles}:
             self._troubles.add(kind)
             self._next = view.seconds + _SECONDS_PER_LINE
-            self._console.print(line(view), markup=False)
+            self._console.print(printable(line(view)), markup=False)
 
     def close(self) -> None:
         """Nothing to do."""
@@ -146,7 +147,9 @@ def _counters(view: View) -> Table:
 
 
 def _trouble(view: View) -> Text:
-    return Text.assemble(("receiver ", "dim"), (view.trouble, "red") if view.trouble else ("takes what comes", "green"), "\n")
+    return Text.assemble(
+        ("receiver ", "dim"), (printable(view.trouble), "red") if view.trouble else ("takes what comes", "green"), "\n"
+    )
 
 
 def _changes(figures: Figures) -> Table:
@@ -157,7 +160,8 @@ def _changes(figures: Figures) -> Table:
     for arrival in figures.recent:
         change = arrival.change
         late = Text("repeat", style="yellow") if arrival.is_repeat else Text(milliseconds(arrival.latency))
-        table.add_row(str(arrival.position), change["table"], Text(change["op"], _COLOURS[change["op"]]), shown_key(arrival), late)
+        table_name, op = Text(printable(change["table"])), Text(printable(change["op"]), _COLOURS[change["op"]])
+        table.add_row(str(arrival.position), table_name, op, Text(printable(shown_key(arrival))), late)
     for _ in range((figures.recent.maxlen or 0) - len(figures.recent)):
         table.add_row()
     return table
@@ -176,8 +180,8 @@ def summary(found: Summary, place: Place | None) -> RenderableType:
         facts.add_row("outage", f"{outage.seconds:.0f} s, {found.retries} retries; {figures.most_waiting} waited{drained}")
     for verdict in found.verdicts:
         mark = Text(f"✓ {verdict.question}", "green") if verdict.holds else Text(f"✗ {verdict.question}", "bold red")
-        facts.add_row(mark, verdict.finding)
-    kept = f"\nThe files of this demo are in {place.folder}" if place else ""
+        facts.add_row(mark, Text(printable(verdict.finding)))
+    kept = f"\nThe files of this demo are in {printable(str(place.folder))}" if place else ""
     return Group(Text(), facts, Text(kept + NEXT))
 
 

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 from penstock.errors import ConfigInvalid
 from penstock.harvest.config import HarvestConfig
 from penstock.harvest.spelling import spelled
+from penstock.printable import printable
 
 _NOT_OURS = ("binary_parameters", "disable_prepared_binary_result")
 """Parameters of Go's driver that libpq does not know, and that change nothing here."""
@@ -118,7 +119,9 @@ def file_of(values: Mapping[str, Any]) -> str:
     """The pipeline file with these values; a `$` that stands for itself is written twice."""
     import yaml
 
-    return yaml.safe_dump(_escaped(values), sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(_escaped(values), sort_keys=False, allow_unicode=True)
+    is_clean = all(printable(line) == line for line in text.split("\n"))
+    return text if is_clean else yaml.safe_dump(_escaped(values), sort_keys=False)  # in ASCII, which escapes what hides
 
 
 def _escaped(value: Any) -> Any:

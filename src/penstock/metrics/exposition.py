@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from penstock.metrics.health import ailment
 from penstock.metrics.tally import ROLES
 from penstock.metrics.watch import Sight, Watch
+from penstock.printable import printable
 
 _Values = Iterable[tuple[tuple[str, ...], float | None]]
 
@@ -103,7 +104,7 @@ def _counter(name: str, said: str, labels: tuple[str, ...], values: _Values) -> 
 def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: _Values) -> Metric:
     for labels, value in values:
         if value is not None:
-            family.add_metric(list(labels), value)
+            family.add_metric([*map(printable, labels)], value)
     return family
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from penstock.metrics.exposition import registry
 from penstock.metrics.health import STALLED_SECONDS, ailment
 from penstock.metrics.watch import Sight, Watch
 from penstock.pipeline import Pipeline
+from penstock.printable import as_json
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[^\]]+\]|[^:\[\]]+):)?(?P<port>\d{1,5})")
 _PATIENCE = 10.0  # seconds that one who asks may take to do so
@@ -84,7 +84,7 @@ def _handler(watch: Watch, served: CollectorRegistry) -> type[BaseHTTPRequestHan
                 self._answer_json(404, {"error": "there are /metrics, /healthz and /livez"})
 
         def _answer_json(self, code: int, said: Mapping[str, object]) -> None:
-            self._answer(code, "application/json", json.dumps(said).encode() + b"\n")
+            self._answer(code, "application/json", as_json(said).encode() + b"\n")
 
         def _answer(self, code: int, kind: str, body: bytes) -> None:
             self.send_response(code)

@@ -21,6 +21,7 @@ from penstock.coordinators.kafka.address import Place
 from penstock.coordinators.kafka.book import VERSION, Book
 from penstock.coordinators.kafka.client import Ear, confluent, settings
 from penstock.errors import PenstockError, StateInvalid, StateUnavailable
+from penstock.printable import printable
 
 PART = 400_000
 """Characters of a record at most: brokers take a megabyte by default."""
@@ -109,7 +110,7 @@ class Log:
         self._from = end
         with self._administering() as admin:
             if not topics.delete_before(admin, self._place, self._ear, end):
-                _logger.warning("%s only grows: this user may not delete records of the topic", self._place.shown)
+                _logger.warning("%s only grows: this user may not delete records of the topic", printable(self._place.shown))
 
     def _open(self) -> None:
         """The first record of all; of two, the second says nothing."""
