@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Literal
@@ -131,10 +132,15 @@ def _located(given: Document, values: Mapping[str, Any]) -> dict[str, Any]:
     return moved
 
 
+@cache
+def _adapter(part: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(part)
+
+
 def _validated(part: type[Any], values: Mapping[str, Any], inside: Key, found: dict[Key, str]) -> Any:
     try:
         # As JSON, because pydantic's strict Python mode wants finished objects where a file has mappings.
-        return TypeAdapter(part).validate_json(json.dumps(values, default=str))
+        return _adapter(part).validate_json(json.dumps(values, default=str))  # type: ignore[arg-type]
     except ValidationError as error:
         found |= complaints(part, error.errors(), inside)
         failed = {str(one["loc"][0]) for one in error.errors() if one["loc"]}
@@ -224,6 +230,8 @@ def _invalid(given: Document, found: Mapping[Key, str]) -> ConfigInvalid:
 
 
 def _path(given: Document, text: str) -> str:
+    if "\0" in text:
+        raise ConfigInvalid(f"{given.name}: the path {text!r} has a NUL in it", "remove it")
     try:
         return text if "://" in text else str(given.folder / Path(text).expanduser())
     except RuntimeError as error:

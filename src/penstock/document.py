@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -18,6 +19,12 @@ Key = tuple[str, ...]
 _REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[^}]*)(?P<end>\}?)")
 _VARIABLE = re.compile(r"[^\W\d]\w*")
 _WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+_UNUSABLE = re.compile("[\\0\ud800-\udfff]")
+_CONSTRUCTED = [f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "bool", "null")]
+_TOO_LARGE = 2.0**63
+_DEEPEST = 50
+"""Levels: a pipeline file has four."""
+_SHOWN = 40
 
 
 NO_HOME = "there is no home folder of that name: write the path without ~"
@@ -44,8 +51,9 @@ class Document:
 
 def read(path: Path, environment: Mapping[str, str] | None = None) -> Document:
     """The document in this file. Raises ConfigInvalid."""
+    node = _compose(path)
     reader = _Reader(path, os.environ if environment is None else environment)
-    values = reader.value(_compose(path), ())
+    values = reader.value(node, ())
     if not isinstance(values, dict):
         raise ConfigInvalid(f"{path} is no pipeline file: it must consist of keys and values", "see `penstock init` for an example")
     if reader.problems:
@@ -73,8 +81,11 @@ class _Reader:
     def _mapping(self, node: yaml.MappingNode, key: Key) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, item in node.value:
-            inner = (*key, str(name.value))
             line = name.start_mark.line + 1
+            if not isinstance(name, yaml.ScalarNode) or _UNUSABLE.search(name.value):
+                self.problems.append(f"line {line} has a key that is no text: write a name")
+                continue
+            inner = (*key, name.value)
             if inner[-1] in found:
                 self.problems.append(f"{'.'.join(inner)} is given twice, on lines {self.lines[inner]} and {line}: keep one")
             self.lines[inner] = line
@@ -83,11 +94,32 @@ class _Reader:
 
     def _scalar(self, node: yaml.ScalarNode, key: Key) -> Any:
         if "${" in node.value:
-            text = _REFERENCE.sub(lambda found: self._referred(found, key), node.value)
+            text = self._text(_REFERENCE.sub(lambda found: self._referred(found, key), node.value), key)
             return int(text) if node.style is None and _WHOLE_NUMBER.fullmatch(text) else text
-        if node.tag.endswith((":int", ":float", ":bool", ":null")):
-            return self._constructor.construct_object(node)
-        return node.value
+        if node.tag in _CONSTRUCTED:
+            return self._constructed(node, key)
+        return self._text(node.value, key)
+
+    def _constructed(self, node: yaml.ScalarNode, key: Key) -> Any:
+        """A number, true, false or nothing."""
+        try:
+            found = self._constructor.construct_object(node)
+        except (ValueError, KeyError):  # such as 0x_ or !!int x, or more digits than Python reads
+            found = math.inf
+        if isinstance(found, int | float) and not abs(found) < _TOO_LARGE:
+            self._complain(key, f"is {_cut(node.value)}, which is no number that can be used: write another, or put text in quotes")
+            return None
+        return found
+
+    def _text(self, text: str, key: Key) -> str:
+        """Text, which may have neither NUL nor half a character: no path and no message can."""
+        if not _UNUSABLE.search(text):
+            return text
+        self._complain(key, "has a NUL or half a character (a surrogate) in it: remove it")
+        return ""
+
+    def _complain(self, key: Key, what: str) -> None:
+        self.problems.append(f"{'.'.join(key)} (line {self.lines.get(key, 1)}) {what}")
 
     def _referred(self, found: re.Match[str], key: Key) -> str:
         name = found["name"]
@@ -106,21 +138,33 @@ class _Reader:
             what = f"the environment variable {name} is not set"
         except (OSError, ValueError, RuntimeError) as error:
             what = f"the file {name.removeprefix('file:')} cannot be read ({_unread(error)})"
-        self.problems.append(f"{'.'.join(key)} (line {self.lines.get(key, 1)}) asks for ${{{shown}}}, but {what}")
+        self._complain(key, f"asks for ${{{shown}}}, but {what}")
         return ""
 
 
 def _unread(error: Exception) -> str:
     if isinstance(error, RuntimeError):
         return NO_HOME
-    return getattr(error, "strerror", None) or "it is not UTF-8"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 class _Loader(yaml.SafeLoader):
+    depth = 0
+
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             raise yaml.MarkedYAMLError(problem="aliases (*name) are not supported", problem_mark=self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+        if self.depth == _DEEPEST:
+            raise yaml.MarkedYAMLError(problem=f"nested deeper than {_DEEPEST} levels", problem_mark=self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+        self.depth += 1
         node: yaml.Node | None = super().compose_node(parent, index)
+        self.depth -= 1
         return node
 
 
@@ -132,8 +176,9 @@ def _compose(path: Path) -> yaml.Node | None:
         raise ConfigInvalid(f"{path} is not YAML: {line}{error.problem}", "correct the spelling at this place") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigInvalid(f"{path} is not a YAML file of text in UTF-8: {error}", "name a pipeline file") from error
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
         raise ConfigInvalid(
-            f"cannot read {path}: {error.strerror}", "name a pipeline file, or write one with `penstock init`"
+            f"cannot read {path}: {getattr(error, 'strerror', None) or error}",
+            "name a pipeline file, or write one with `penstock init`",
         ) from error
     return node

@@ -7,6 +7,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -123,9 +124,10 @@ _LIMITS = {one.metadata["key"]: one for one in fields(Limits)}
 
 def load(path: str | Path) -> ReaperConfig:
     """The configuration in this file. Raises ConfigInvalid; `${VAR}` is substituted as in a pipeline file."""
-    if not Path(path).exists() or Path(path).read_text().strip():
-        return parse(document.read(Path(path)).values, str(path))
-    return ReaperConfig()  # an empty file means all defaults
+    with suppress(OSError, ValueError):  # of these `document.read` says what is wrong
+        if not Path(path).read_text(encoding="utf-8").strip():
+            return ReaperConfig()  # an empty file means all defaults
+    return parse(document.read(Path(path)).values, str(path))
 
 
 def parse(values: Mapping[str, Any], where: str = "the reaper file") -> ReaperConfig:

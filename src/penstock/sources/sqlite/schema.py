@@ -57,8 +57,8 @@ def matcher(key: str, expression: str | None) -> Callable[[str], bool]:
         return lambda name: True
     try:
         pattern = re.compile(expression)
-    except re.error as error:
-        raise ConfigInvalid(f"{key}: {expression!r} is not a regular expression: {error}") from error
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ConfigInvalid(f"{key}: {expression!r} is not a regular expression: {error}", "correct the expression") from error
     return lambda name: pattern.fullmatch(name) is not None
 
 

@@ -51,8 +51,11 @@ class SqliteSource:
     heal: bool = True
 
     def __post_init__(self) -> None:
-        selector(self.tables)
-        matcher("columns", self.columns)
+        try:
+            selector(self.tables)
+            matcher("columns", self.columns)
+        except ConfigInvalid as error:
+            raise ValueError(error.message) from error
         if self.columns is not None and self.row_ids_only:
             raise ValueError("columns and row_ids_only exclude each other: remove one of them")
 
