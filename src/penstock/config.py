@@ -23,9 +23,11 @@ from penstock.duration import Duration
 from penstock.errors import ConfigInvalid, ConfigUnsupported
 from penstock.pipeline import Pipeline, SparkSettings, Transform
 from penstock.settings import settings
+from penstock.sink import Keeper
 from penstock.sinks import SINKS
 from penstock.source import OwnSource
 from penstock.sources import READERS, SOURCES
+from penstock.unread import unread
 
 KINDS: Mapping[str, Mapping[str, str]] = {"source": SOURCES, "sink": SINKS}
 
@@ -44,6 +46,9 @@ PATHS = (
 
 PROBE = ("ssl.ca.location", "probe")
 """No path but librdkafka's own word: look where certificates usually lie."""
+
+_FOR_DELIVERY = ("sink", "transform", "spark")
+"""The parts that commands without a delivery do not use."""
 
 _LEAST_TERM = timedelta(seconds=5)  # a barrier gives records back after 4 s, so that they are not sent after a term
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -64,9 +69,15 @@ class PipelineFile:
     spark: SparkSettings = field(default_factory=SparkSettings)
 
 
-def load(path: str | Path) -> Pipeline:
-    """The pipeline in this file. Raises ConfigInvalid, ConfigUnsupported."""
-    return _build(document.read(Path(path)))
+def load(path: str | Path, *, delivers: bool = True) -> Pipeline:
+    """The pipeline in this file; to look at it, its sink needs no secrets. Raises ConfigInvalid, ConfigUnsupported."""
+    return _build(document.read(Path(path), optional=() if delivers else _FOR_DELIVERY))
+
+
+def references(path: str | Path) -> Mapping[str, str]:
+    """The keys of this file whose values have the contents of files in them, with these values as they are written."""
+    written = document.read(Path(path)).written
+    return {".".join(key): text for key, text in written.items() if "${file:" in text}
 
 
 def parse(values: Mapping[str, Any], folder: str | Path = ".") -> Pipeline:
@@ -84,16 +95,50 @@ def known_keys() -> Iterator[Key]:
 
 
 def _build(given: Document) -> Pipeline:
+    try:
+        return _made(given)
+    except ConfigInvalid as error:
+        if not given.contents:
+            raise
+        raise ConfigInvalid(given.veiled(error.message), given.veiled(error.remedy)) from None
+
+
+def _made(given: Document) -> Pipeline:
     _refuse_later(given)
-    found: dict[Key, str] = {}
-    file = _validated(PipelineFile, given.values, (), found)
-    source, sink = (_part(given, name, found) for name in KINDS)
-    if file:
-        found |= _contradictions(given, file, source) | _barrier_complaints(file, source, sink)
+    file, source, sink, found = _checked(given)
     if found or file is None:
-        raise _invalid(given, found)
+        raise _invalid(given, _veiled(given, found) if given.written else found)
     folder = str(given.folder) if file.transform.function else None
     return Pipeline(file.name, source, sink, _coordinator(given, file), file.transform, file.mode, file.spark, folder)
+
+
+def _checked(given: Document) -> tuple[Any, Any, Any, dict[Key, str]]:
+    """The file, its source and its sink, each None if it is wrong, and all complaints."""
+    found: dict[Key, str] = {}
+    file = _validated(PipelineFile, given.values, (), found)
+    source = _part(given, "source", found)
+    sink = _unread(given) or _part(given, "sink", found)
+    if file:
+        found |= _contradictions(given, file, source) | _barrier_complaints(file, source, sink)
+    return file, source, sink, {key: said for key, said in found.items() if key not in given.missing or file is None}
+
+
+def _veiled(given: Document, found: Mapping[Key, str]) -> dict[Key, str]:
+    """These complaints with references in place of what they stand for: it may be secret, whatever the key is."""
+    plain = _checked(given.as_written())[3]
+    kept: dict[Key, str] = {}
+    for key, said in found.items():
+        about = [text for written, text in given.written.items() if written[: len(key)] == key or key[: len(written)] == written]
+        kept[key] = plain.get(key, f"cannot be what {', '.join(about)} stands for") if about else said
+    return kept
+
+
+def _unread(given: Document) -> Any:
+    """What stands in for a sink with a reference that cannot be resolved; None for any other."""
+    missing = [f"{given.where(key)} {said}" for key, said in given.missing.items() if key[0] == "sink"]
+    place = SINKS.get(str(_value(given, ("sink", "type"))))
+    kind = Keeper if ("sink", "type") in given.missing else resolve_name(place) if place else None
+    return unread(kind, f"{given.name}: {'; '.join(missing)}") if missing and kind else None
 
 
 def _refuse_later(given: Document) -> None:
@@ -212,7 +257,12 @@ def _coordinator(given: Document, file: PipelineFile) -> Any:
     except ImportError as error:
         what = f"{given.where(('state',))} needs a package that is not installed: {error}"
         raise ConfigInvalid(f"{given.name}: {what}", f"pip install 'penstock[{kind}]'") from error
-    return made(_path(given, file.state), **({"ttl": file.term.total_seconds()} if file.term else {}))
+    try:
+        return made(_path(given, file.state), **({"ttl": file.term.total_seconds()} if file.term else {}))
+    except ConfigInvalid:
+        if "${file:" not in (text := given.written.get(("state",), "")):
+            raise
+        raise _invalid(given, {("state",): f"cannot be what {text} stands for"}) from None
 
 
 def _scheme(state: str) -> str:

@@ -16,6 +16,7 @@ from penstock.cursor import Cursor, Watermark
 from penstock.errors import CaptureMissing, ConfigInvalid, PenstockError, TermHeld
 from penstock.keeping import release
 from penstock.pipeline import Pipeline
+from penstock.unread import require
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ def target(text: str, now: datetime) -> str | datetime:
 
 def plan(pipeline: Pipeline, to: str, now: datetime) -> list[Move]:
     """How each lane would move. Raises TermHeld, ConfigInvalid, and what the source says of a place that it does not have."""
+    require(pipeline.sink)
     standing = pipeline.state.standing(pipeline.name)
     lanes, place = pipeline.source.lanes(), target(to, now)
     if standing.is_held:
@@ -99,6 +101,7 @@ def registration(pipeline: Pipeline) -> int | None:
 
 def forget(pipeline: Pipeline) -> None:
     """Remove a pipeline's watermarks and its registration: it will start anew. Its epochs go on. Raises TermHeld."""
+    require(pipeline.sink)
     standing = pipeline.state.standing(pipeline.name)
     if standing.epoch:
         with _leading(pipeline) as term:

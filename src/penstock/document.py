@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ _TOO_LARGE = 2.0**63
 _DEEPEST = 50
 """Levels: a pipeline file has four."""
 _SHOWN = 40
+_LEAST_VEILED = 4
+"""Characters: a shorter content would be found in words that have nothing to do with it."""
 
 
 NO_HOME = "there is no home folder of that name: write the path without ~"
@@ -33,12 +35,19 @@ NO_HOME = "there is no home folder of that name: write the path without ~"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a file says, and on which line it says it."""
+    """The values of a file, with the lines of its keys.
+
+    `written` has each value with a reference as the file spells it, `contents` the text of each file that was read for one, and
+    `missing` the complaint about each reference that was allowed to be unresolved; such a value stays as it is written.
+    """
 
     name: str
     folder: Path
     values: Mapping[str, Any]
     lines: Mapping[Key, int] = field(default_factory=dict)
+    written: Mapping[Key, str] = field(default_factory=dict)
+    contents: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[Key, str] = field(default_factory=dict)
 
     def line(self, key: Key) -> int:
         """The line a key is on, or ought to be on; 0 if that is anywhere."""
@@ -48,26 +57,48 @@ class Document:
         """A key as people read it, with its line where the file has one."""
         return ".".join(key) + (f" (line {self.line(key)})" if self.line(key) else "")
 
+    def as_written(self) -> Document:
+        """The same with every reference in place of its value."""
+        return replace(self, values=_put_back(self.values, (), self.written), written={}, contents={})
 
-def read(path: Path, environment: Mapping[str, str] | None = None) -> Document:
-    """The document in this file. Raises ConfigInvalid."""
+    def veiled(self, text: str) -> str:
+        """A text without the contents of files: their references in place of them."""
+        for reference, content in sorted(self.contents.items(), key=lambda item: -len(item[1])):
+            for spelled in (content, " ".join(content.split()), repr(content)[1:-1]) if len(content) >= _LEAST_VEILED else ():
+                text = text.replace(spelled, reference)
+        return text
+
+
+def read(path: Path, environment: Mapping[str, str] | None = None, optional: Collection[str] = ()) -> Document:
+    """The document in this file; below the optional keys a reference may be unresolved. Raises ConfigInvalid."""
     node = _compose(path)
-    reader = _Reader(path, os.environ if environment is None else environment)
+    reader = _Reader(path, os.environ if environment is None else environment, optional)
     values = reader.value(node, ())
     if not isinstance(values, dict):
         raise ConfigInvalid(f"{path} is no pipeline file: it must consist of keys and values", "see `penstock init` for an example")
     if reader.problems:
         raise ConfigInvalid(f"{path}: " + "; ".join(reader.problems), "correct the file")
-    return Document(str(path), path.resolve().parent, values, reader.lines)
+    return Document(str(path), path.resolve().parent, values, reader.lines, reader.written, reader.contents, reader.missing)
+
+
+def _put_back(value: Any, key: Key, written: Mapping[Key, str]) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _put_back(one, (*key, name), written) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_put_back(one, (*key, str(number)), written) for number, one in enumerate(value)]
+    return written.get(key, value)
 
 
 class _Reader:
     """Walks the nodes of a file once."""
 
-    def __init__(self, path: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, path: Path, environment: Mapping[str, str], optional: Collection[str]) -> None:
         self.lines: dict[Key, int] = {}
         self.problems: list[str] = []
-        self._folder, self._environment = path.resolve().parent, environment
+        self.written: dict[Key, str] = {}
+        self.contents: dict[str, str] = {}
+        self.missing: dict[Key, str] = {}
+        self._folder, self._environment, self._optional = path.resolve().parent, environment, optional
         self._constructor = yaml.SafeLoader("")
 
     def value(self, node: yaml.Node | None, key: Key) -> Any:
@@ -94,7 +125,10 @@ class _Reader:
 
     def _scalar(self, node: yaml.ScalarNode, key: Key) -> Any:
         if "${" in node.value:
+            self.written[key] = node.value
             text = self._text(_REFERENCE.sub(lambda found: self._referred(found, key), node.value), key)
+            if key in self.missing:
+                return node.value
             return int(text) if node.style is None and _WHOLE_NUMBER.fullmatch(text) else text
         if node.tag in _CONSTRUCTED:
             return self._constructed(node, key)
@@ -125,20 +159,27 @@ class _Reader:
         name = found["name"]
         if name is None:
             return "${"
-        shown, is_file = name, name.startswith("file:")
+        shown, is_file, is_missing = name, name.startswith("file:"), True
         try:
             if not found["end"] or not (is_file or name in self._environment or _VARIABLE.fullmatch(name)):
                 shown = f"{re.split('[^A-Za-z0-9_]', name)[0]}..."  # what follows may be a secret
+                is_missing = False
                 what = "only ${NAME} and ${file:PATH} are known, with their closing }, and no defaults"
             elif is_file:
-                return (self._folder / Path(name.removeprefix("file:")).expanduser()).read_text().rstrip("\r\n")
+                content = (self._folder / Path(name.removeprefix("file:")).expanduser()).read_text().rstrip("\r\n")
+                self.contents[found[0]] = content
+                return content
             else:
                 return self._environment[name]
         except KeyError:
             what = f"the environment variable {name} is not set"
         except (OSError, ValueError, RuntimeError) as error:
             what = f"the file {name.removeprefix('file:')} cannot be read ({_unread(error)})"
-        self._complain(key, f"asks for ${{{shown}}}, but {what}")
+        said = f"asks for ${{{shown}}}, but {what}"
+        if is_missing and key[0] in self._optional:
+            self.missing[key] = said
+        else:
+            self._complain(key, said)
         return ""
 
 

@@ -94,7 +94,7 @@ def redrive(
     from penstock import redriving
     from penstock.cli import terminal
 
-    pipeline = _loaded(file)
+    pipeline = _loaded(file, delivers=True)
     chosen = _choice(which or [])
     if which != ["all"]:  # that may be none, as every night when nothing has gone wrong
         _found(pipeline, chosen)
@@ -172,10 +172,10 @@ def described(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def _loaded(file: Path) -> Pipeline:
+def _loaded(file: Path, *, delivers: bool = False) -> Pipeline:
     from penstock.config import load
 
-    return load(file)
+    return load(file, delivers=delivers)
 
 
 def _choice(which: Sequence[str]) -> Callable[[DeadLetter], bool]:

@@ -32,7 +32,7 @@ def forget(
     from penstock.config import load
 
     if database is None:
-        _forget(load(what), yes)
+        _forget(load(what, delivers=False), yes)
     else:
         _strike_off(_source(database, table), what, yes)
 

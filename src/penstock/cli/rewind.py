@@ -39,7 +39,7 @@ def rewind(
     from penstock.cli import terminal
     from penstock.config import load
 
-    pipeline = load(file)
+    pipeline = load(file, delivers=False)
     moves = decision.plan(pipeline, to, datetime.now(UTC))
     _refuse_to_skip(moves, skip)
     _show(pipeline.name, moves)

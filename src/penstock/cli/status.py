@@ -33,7 +33,7 @@ def status(
     from penstock.config import load
     from penstock.status import observe
 
-    pipelines = [load(file) for file in files]
+    pipelines = [load(file, delivers=False) for file in files]
     if watch:
         _watch(pipelines, as_json)
         return

@@ -48,13 +48,14 @@ def validate(
     Example: `penstock validate pipeline.yaml`
     """
     from penstock.cli import terminal
-    from penstock.config import load
+    from penstock.config import load, references
     from penstock.importing import try_out
 
     for file in files:
         pipeline = load(file)
         try_out(pipeline)
-        found = list(described(pipeline, file.resolve().parent))
+        written = references(file)
+        found = [as_written(setting, written) for setting in described(pipeline, file.resolve().parent)]
         if as_json:
             facts = {"file": str(file), "settings": [setting._asdict() for setting in found], "warnings": warnings(pipeline)}
             terminal.say_json(facts)
@@ -81,6 +82,21 @@ def described(pipeline: Pipeline, folder: Path) -> Iterator[Setting]:
     yield Setting("state", state, state == str(folder / "penstock.db"))
     yield Setting("mode", pipeline.mode, pipeline.mode == "live")
     yield from _settings(pipeline.spark, "spark")
+
+
+def as_written(setting: Setting, written: Mapping[str, str]) -> Setting:
+    """A setting with its references to files in place of their contents."""
+    if setting.value == _STARS:
+        return setting
+    if setting.key in written:
+        return setting._replace(value=spelled(written[setting.key]))
+    below = {key.removeprefix(f"{setting.key}."): text for key, text in written.items() if key.startswith(f"{setting.key}.")}
+    if not below:
+        return setting
+    values: dict[str, Any] = json.loads(str(setting.value))
+    return setting._replace(
+        value=spelled({name: below.get(name, value) if value != _STARS else value for name, value in values.items()})
+    )
 
 
 def _kind(part: Any, kinds: Iterable[tuple[str, str]], prefix: str) -> Iterator[Setting]:

@@ -127,7 +127,16 @@ def load(path: str | Path) -> ReaperConfig:
     with suppress(OSError, ValueError):  # of these `document.read` says what is wrong
         if not Path(path).read_text(encoding="utf-8").strip():
             return ReaperConfig()  # an empty file means all defaults
-    return parse(document.read(Path(path)).values, str(path))
+    given = document.read(Path(path))
+    try:
+        return parse(given.values, str(path))
+    except ConfigInvalid:
+        if not given.contents:
+            raise
+    parse(given.as_written().values, str(path))  # its error shows references, not the contents of their files
+    raise ConfigInvalid(
+        f"{path}: what {', '.join(given.contents)} stands for cannot be used", "correct the contents of these files"
+    )
 
 
 def parse(values: Mapping[str, Any], where: str = "the reaper file") -> ReaperConfig:

@@ -69,7 +69,7 @@ def parse(options: Mapping[str, str]) -> Request:
     file = given.get("pipeline") or options.get("path")
     if not file:
         raise ConfigInvalid("the option pipeline is missing", 'name a pipeline file: .option("pipeline", "orders.yaml")')
-    pipeline = load(file)
+    pipeline = load(file, delivers=False)
     return Request(
         source=pipeline.source,
         head=heads(pipeline.source),
