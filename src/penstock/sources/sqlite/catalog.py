@@ -197,8 +197,14 @@ def _altered(captured: Captured, schema: Schema, ours: Sequence[PresentTrigger])
     if computed := sorted((now.names - was.names) & generated(schema.tables[now.table])):
         yield Breach(was.table, f"got the generated column {computed[0]}, which all rows have", Loss.EVERYTHING)
     is_renamed = not was.names <= now.names  # then the columns of its indexes have other names too
-    if len(now.uniques) != len(was.uniques) or not (is_renamed or now.uniques == was.uniques):
+    if _columns(now) != _columns(was) and not (is_renamed and len(now.uniques) == len(was.uniques)):
         yield Breach(was.table, "has other unique indexes", Loss.REMOVALS)
+    elif now.collisions != was.collisions and not is_renamed:
+        yield Breach(was.table, "has triggers of an earlier version, to which some removals by REPLACE are unseen", Loss.REMOVALS)
+
+
+def _columns(shape: Shape) -> list[object]:
+    return [(unique.columns, unique.is_declared) for unique in shape.uniques]
 
 
 def _late(schema: Schema, ours: Sequence[PresentTrigger]) -> str | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import ConfigInvalid
-from penstock.sources.sqlite.shape import TableFacts
-from penstock.sources.sqlite.triggers import PREFIX, seal_of
+from penstock.sources.sqlite.shape import TableFacts, UniqueIndex
+from penstock.sources.sqlite.triggers import PREFIX, quoted, seal_of
+from penstock.sources.sqlite.wording import plain, predicate_of, words
 
 _NAME = r"""("[^"]*"|\[[^]]*\]|`[^`]*`|'[^']*'|\S+)"""
 _BEFORE = re.compile(rf"create\s+trigger\s+{_NAME}\s+(?:before\s+)?(?:insert|update)\b.*?\bbegin\b(.*)", re.IGNORECASE | re.DOTALL)
@@ -76,7 +77,8 @@ def read_schema(connection: sqlite3.Connection) -> Schema:
 def _facts(connection: sqlite3.Connection, table: str, without_rowid: bool, present: tuple[PresentTrigger, ...]) -> TableFacts:
     of_master = "select rowid, sql from sqlite_master where type = 'table' and name = ?"
     [(master_row, create_sql)] = connection.execute(of_master, (table,)).fetchall()
-    indexes = _rows(connection, 'select name, origin from pragma_index_list(?) where "unique" order by name', table)
+    columns = tuple(_rows(connection, "select * from pragma_table_xinfo(?)", table))
+    indexes = _rows(connection, 'select name, origin, partial from pragma_index_list(?) where "unique" order by name', table)
     to_itself = 'select "from" from pragma_foreign_key_list(?) where "table" = ? collate nocase and on_delete like \'SET %\''
     befores = [_BEFORE.match(trigger.sql) for trigger in present if trigger.table == table and not is_ours(trigger.name)]
     return TableFacts(
@@ -84,15 +86,36 @@ def _facts(connection: sqlite3.Connection, table: str, without_rowid: bool, pres
         create_sql=create_sql,
         master_row=master_row,
         without_rowid=without_rowid,
-        columns=tuple(_rows(connection, "select * from pragma_table_xinfo(?)", table)),
-        unique_indexes=tuple((index["origin"], tuple(_index(connection, index["name"]))) for index in indexes),
+        columns=columns,
+        unique_indexes=tuple(_index(connection, table, index, [column["name"] for column in columns]) for index in indexes),
         before_triggers=tuple((found[1], found[2]) for found in befores if found),
         self_references=tuple(row["from"] for row in _rows(connection, to_itself, table, table)),
     )
 
 
-def _index(connection: sqlite3.Connection, name: str) -> list[dict[str, Any]]:
-    return _rows(connection, "select * from pragma_index_xinfo(?) where key", name)
+def _index(connection: sqlite3.Connection, table: str, index: Mapping[str, Any], columns: Sequence[str]) -> UniqueIndex:
+    keyed = tuple(_rows(connection, "select * from pragma_index_xinfo(?) where key", index["name"]))
+    if not index["partial"]:
+        return UniqueIndex(index["origin"], keyed)
+    [(sql,)] = connection.execute("select sql from sqlite_master where type = 'index' and name = ?", (index["name"],)).fetchall()
+    predicate = predicate_of(sql)
+    used = {plain(word).lower() for word in words(predicate)}
+    named = tuple(column for column in columns if column.lower() in used)
+    if predicate and _is_usable(connection, table, index["name"], predicate, columns):
+        return UniqueIndex(index["origin"], keyed, predicate, named)
+    return UniqueIndex(index["origin"], keyed, "", tuple(columns))
+
+
+def _is_usable(connection: sqlite3.Connection, table: str, index: str, predicate: str, columns: Sequence[str]) -> bool:
+    """Whether any program's SQLite understands this condition in a query, and answers the query from the index."""
+    known = {column.lower() for column in columns}
+    if any(word[0] in '"`[' and plain(word).lower() not in known for word in words(predicate)):
+        return False  # a text in double quotes, which not every program's SQLite takes
+    try:
+        connection.execute(f"explain select 1 from {quoted(table)} t indexed by {quoted(index)} where {predicate}")
+    except sqlite3.OperationalError:
+        return False
+    return True
 
 
 def _rows(connection: sqlite3.Connection, sql: str, *arguments: str) -> list[dict[str, Any]]:

@@ -44,12 +44,13 @@ def triggers(shape: Shape, number: int, master_row: int) -> list[Trigger]:
 def light_triggers(shape: Shape, number: int, lineage: int) -> list[Trigger]:
     """Triggers that only note which rows are touched. They name no column that ALTER TABLE could drop, so they stand in no way."""
     text = _Text(replace(shape, uniques=tuple(unique for unique in shape.uniques if unique.is_declared)), number, 0)
-    collides = " or ".join(f"({text.equal(one, 't', 'new')})" for one in text.uniques)
-    removed = text.touch(lineage, "t", f" from {text.table} t where {collides}")
+    collides = " or ".join(f"({text.meets(one)})" for one in text.uniques)
+    wild = " or ".join(text.wild(one) for one in text.uniques if text.guard(one))
+    removed = [text.touch(lineage, "t", f" from {text.table} t where {which}") for which in (collides, wild) if which]
     old, new = text.touch(lineage, "old"), text.touch(lineage, "new")
     return [
-        text.trigger("collide", "before insert", [removed]),
-        text.trigger("move", "before update", [removed]),
+        text.trigger("collide", "before insert", removed),
+        text.trigger("move", "before update", removed),
         text.trigger("delete", "after delete", [old]),
         text.trigger("update", "after update", [old, new]),
         text.trigger("insert", "after insert", [new]),
@@ -108,18 +109,59 @@ class _Text:
 
     def collides(self, among: str) -> str:
         """Whether something is to be noted, or an earlier note (of a row that was then ignored) to be cleared away."""
-        rows = [f"exists(select 1 from {self.table} t where {self.equal(one, 't', 'new')} and {among})" for one in self.uniques]
+        meetings = [*map(self.meets, self.uniques), *(self.wild(one) for one in self.uniques if self.guard(one))]
+        rows = [f"exists(select 1 from {self.table} t where {meeting} and {among})" for meeting in meetings]
         return " or ".join([f"exists(select 1 from {GONE} where shape = {self.number})", *rows])
+
+    def meets(self, unique: Unique) -> str:
+        """Whether `t` is in the way of the row that is about to be written, with the default where REPLACE will put one."""
+        defaults = {name: f"coalesce(new.{quoted(name)}, {value})" for name, value in self.shape.filled if value}
+        news = [(name, defaults.get(name, self.of("new", name)), collation) for name, collation in unique.columns]
+        return self._matches(unique, [self._same(name, new, collation) for name, new, collation in news])
+
+    def wild(self, unique: Unique) -> str:
+        """The same where a value is known only after the write: everything that may be in the way. What was is found then."""
+        unknown = {name for name, value in self.shape.filled if value is None}
+        columns = [(name, collation) for name, collation in unique.columns if name not in self.shape.computed]
+        parts = [
+            f"(new.{quoted(name)} is null or {same})" if name in unknown else same
+            for name, collation in columns
+            for same in [self._same(name, self.of("new", name), collation)]
+        ]
+        return f"({self.guard(unique)}) and {self._matches(unique, parts or ['1'])}"
+
+    def guard(self, unique: Unique) -> str:
+        """Whether the row gets a value in these columns that is known only after the write; empty if it never does."""
+        names, is_computed = {name for name, _ in unique.columns}, False
+        is_computed = not names.isdisjoint(self.shape.computed)
+        news = [name for name, value in self.shape.filled if is_computed or (value is None and name in names)]
+        return " or ".join(f"new.{quoted(name)} is null" for name in news)
+
+    def _same(self, name: str, new: str, collation: str) -> str:
+        return f"{self.of('t', name)} = {new}" + (f" collate {quoted(collation)}" if collation else "")
+
+    def _matches(self, unique: Unique, parts: Sequence[str]) -> str:
+        return " and ".join([*parts, *([f"({unique.predicate})"] if unique.predicate else [])])
 
     def moves(self) -> str:
         """Whether an update touches anything unique. Not `update of`, which an alias of the row id slips through."""
-        return " or ".join(f"not ({self.equal(one, 'new', 'old', 'is')})" for one in self.uniques)
+        moved = [f"not ({self.equal(one, 'new', 'old', 'is')})" for one in self.uniques]
+        judged = dict.fromkeys(name for one in self.uniques for name in one.predicate_columns)
+        for name in map(quoted, judged):  # to the bit: a condition may tell values apart that the column's collation does not
+            moved.append(f"not (new.{name} is old.{name} collate binary and typeof(new.{name}) = typeof(old.{name}))")
+        if self.shape.computed:
+            moved += [f"new.{quoted(name)} is null" for name, _ in self.shape.filled]
+        return " or ".join(moved)
 
     def note(self, among: str) -> list[str]:
-        any_of = " or ".join(f"({self.equal(one, 't', 'new')})" for one in self.uniques)
+        any_of = " or ".join(f"({self.meets(one)})" for one in self.uniques)
+        wild = " or ".join(f"({self.wild(one)})" for one in self.uniques if self.guard(one))
+        guards = " or ".join(guard for one in self.uniques if (guard := self.guard(one)))
         values = ", ".join([str(self.number), self.row_id("t"), *(self.of("t", name) for name in noted(self.shape))])
         into = f"insert into {GONE}({', '.join(['shape', 'row_id', *(f'c{i}' for i in range(len(noted(self.shape))))])})"
-        return [self.forget("1"), f"{into} select {values} from {self.table} t where ({any_of}) and {among}"]
+        rest = f"({guards}) and ({wild}) and ({any_of}) is not 1"  # a condition of its own, so that the first one uses indexes
+        wanted = [f"({any_of})", *([rest] if wild else [])]
+        return [self.forget("1"), *(f"{into} select {values} from {self.table} t where {one} and {among}" for one in wanted)]
 
     def forget(self, which: str) -> str:
         return f"delete from {GONE} where shape = {self.number} and ({which})"
