@@ -86,6 +86,22 @@ def test_what_cannot_be_captured_is_named(writer: sqlite3.Connection, path: Path
     assert not [table for table in found if table.startswith(("words_", "_penstock_", "sqlite_"))]
 
 
+EARLY_WRITERS = [
+    "create table bad(a unique); create trigger/* */own/* */before insert on bad begin insert/* */into/* */'bad' values(1); end",
+    "create table bad(a unique); create trigger own -- after\n insert on bad begin update or fail [bad] set a = 1; end",
+    "create table bad(a unique); create trigger own update of a on bad begin update -- x\n [bad] set a = 2; end",
+    """create table bad(a unique); create view v as select * from bad;
+    create trigger through instead of insert on v begin insert into bad values(new.a); end;
+    create trigger "own" before insert on bad begin insert into v values(new.a); end""",
+    """create table bad(a unique); create table other(a); create trigger own before update of a on bad begin delete from other; end;
+    create trigger onward after delete on other when strange(old.a) begin update bad set a = old.a; end""",
+    """create table bad(a primary key); create table other(a references bad(a)); create table third(a primary key);
+    create table fourth(a references third(a) on delete cascade);
+    create trigger own before insert on bad begin delete from third; end;
+    create trigger onward after delete on fourth begin update bad set a = 0; end""",
+]
+
+
 @pytest.mark.parametrize(
     ("ddl", "why"),
     [
@@ -97,6 +113,7 @@ def test_what_cannot_be_captured_is_named(writer: sqlite3.Connection, path: Path
             "own trigger own writes to it before",
         ),
         ("create table bad(a integer primary key, b unique references bad(a) on delete set null)", "points to the table itself"),
+        *((ddl, "own trigger own writes to it before") for ddl in EARLY_WRITERS),
     ],
 )
 def test_a_table_that_cannot_be_captured_exactly_is_refused(writer: sqlite3.Connection, path: Path, ddl: str, why: str) -> None:
@@ -113,9 +130,12 @@ def test_a_harmless_trigger_before_is_not_refused(path: Path) -> None:
     with closing(connect(path)) as writer:
         writer.executescript("""create table t(a); create table audit(a);
             create trigger "check it" before insert on t when exists(select 1 from t where a = new.a)
-            begin insert into audit values(new.a); end""")
+            begin insert into audit values(new.a); end;
+            create trigger "before insert" after insert on t when new.a is null begin update t set a = 'insert into t'; end;
+            create trigger "note it" before update on t
+            begin /* update t */ delete from t where a = new.a + 1; insert into audit values('update t'); end""")
         enable(str(path))
-        writer.executescript("insert into t values(1); insert into t values(1)")
+        writer.executescript("insert into t values(1); insert into t values(1); update t set a = 0; insert into t values(null)")
         assert_log_makes(path, writer, ["t", "audit"])
 
 

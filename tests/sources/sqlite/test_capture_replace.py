@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import sqlite3
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,49 @@ FILLED_IN = {
     ),
 }
 
+CIRCULAR = {
+    "itself": (
+        "create table t(id integer primary key, p references t(id) on delete cascade)",
+        ["insert into t values(1, null), (2, 1)"],
+        "update or replace t set id = 1 where id = 2",
+    ),
+    "itself, further on": (
+        "create table t(id integer primary key, u unique, p references t(id) on delete cascade)",
+        ["insert into t values(1, 1, null), (2, 2, 1), (3, 3, 2), (4, 4, 3), (5, 5, null)"],
+        "update or replace t set id = 1, u = 5 where id = 4",
+    ),
+    "itself, not the row": (
+        "create table t(id integer primary key, p references t(id) on delete cascade)",
+        ["insert into t values(1, null), (2, 1), (3, null)"],
+        "insert or replace into t values(1, 3)",
+    ),
+    "without row id": (
+        "create table t(id text primary key, p references t(id) on delete cascade) without rowid",
+        ["insert into t values('a', null), ('b', 'a')"],
+        "update or replace t set id = 'a' where id = 'b'",
+    ),
+    "two tables": (
+        """create table t(id integer primary key, p references u(id) on delete cascade);
+        create table u(id integer primary key, q references t(id) on delete cascade)""",
+        ["insert into t values(1, null)", "insert into u values(1, 1)", "insert into t values(2, 1)"],
+        "update or replace t set id = 1 where id = 2",
+    ),
+    "a trigger of another table": (
+        """create table t(id integer primary key, v);
+        create table u(id integer primary key, q references t(id) on delete cascade);
+        create trigger own after delete on u begin delete from t where id = old.id; end""",
+        ["insert into t values(1, 1), (2, 2)", "insert into u values(2, 1)"],
+        "update or replace t set id = 1 where id = 2",
+    ),
+    "a trigger that inserts": (
+        """create table t(id integer primary key, v);
+        create table u(id integer primary key, q references t(id) on delete cascade);
+        create trigger own after delete on u begin insert into t values(7, old.id); end""",
+        ["insert into t values(1, 1), (2, 2)", "insert into u values(2, 1)"],
+        "update or replace t set id = 1 where id = 2",
+    ),
+}
+
 ANOTHER = "insert into t(id) values(99)"
 """A write that leaves no note of an earlier one."""
 
@@ -119,6 +163,34 @@ def test_what_replace_removes_is_in_the_log(path: Path, schema: str, rows: list[
         for sql in [*rows, write]:
             connection.execute(sql)
         assert_log_makes(path, connection, tables)
+
+
+@pytest.mark.parametrize("recursive", [False, True])
+@pytest.mark.parametrize(("schema", "rows", "write"), CIRCULAR.values(), ids=CIRCULAR)
+def test_what_a_cascade_of_replace_removes_is_in_the_log(
+    path: Path, schema: str, rows: list[str], write: str, recursive: bool
+) -> None:
+    with closing(connect(path, recursive_triggers=recursive, foreign_keys=True)) as connection:
+        connection.executescript(schema)
+        tables = enable(str(path)).tables
+        for sql in [*rows, write, *rows[:1], write, "delete from t"]:
+            with suppress(sqlite3.IntegrityError):
+                connection.execute(sql)
+            assert_log_makes(path, connection, tables, is_strict="u unique" not in schema)
+
+
+def test_a_cascade_that_comes_later_is_noticed(path: Path) -> None:
+    with closing(connect(path, foreign_keys=True)) as connection:
+        connection.executescript("create table u(id integer primary key); insert into u values(1)")
+        connection.execute("create table t(id integer primary key, p references u(id) on delete cascade)")
+        tables = enable(str(path)).tables
+        connection.executescript("insert into t values(1, null), (2, 1)")
+        connection.execute("alter table u add column q references t(id) on delete cascade")
+        assert [one.state for one in survey(str(path)).tables] == ["broken", "broken"]
+        repair(str(path))
+        connection.executescript("update u set q = 1; update or replace t set id = 1 where id = 2")
+        assert not connection.execute("select * from t union all select * from u").fetchall()
+        assert_log_makes(path, connection, tables, is_strict=False)
 
 
 def test_a_partial_index_answers_the_lookup_for_rows_in_the_way(path: Path) -> None:

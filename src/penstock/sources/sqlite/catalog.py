@@ -199,6 +199,8 @@ def _altered(captured: Captured, schema: Schema, ours: Sequence[PresentTrigger])
     is_renamed = not was.names <= now.names  # then the columns of its indexes have other names too
     if _columns(now) != _columns(was) and not (is_renamed and len(now.uniques) == len(was.uniques)):
         yield Breach(was.table, "has other unique indexes", Loss.REMOVALS)
+    elif now.is_circular and not was.is_circular:
+        yield Breach(was.table, "has rows that REPLACE removes by a foreign key that leads back to it", Loss.REMOVALS)
     elif now.collisions != was.collisions and not is_renamed:
         yield Breach(was.table, "has triggers of an earlier version, to which some removals by REPLACE are unseen", Loss.REMOVALS)
 

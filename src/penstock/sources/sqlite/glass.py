@@ -99,5 +99,6 @@ class Glass:
         remedy = f"{repair_remedy(self.path, table)}; or, to go on without them: penstock run FILE --from {row[SEQ]}"
         if row[OP] == "gap":
             return CaptureBroken(f"changes of {table} are missing before position {row[SEQ]}: it {row[VALUES]}", remedy)
-        why = "the table had been altered, or the row was changed again by an ON UPDATE action of its own change"
+        action = "an action of a foreign key that its own change caused"
+        why = f"the table had been altered, or the row was changed again, or removed, by {action}"
         return CaptureBroken(f"the change {row[SEQ]} of {table} cannot be told exactly: {why}", remedy)

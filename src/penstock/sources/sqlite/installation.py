@@ -20,6 +20,7 @@ from penstock.sources.sqlite.triggers import (
     light_triggers,
     literal,
     noted,
+    notes_of,
     quoted,
     seal_of,
     sealing,
@@ -152,7 +153,7 @@ class Installation:
             if name in present:
                 self.run(f"drop trigger {quoted(name)}")
         self.run(f"drop view if exists {seal_of(captured.number)}")
-        self.run(f"delete from _penstock_gone where shape = {captured.number}")
+        self.run(f"delete from _penstock_gone where {notes_of(captured.number)}")
         self.run(f"update _penstock_shape set is_live = 0, is_suspended = 0 where number = {captured.number}")
 
 

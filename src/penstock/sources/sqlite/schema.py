@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import ConfigInvalid
+from penstock.sources.sqlite.effects import Effects
 from penstock.sources.sqlite.shape import TableFacts, UniqueIndex
 from penstock.sources.sqlite.triggers import PREFIX, quoted, seal_of
 from penstock.sources.sqlite.wording import plain, predicate_of, words
 
-_NAME = r"""("[^"]*"|\[[^]]*\]|`[^`]*`|'[^']*'|\S+)"""
-_BEFORE = re.compile(rf"create\s+trigger\s+{_NAME}\s+(?:before\s+)?(?:insert|update)\b.*?\bbegin\b(.*)", re.IGNORECASE | re.DOTALL)
 _OTHERS = {"view": "a view: capture the tables below it", "virtual": "a virtual table: it cannot have triggers"}
 
 
@@ -65,22 +65,27 @@ def matcher(key: str, expression: str | None) -> Callable[[str], bool]:
 
 def read_schema(connection: sqlite3.Connection) -> Schema:
     """The schema as it is now."""
-    found = connection.execute("select rowid, name, tbl_name, sql from sqlite_master where type = 'trigger'")
-    present = tuple(PresentTrigger(*row) for row in found)
+    triggers = connection.execute("select rowid, name, tbl_name, sql from sqlite_master where type = 'trigger'")
+    present = tuple(PresentTrigger(*row) for row in triggers)
     listed = _rows(connection, "select * from pragma_table_list where schema = 'main' order by name")
     theirs = [row for row in listed if not is_ours(row["name"])]
-    tables = {row["name"]: _facts(connection, row["name"], bool(row["wr"]), present) for row in theirs if row["type"] == "table"}
+    with closing(Effects(connection)) as effects:
+        found = [row for row in theirs if row["type"] == "table"]
+        tables = {row["name"]: _facts(connection, row["name"], bool(row["wr"]), present, effects) for row in found}
     seals = dict(connection.execute(f"select name, rowid from sqlite_master where type = 'view' and name glob '{seal_of('*')}'"))
     return Schema(tables, present, {row["name"]: _OTHERS[row["type"]] for row in theirs if row["type"] in _OTHERS}, seals)
 
 
-def _facts(connection: sqlite3.Connection, table: str, without_rowid: bool, present: tuple[PresentTrigger, ...]) -> TableFacts:
+def _facts(
+    connection: sqlite3.Connection, table: str, without_rowid: bool, present: tuple[PresentTrigger, ...], effects: Effects
+) -> TableFacts:
     of_master = "select rowid, sql from sqlite_master where type = 'table' and name = ?"
     [(master_row, create_sql)] = connection.execute(of_master, (table,)).fetchall()
     columns = tuple(_rows(connection, "select * from pragma_table_xinfo(?)", table))
     indexes = _rows(connection, 'select name, origin, partial from pragma_index_list(?) where "unique" order by name', table)
     to_itself = 'select "from" from pragma_foreign_key_list(?) where "table" = ? collate nocase and on_delete like \'SET %\''
-    befores = [_BEFORE.match(trigger.sql) for trigger in present if trigger.table == table and not is_ours(trigger.name)]
+    own = [(trigger.name, trigger.sql) for trigger in present if trigger.table == table and not is_ours(trigger.name)]
+    stored = [column["name"] for column in columns if not column["hidden"]]
     return TableFacts(
         table=table,
         create_sql=create_sql,
@@ -88,8 +93,9 @@ def _facts(connection: sqlite3.Connection, table: str, without_rowid: bool, pres
         without_rowid=without_rowid,
         columns=columns,
         unique_indexes=tuple(_index(connection, table, index, [column["name"] for column in columns]) for index in indexes),
-        before_triggers=tuple((found[1], found[2]) for found in befores if found),
+        early_writers=effects.writers(table, stored, own),
         self_references=tuple(row["from"] for row in _rows(connection, to_itself, table, table)),
+        is_circular=effects.is_circular(table),
     )
 
 

@@ -40,6 +40,7 @@ class Shape:
     left_out: tuple[str, ...] = ()  # by that choice
     filled: tuple[tuple[str, str | None], ...] = ()  # columns that REPLACE fills in where they are NULL; the literal, if it is one
     computed: tuple[str, ...] = ()  # generated columns that depend on those
+    is_circular: bool = False  # the removal of a row can write to the table again, through foreign keys
 
     @property
     def names(self) -> frozenset[str]:
@@ -102,8 +103,9 @@ class TableFacts:
     without_rowid: bool
     columns: tuple[Mapping[str, Any], ...]
     unique_indexes: tuple[UniqueIndex, ...]
-    before_triggers: tuple[tuple[str, str], ...] = ()  # name and body of the application's own
+    early_writers: tuple[str, ...] = ()  # triggers of the application that write to the table before its row is written
     self_references: tuple[str, ...] = ()  # columns that SQLite sets when the row they point to goes
+    is_circular: bool = False
 
 
 def shape_of(facts: TableFacts, choice: str | None = None) -> Shape:
@@ -117,7 +119,9 @@ def shape_of(facts: TableFacts, choice: str | None = None) -> Shape:
     kept = tuple(name for name in names if name in key or _is_chosen(facts.table, name, choice))
     left_out = tuple(name for name in names if name not in kept)
     filled = _filled(facts, uniques)
-    return Shape(facts.table, kept, key, row_id, uniques, _reals(facts), facts.create_sql, choice, left_out, *filled)
+    return Shape(
+        facts.table, kept, key, row_id, uniques, _reals(facts), facts.create_sql, choice, left_out, *filled, facts.is_circular
+    )
 
 
 def _filled(facts: TableFacts, uniques: Iterable[Unique]) -> tuple[tuple[tuple[str, str | None], ...], tuple[str, ...]]:
@@ -147,9 +151,8 @@ def refusal(facts: TableFacts) -> str | None:
         return "it has a unique index on an expression, through which REPLACE removes rows unseen"
     if {column["name"] for index in facts.unique_indexes for column in index.columns} & set(facts.self_references):
         return "it has a unique column that points to the table itself, ON DELETE SET"
-    for name, body in facts.before_triggers:
-        if _writes(body, facts.table):
-            return f"its own trigger {name} writes to it before the row itself is written"
+    if facts.early_writers:
+        return f"its own trigger {facts.early_writers[0]} writes to it before the row itself is written"
     return None
 
 
@@ -176,9 +179,3 @@ def _is_text(declared: str) -> bool:
 def has_fixed_row_ids(facts: TableFacts) -> bool:
     """Whether the primary key is the row id, so that VACUUM leaves it alone: a lone INTEGER, for which SQLite makes no index."""
     return any(column["pk"] for column in facts.columns) and all(index.origin != "pk" for index in facts.unique_indexes)
-
-
-def _writes(body: str, table: str) -> bool:
-    words = body.lower().translate(str.maketrans('"`[];(', "      ")).split()
-    verbs = {"into", "update", "ignore", "replace", "abort", "fail", "rollback"}
-    return any(word == table.lower() and words[i - 1] in verbs for i, word in enumerate(words) if i)

@@ -34,10 +34,19 @@ def triggers(shape: Shape, number: int, master_row: int) -> list[Trigger]:
     stayed = f"not ({text.is_same(GONE, 'old')})"
     return [
         text.trigger("collide", "before insert", text.note("1"), when=text.collides("1")),
-        text.trigger("move", "before update", text.note(itself), when=f"({text.moves()}) and ({text.collides(itself)})"),
-        text.trigger("delete", "after delete", [text.log("delete"), text.forget(text.is_same(GONE, "old"))]),
-        text.trigger("update", "after update", [*text.log_gone(stayed), text.log("update", unless=text.is_overtaken())]),
-        text.trigger("insert", "after insert", [*text.log_gone("1"), text.log("insert")]),
+        text.trigger(
+            "move",
+            "before update",
+            [*text.note(itself), *text.note_written()],
+            when=f"({text.moves()}) and ({text.collides(itself)})",
+        ),
+        text.trigger("delete", "after delete", text.log_delete()),
+        text.trigger(
+            "update",
+            "after update",
+            [*text.log_gone(stayed), text.log("update", unless=text.is_overtaken()), *text.forget_written()],
+        ),
+        text.trigger("insert", "after insert", [*text.log_gone("1"), text.log("insert"), *text.forget_written()]),
     ]
 
 
@@ -76,6 +85,16 @@ def noted(shape: Shape) -> list[str]:
     return list(dict.fromkeys([*shape.columns, *(name for unique in shape.uniques for name, _ in unique.columns)]))
 
 
+def written(number: int) -> str:
+    """How `_penstock_gone` names the row that is being updated."""
+    return f"'{number} is written'"
+
+
+def notes_of(number: int) -> str:
+    """All notes of a shape: rows that may be removed, those whose removal is in the log already, and the row that is updated."""
+    return f"shape in ({number}, {-number}, {written(number)})"
+
+
 def quoted(name: str) -> str:
     """A name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
@@ -111,7 +130,7 @@ class _Text:
         """Whether something is to be noted, or an earlier note (of a row that was then ignored) to be cleared away."""
         meetings = [*map(self.meets, self.uniques), *(self.wild(one) for one in self.uniques if self.guard(one))]
         rows = [f"exists(select 1 from {self.table} t where {meeting} and {among})" for meeting in meetings]
-        return " or ".join([f"exists(select 1 from {GONE} where shape = {self.number})", *rows])
+        return " or ".join([f"exists(select 1 from {GONE} where {self.noted_here})", *rows])
 
     def meets(self, unique: Unique) -> str:
         """Whether `t` is in the way of the row that is about to be written, with the default where REPLACE will put one."""
@@ -158,13 +177,69 @@ class _Text:
         wild = " or ".join(f"({self.wild(one)})" for one in self.uniques if self.guard(one))
         guards = " or ".join(guard for one in self.uniques if (guard := self.guard(one)))
         values = ", ".join([str(self.number), self.row_id("t"), *(self.of("t", name) for name in noted(self.shape))])
-        into = f"insert into {GONE}({', '.join(['shape', 'row_id', *(f'c{i}' for i in range(len(noted(self.shape))))])})"
         rest = f"({guards}) and ({wild}) and ({any_of}) is not 1"  # a condition of its own, so that the first one uses indexes
         wanted = [f"({any_of})", *([rest] if wild else [])]
-        return [self.forget("1"), *(f"{into} select {values} from {self.table} t where {one} and {among}" for one in wanted)]
+        return [*self.begin(), *(f"{self.into_gone} select {values} from {self.table} t where {one} and {among}" for one in wanted)]
+
+    def begin(self) -> list[str]:
+        """Clear away earlier notes; where this write may stand in the middle of another one's removals, tell what has gone."""
+        if not self.shape.is_circular:
+            return [self.forget("1")]
+        marks = f"shape = {-self.number} and not exists(select 1 from {GONE} where shape = {self.number})"
+        cleared = f"shape in ({self.number}, {written(self.number)})"
+        return [f"delete from {GONE} where {marks}", *self.log_gone_so_far(), f"delete from {GONE} where {cleared}"]
+
+    @property
+    def into_gone(self) -> str:
+        return f"insert into {GONE}({', '.join(['shape', 'row_id', *(f'c{i}' for i in range(len(noted(self.shape))))])})"
 
     def forget(self, which: str) -> str:
-        return f"delete from {GONE} where shape = {self.number} and ({which})"
+        noted = f"shape in ({self.number}, {-self.number})" if self.shape.is_circular else f"shape = {self.number}"
+        return f"delete from {GONE} where {noted} and ({which})"
+
+    @property
+    def noted_here(self) -> str:
+        return notes_of(self.number) if self.shape.is_circular else f"shape = {self.number}"
+
+    def log_delete(self) -> list[str]:
+        """A delete; where a cascade of a removal by REPLACE can reach the row that is written, no trigger follows that write.
+
+        So what has gone by then is told here, with a mark for its own delete trigger, which recursive_triggers fires later. If this
+        is the row that is written, SQLite removes the rest of the notes next: those are told as untrusted, and healing looks.
+        """
+        forget = self.forget(self.is_same(GONE, "old"))
+        if not self.shape.is_circular:
+            return [self.log("delete"), forget]
+        noted = f"exists(select 1 from {GONE} where shape = {{}} and {self.is_same(GONE, 'old')})"
+        told, is_written = noted.format(-self.number), noted.format(written(self.number))
+        rest = f"shape = {self.number} and {is_written}"
+        doubtful = self.log_noted(rest, unless="1")
+        cleared = f"shape = {written(self.number)} and {self.is_same(GONE, 'old')}"
+        deletes = [f"delete from {GONE} where {which}" for which in (rest, cleared)]
+        return [self.log("delete", where=f"not {told}"), forget, *self.log_gone_so_far(), doubtful, *deletes]
+
+    def log_gone_so_far(self) -> list[str]:
+        gone = f"shape = {self.number} and not exists(select 1 from {self.table} t where {self.is_same('t', GONE)})"
+        return [self.log_noted(gone), f"update {GONE} set shape = {-self.number} where {gone}"]
+
+    def log_noted(self, which: str, unless: str = "") -> str:
+        """Noted rows as deletes."""
+        values = ", ".join([self.stamp("delete", unless), "row_id", *self.numbered(0)])
+        return f"{self.into_log(['old_row_id', *self.numbered(0)])} select {values} from {GONE} where {which}"
+
+    def note_written(self) -> list[str]:
+        """Note which row is updated."""
+        if not self.shape.is_circular:
+            return []
+        values = ", ".join([written(self.number), self.row_id("old"), *(self.of("old", name) for name in noted(self.shape))])
+        return [f"{self.into_gone} values({values})"]
+
+    def forget_written(self) -> list[str]:
+        """After a write: neither is a row under way, nor has the row that is there now gone."""
+        if not self.shape.is_circular:
+            return []
+        mine = f"shape = {-self.number} and {self.is_same(GONE, 'new')}"
+        return [f"delete from {GONE} where shape = {written(self.number)} or ({mine})"]
 
     def log_gone(self, among: str) -> list[str]:
         """What was noted and has gone, as deletes, unless an outer write has noted it, which will tell of it itself."""
@@ -180,13 +255,14 @@ class _Text:
         now = f"({', '.join(self.values('t'))}) is ({', '.join(self.values('new'))})" if self.shape.columns else "1"
         return f"({self.moves()}) and not exists(select 1 from {self.table} t where {self.is_same('t', 'new')} and {now})"
 
-    def log(self, op: str, unless: str = "") -> str:
+    def log(self, op: str, unless: str = "", where: str = "") -> str:
         """One event: the old row, or the new one, or both."""
         sides = {"insert": ["new"], "delete": ["old"], "update": ["old", "new"]}[op]
         images = [self.numbered(i * len(self.shape.columns)) for i in range(len(sides))]
         columns = [f"{side}_row_id" for side in sides] + [column for image in images for column in image]
         values = [self.row_id(side) for side in sides] + [value for side in sides for value in self.values(side)]
-        return f"{self.into_log(columns)} values({self.stamp(op, unless)}, {', '.join(values)})"
+        row = f"{self.stamp(op, unless)}, {', '.join(values)}"
+        return f"{self.into_log(columns)} select {row} where {where}" if where else f"{self.into_log(columns)} values({row})"
 
     def touch(self, lineage: int, side: str, source: str = "") -> str:
         """Note the key of a row."""
