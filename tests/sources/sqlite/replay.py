@@ -105,7 +105,8 @@ def _altered(row: dict[str, Any], was: dict[str, Any], now: dict[str, Any]) -> d
 
 
 def _key(key: dict[str, Any], image: dict[str, Any], row_id: int | None) -> tuple[Any, ...]:
-    return (row_id,) if list(key) == ["rowid"] else tuple(image[name] for name in key)
+    """A name that is no column is that of the row id."""
+    return tuple(image[name] for name in key) if image.keys() >= key.keys() else (row_id,)
 
 
 def present(connection: sqlite3.Connection, table: str) -> list[dict[str, tuple[str, str]]]:

@@ -15,6 +15,7 @@ from replay import assert_log_makes, connect, logged
 
 from deadline import PATIENCE
 from penstock.errors import CaptureBroken
+from penstock.rows import rows_of_change
 from penstock.sources.sqlite.install import enable
 
 
@@ -148,3 +149,27 @@ def test_an_event_that_another_overtook_stops_the_pipeline(path: Path) -> None:
         with pytest.raises(CaptureBroken, match="of tree cannot be told exactly"):
             logged(path, heal=False)
         assert_log_makes(path, writer, ["tree"], is_strict=False)
+
+
+@pytest.mark.parametrize(("columns", "name"), [("a", "rowid"), ("a, ROWID", "_rowid_"), ("rowid, _rowid_, a", "oid")])
+def test_the_key_of_a_table_without_one_is_the_row_id_by_a_name_that_is_no_column(path: Path, columns: str, name: str) -> None:
+    with closing(connect(path)) as writer:
+        writer.execute(f"create table t({columns})")
+        enable(str(path))
+        writer.execute(f"insert into t({name}, a) values(7, 'x'), (8, 'x')")
+        writer.execute(f"update t set {name} = 9 where {name} = 7")
+        writer.execute("delete from t where a = 'y'")
+        assert told(path) == [("insert", f'{{"{name}":7}}'), ("insert", f'{{"{name}":8}}'), ("update", f'{{"{name}":9}}')]
+        [*_, update] = logged(path)
+        assert rows_of_change(update) == (("t", f'{{"{name}":9}}'), ("t", f'{{"{name}":7}}'))
+        assert_log_makes(path, writer, ["t"])
+
+
+def test_a_key_column_may_be_called_rowid(path: Path) -> None:
+    with closing(connect(path)) as writer:
+        writer.execute("create table t(rowid text primary key, a)")
+        enable(str(path))
+        writer.execute("insert into t values('x', 1), ('y', 2)")
+        writer.execute("update t set rowid = 'z' where a = 1")
+        assert [key for _, key in told(path)] == ['{"rowid":"x"}', '{"rowid":"y"}', '{"rowid":"z"}']
+        assert_log_makes(path, writer, ["t"])

@@ -89,7 +89,7 @@ def imager(shape: Shape, choice: Choice = EVERYTHING) -> Imager:
         return _nothing if choice.row_ids_only else _maker({name: places[name] for name in chosen}, shape.reals)
 
     def key(places: Mapping[str, int], row_id: int) -> Maker:
-        return _maker({name: places[name] for name in shape.key} or {"rowid": row_id}, shape.reals)
+        return _maker({name: places[name] for name in shape.key} or {str(shape.row_id): row_id}, shape.reals)
 
     makers = {
         "insert": Makers(key(first, NEW), _nothing, image(first)),
