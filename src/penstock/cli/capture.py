@@ -155,6 +155,31 @@ def repair(database: Database, table: Table = None) -> None:
     _tell(report, False, "nothing is missing")
 
 
+@app.command()
+def verify(
+    database: Database,
+    table: Table = None,
+    *,
+    sample: Annotated[int | None, typer.Option("--sample", metavar="N", min=1, help="Only N random keys of each table.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare tables with the log: the last image of each key must be the row in the table.
+
+    It finds rows that were written while triggers were switched off, which leaves no other trace. Exit code 1 if rows differ.
+    Examples: `penstock capture verify shop.db`, `penstock capture verify shop.db orders --sample 1000`
+    """
+    from penstock.cli.verifying import show
+    from penstock.sources.sqlite.verify import verify
+
+    found = verify(_existing(database), table, sample)
+    if as_json:
+        typer.echo(json.dumps(found.facts()))
+    else:
+        show(found)
+    if not found.is_equal:
+        raise typer.Exit(1)
+
+
 def _resume(path: str, table: str | None) -> None:
     from penstock.cli.scanning import scanning
     from penstock.sources.sqlite.suspend import resume

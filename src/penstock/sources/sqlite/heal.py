@@ -165,11 +165,11 @@ def _tell_touched(work: Installation, captured: Captured) -> None:
     into = "insert into _penstock_log(shape, op, at"
     gone = ", ".join([into, "old_row_id", *keys]) + f") select {work.key_shape(captured)}, 'delete', julianday('now'), "
     gone += ", ".join(["k.row_id", *(f"k.{key}" for key in keys)])
-    work.run(f"{gone} from ({_keys(captured)}) k where not exists(select 1 from {table} t where {_is_row(shape)})")
+    work.run(f"{gone} from ({_keys(captured)}) k where not exists(select 1 from {table} t where {is_row(shape)})")
     here = ", ".join([into, "new_row_id", *(f"c{i}" for i in range(len(shape.columns)))])
     values = ", ".join([f"t.{shape.row_id}" if shape.row_id else "null", *(f"t.{quoted(name)}" for name in shape.columns)])
     refreshed = f") select {captured.number}, 'refresh', julianday('now'), {values} from ({_keys(captured)}) k cross join {table} t"
-    work.run(f"{here}{refreshed} where {_is_row(shape)}")
+    work.run(f"{here}{refreshed} where {is_row(shape)}")
 
 
 def _keys(captured: Captured) -> str:
@@ -181,7 +181,7 @@ def _keys(captured: Captured) -> str:
     return f"select {columns} from {TOUCHED} where lineage = {captured.lineage} group by {groups}"
 
 
-def _is_row(shape: Shape) -> str:
+def is_row(shape: Shape) -> str:
     """Whether `t` is the row of the key `k`, exactly: the first comparison finds it by index, the others tell 'a' from 'A'."""
     if not shape.key:
         return f"t.{shape.row_id} = k.row_id"

@@ -99,11 +99,12 @@ def _captured(work: Installation) -> Iterator[TableState]:
     noted = "select lineage, count(*) from (select distinct * from _penstock_touched) group by lineage"
     touched = dict(work.connection.execute(noted))
     for captured in work.catalogue.live:
-        state, why = _state(work, captured, touched.get(captured.lineage, 0))
+        state, why = state_of(work, captured, touched.get(captured.lineage, 0))
         yield TableState(captured.shape.table, state, why, work.catalogue.last(captured.lineage).shape.left_out)
 
 
-def _state(work: Installation, captured: Captured, touched: int) -> tuple[str, str]:
+def state_of(work: Installation, captured: Captured, touched: int) -> tuple[str, str]:
+    """How the capture of a table is, and why."""
     if captured.role is Role.WATCH:
         return "suspended", f"{touched} rows touched meanwhile"
     if captured.is_suspended:

@@ -1,0 +1,40 @@
+"""What `capture verify` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import typer
+
+from penstock.cli import terminal
+from penstock.sources.sqlite.database import repair_remedy
+
+if TYPE_CHECKING:
+    from penstock.sources.sqlite.verify import Verdict, Verification
+
+
+def show(found: Verification) -> None:
+    """A line for each table, the first differences, and the remedy."""
+    rows = [[one.table, one.state, str(one.compared), str(one.differing), "; ".join(_remarks(one))] for one in found.tables]
+    terminal.show(terminal.table(None, ["TABLE", "CAPTURE", "KEYS COMPARED", "DIFFERENT", ""], rows))
+    for one in found.tables:
+        for difference in one.differences:
+            column = f" in column {difference.column}" if difference.column else ""
+            typer.echo(f"{one.table} {difference.key} {difference.what}{column}")
+        if one.differing > len(one.differences):
+            typer.echo(f"{one.table}: {one.differing - len(one.differences)} more")
+    for one in found.tables:
+        if not one.is_equal:
+            typer.echo(repair_remedy(found.database, one.table))
+
+
+def _remarks(one: Verdict) -> Iterator[str]:
+    if one.why:
+        yield one.why
+    if one.unjudged:
+        yield f"{one.unjudged} keys not compared: they were touched while suspended, or their last change cannot be trusted"
+    if one.unmentioned and not one.is_whole:
+        yield f"{one.unmentioned} rows not compared: the log does not name them, it does not reach back to them"
+    if one.is_whole:
+        yield "all rows compared: the log has a rescan"

@@ -1,0 +1,244 @@
+"""Comparing tables with the log: the last image of each key must be the row that is there. In SQL, so that memory is bounded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from penstock.errors import ConfigInvalid
+from penstock.sources.sqlite.catalog import Captured, Role
+from penstock.sources.sqlite.database import opened, transaction
+from penstock.sources.sqlite.heal import is_row
+from penstock.sources.sqlite.image import OLD, VALUES, imager, text_or_bytes
+from penstock.sources.sqlite.installation import Installation, begun
+from penstock.sources.sqlite.shape import Shape
+from penstock.sources.sqlite.survey import state_of
+from penstock.sources.sqlite.triggers import TOUCHED, quoted
+
+LISTED = 20
+"""Differences of a table that are listed; the others are counted."""
+
+_LAST = "temp.penstock_last"
+_JUDGED = "k.shape > 0"  # a negative shape is that of an event that cannot be trusted
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A row that is not as the log says; `column` is the first that differs."""
+
+    key: str
+    what: str
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One table: how many keys of the log were compared, how many rows differ, and which part could not be judged."""
+
+    table: str
+    state: str
+    why: str
+    compared: int = 0
+    differing: int = 0
+    differences: tuple[Difference, ...] = ()
+    unjudged: int = 0  # keys whose last event cannot be trusted, or that were touched while suspended
+    unmentioned: int | None = None  # rows that the log does not name, where they were counted
+    is_whole: bool = False  # the log names every row, so that such rows are differences
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing that could be judged differs."""
+        return self.differing == 0 and self.state != "not comparable"
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """All tables that were asked for, in one state of the database."""
+
+    database: str
+    first: int | None
+    head: int | None
+    tables: tuple[Verdict, ...]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the log gives the tables, as far as it reaches."""
+        return all(one.is_equal for one in self.tables)
+
+    def facts(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        return asdict(self) | {"is_equal": self.is_equal}
+
+
+def verify(path: str, tables: str | None = None, sample: int | None = None) -> Verification:
+    """Compare captured tables with the log; with `sample`, so many random keys of each."""
+    with opened(path) as connection, transaction(connection):
+        connection.text_factory = str
+        work = begun(connection)
+        if not (meant := work.meant(tables)):
+            raise ConfigInvalid("no such table is captured", "see: penstock capture status DATABASE")
+        first, head = connection.execute("select min(seq), max(seq) from _penstock_log").fetchone()
+        return Verification(path, first, head, tuple(_verdict(work, captured, sample) for captured in meant))
+
+
+def _verdict(work: Installation, captured: Captured, sample: int | None) -> Verdict:
+    touched = work.one(f"select count(*) from (select distinct * from {TOUCHED} where lineage = {captured.lineage})")
+    state, why = state_of(work, captured, touched)
+    table, facts, shape = work.name(captured), work.facts(captured), work.catalogue.last(captured.lineage).shape
+    if facts is None:
+        return Verdict(table, "not comparable", "the table is not there")
+    present = {column["name"] for column in facts.columns}
+    if not present.issuperset(shape.key) or (shape.row_id in present) or (facts.without_rowid and shape.row_id):
+        return Verdict(table, "not comparable", "; ".join(part for part in ("its key was altered", why) if part))
+    compared = _Comparison(work, captured, shape, table)
+    compared.gather(sample)
+    return compared.verdict(state, why, present, is_sample=sample is not None)
+
+
+class _Comparison:
+    """One table and the log."""
+
+    def __init__(self, work: Installation, captured: Captured, shape: Shape, table: str) -> None:
+        self.work, self.captured, self.shape, self.table = work, captured, shape, table
+        self.known = [one for one in work.lineage(captured.lineage) if len(one.shape.key) == len(shape.key)]
+        self.keys = [f"c{i}" for i in range(len(shape.key))]
+        self.events = _schema_events(work, captured.lineage)
+        self.floor, self.is_whole = _floor(self.events, work.one("select min(seq) from _penstock_log"))
+
+    def gather(self, sample: int | None) -> None:
+        """The last event of each key, and whether the row is there after it: its place is odd then."""
+        columns = ", ".join(["place", "shape", "row_id", *self.keys])
+        self.work.connection.execute(f"drop table if exists {_LAST}")
+        self.work.connection.execute(f"create temp table penstock_last({columns})")
+        is_null = " or ".join(f"{key} is null" for key in self.keys) or "1"
+        groups = ", ".join([*self.keys, *(f"typeof({key})" for key in self.keys), f"case when {is_null} then row_id end"])
+        sides = " union all ".join([*(side for one in self.known for side in _sides(one)), *self._touched()])
+        last = f"select {', '.join(['max(place) as place', 'shape', 'row_id', *self.keys])} from ({sides}) group by {groups}"
+        order = "" if sample is None else f" order by random() limit {sample}"
+        self.work.connection.execute(f"insert into {_LAST} {last}{order}")
+
+    def _touched(self) -> Iterator[str]:
+        """Rows that were touched while suspended, as if by a last event that cannot be trusted."""
+        one = self.captured
+        if one.role is Role.WATCH and len(one.shape.key) == len(self.keys):
+            columns = ", ".join(["row_id", *self.keys])
+            yield f"select {2 * self.work.head() + 2}, {-one.number}, {columns} from {TOUCHED} where lineage = {one.lineage}"
+
+    def verdict(self, state: str, why: str, present: set[str], *, is_sample: bool) -> Verdict:
+        """What differs."""
+        one = self.work.one
+        unjudged = one(f"select count(*) from {_LAST} k where not ({_JUDGED})")
+        compared = one(f"select count(*) from {_LAST}") - unjudged
+        mentioned = one(f"select count(*) from {_LAST} k cross join {quoted(self.table)} t where {is_row(self.shape)}")
+        unmentioned = None if is_sample else one(f"select count(*) from {quoted(self.table)}") - mentioned
+        is_whole = self.is_whole and state != "suspended" and not is_sample
+        found, count = [], 0
+        for difference in self._differences(present, judges_unmentioned=is_whole and bool(unmentioned)):
+            count += 1
+            found += [difference] if count <= LISTED else []
+        return Verdict(self.table, state, why, compared, count, tuple(found), unjudged, unmentioned, is_whole)
+
+    def _differences(self, present: set[str], *, judges_unmentioned: bool) -> Iterator[Difference]:
+        for number, columns in self._columns(present).items():
+            yield from self._altered(number, columns)
+        yield from self._undeleted()
+        if judges_unmentioned:
+            yield from self._unmentioned()
+
+    def _altered(self, number: int, columns: Mapping[int, str]) -> Iterator[Difference]:
+        """Rows that are there by an image of this shape, and are not, or look different."""
+        width = len(self.work.catalogue.shapes[number].shape.columns)
+        images = {name: f"case when g.op = 'update' then g.c{width + i} else g.c{i} end" for i, name in columns.items()}
+        same = "t.{0} is ({1}) collate binary and typeof(t.{0}) = typeof({1})"
+        differs = [f"when not ({same.format(quoted(name), image)}) then {i}" for i, (name, image) in enumerate(images.items())]
+        is_missing = f"t.{self.shape.row_id or quoted(self.shape.key[0])} is null"
+        table = f"{quoted(self.table)} t on {is_row(self.shape)}"
+        rows = (  # a query of its own, since a column of the table may be called `what`
+            f"select case when {is_missing} then -1 {' '.join(differs)} end as what, k.*"
+            f" from {_LAST} k cross join _penstock_log g on g.seq = k.place / 2 left join {table}"
+            f" where k.shape = {number} and {self._is_there()} and {_JUDGED}"
+        )
+        sql = f"select what, k.row_id, {self._listed('k')} from ({rows}) k where what is not null"
+        for what, row_id, *keys in self._ordered(sql):
+            missing = Difference(self._key(row_id, keys), "is not in the table")
+            yield missing if what < 0 else Difference(missing.key, "differs", list(images)[what])
+
+    def _undeleted(self) -> Iterator[Difference]:
+        """Rows that are gone by the log, and are there."""
+        sql = f"select k.row_id, {self._listed('k')} from {_LAST} k cross join {quoted(self.table)} t where {is_row(self.shape)}"
+        for row_id, *keys in self._ordered(f"{sql} and not ({self._is_there()}) and {_JUDGED}"):
+            yield Difference(self._key(row_id, keys), "is in the table, and deleted in the log")
+
+    def _unmentioned(self) -> Iterator[Difference]:
+        names = [f"t.{quoted(name)} collate binary" for name in self.shape.key] or [f"t.{self.shape.row_id}"]
+        sql = (
+            f"select {', '.join(names)} from {quoted(self.table)} t except select {', '.join(self.keys or ['row_id'])} from {_LAST}"
+        )
+        for keys in self._fetched(sql):
+            yield Difference(self._key(keys[0], keys if self.shape.key else ()), "is in the table, and not in the log")
+
+    def _columns(self, present: set[str]) -> dict[int, dict[int, str]]:
+        """By shape: the columns of its images that the table still has, by their names now."""
+        shapes = [one for one in self.known if one.role is Role.CAPTURE]
+        found: dict[int, dict[int, str]] = {}
+        for one in shapes:
+            names = dict(enumerate(one.shape.columns))
+            for later in (other for other in shapes if other.number > one.number):
+                renamed = self.events.get(later.number, {}).get("renamed", {})
+                names = {i: renamed.get(name, name) for i, name in names.items()}
+                names = {i: name for i, name in names.items() if name in later.shape.names}
+            found[one.number] = {i: name for i, name in names.items() if name in present}
+        return found
+
+    def _is_there(self) -> str:
+        return f"k.place % 2 = 1 and k.place / 2 > {self.floor}"
+
+    def _listed(self, side: str) -> str:
+        return ", ".join(f"{side}.{key}" for key in self.keys) or "null"
+
+    def _ordered(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        return self._fetched(f"{sql} order by {self._listed('k')}, k.row_id")
+
+    def _fetched(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        connection = self.work.connection
+        connection.text_factory = text_or_bytes
+        yield from connection.execute(sql)
+        connection.text_factory = str
+
+    def _key(self, row_id: int | None, keys: Iterable[object]) -> str:
+        row: list[object] = [None] * VALUES
+        row[OLD] = row_id
+        return imager(self.shape.of_key()).makers["delete"].key((*row, *keys))
+
+
+def _sides(known: Captured) -> Iterator[str]:
+    """The rows that events of a shape are about, with their keys."""
+    shape, width = known.shape, len(known.shape.columns)
+    places = [shape.columns.index(name) for name in shape.key]
+    sides = [
+        ("2 * seq", "old_row_id", places, "('update', 'delete')"),
+        ("2 * seq + 1", "new_row_id", places, "('insert', 'refresh')"),
+        ("2 * seq + 1", "new_row_id", [width + place for place in places], "('update')"),
+    ]
+    for place, row_id, columns, ops in sides:
+        values = [f"{place} as place", "shape", f"{row_id} as row_id", *(f"c{column} as c{i}" for i, column in enumerate(columns))]
+        which = f"shape in ({known.number}, {-known.number}) and op in {ops}"
+        yield f"select {', '.join(values)} from _penstock_log where {which}"
+
+
+def _schema_events(work: Installation, lineage: int) -> dict[int, dict[str, Any]]:
+    """By shape, what its schema event and its rescan say; a table that is gone says at which position."""
+    numbers = ", ".join(str(one.number) for one in work.lineage(lineage))
+    found: dict[int, dict[str, Any]] = {}
+    sql = f"select seq, shape, c1 from _penstock_log where op = 'schema' and shape in ({numbers}) order by seq"
+    for seq, number, after in work.connection.execute(sql):
+        found.setdefault(number, {}).update(json.loads(after) if after else {"gone": seq})
+    return found
+
+
+def _floor(events: Mapping[int, Mapping[str, Any]], first: int | None) -> tuple[int, bool]:
+    """Up to which position a row that was not mentioned again is gone, and whether all rows were mentioned after that."""
+    scans = [one["since"] for one in events.values() if "since" in one]
+    return max([0, *scans, *(one["gone"] for one in events.values() if "gone" in one)]), max(scans, default=-1) >= (first or 0)
