@@ -151,7 +151,7 @@ class _Text:
 
     def guard(self, unique: Unique) -> str:
         """Whether the row gets a value in these columns that is known only after the write; empty if it never does."""
-        names, is_computed = {name for name, _ in unique.columns}, False
+        names = {name for name, _ in unique.columns}
         is_computed = not names.isdisjoint(self.shape.computed)
         news = [name for name, value in self.shape.filled if is_computed or (value is None and name in names)]
         return " or ".join(f"new.{quoted(name)} is null" for name in news)
