@@ -252,14 +252,15 @@ def harvested(file: Path) -> object:
 FUZZ = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
-@settings(FUZZ, max_examples=examples(1000))
+@settings(FUZZ, max_examples=examples(400))
 @given(files(KEYS, LEAST) | mutations(VALID) | TEXTS)
 @example(VALID)
+@example("${MISSING}")
 def test_any_pipeline_file_is_loaded_or_refused(tmp_path: Path, text: str) -> None:
     answered(config.load, tmp_path / "p.yaml", text)
 
 
-@settings(FUZZ, max_examples=examples(500))
+@settings(FUZZ, max_examples=examples(200))
 @given(files(REAPER_KEYS, [{}]) | mutations(REAPER) | TEXTS)
 @example(REAPER)
 def test_any_file_of_goharvest_is_loaded_or_refused(tmp_path: Path, text: str) -> None:

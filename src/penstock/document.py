@@ -176,7 +176,7 @@ class _Reader:
         except (OSError, ValueError, RuntimeError) as error:
             what = f"the file {name.removeprefix('file:')} cannot be read ({_unread(error)})"
         said = f"asks for ${{{shown}}}, but {what}"
-        if is_missing and key[0] in self._optional:
+        if is_missing and any(part in self._optional for part in key[:1]):
             self.missing[key] = said
         else:
             self._complain(key, said)

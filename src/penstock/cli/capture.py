@@ -168,12 +168,13 @@ def verify(
     It finds rows that were written while triggers were switched off, which leaves no other trace. Exit code 1 if rows differ.
     Examples: `penstock capture verify shop.db`, `penstock capture verify shop.db orders --sample 1000`
     """
+    from penstock.cli import terminal
     from penstock.cli.verifying import show
     from penstock.sources.sqlite.verify import verify
 
     found = verify(_existing(database), table, sample)
     if as_json:
-        typer.echo(json.dumps(found.facts()))
+        terminal.say_json(found.facts())
     else:
         show(found)
     if not found.is_equal:

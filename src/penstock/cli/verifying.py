@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import typer
-
 from penstock.cli import terminal
 from penstock.sources.sqlite.database import repair_remedy
 
@@ -21,12 +19,12 @@ def show(found: Verification) -> None:
     for one in found.tables:
         for difference in one.differences:
             column = f" in column {difference.column}" if difference.column else ""
-            typer.echo(f"{one.table} {difference.key} {difference.what}{column}")
+            terminal.say(f"{one.table} {difference.key} {difference.what}{column}")
         if one.differing > len(one.differences):
-            typer.echo(f"{one.table}: {one.differing - len(one.differences)} more")
+            terminal.say(f"{one.table}: {one.differing - len(one.differences)} more")
     for one in found.tables:
         if not one.is_equal:
-            typer.echo(repair_remedy(found.database, one.table))
+            terminal.say(repair_remedy(found.database, one.table))
 
 
 def _remarks(one: Verdict) -> Iterator[str]:
