@@ -16,7 +16,7 @@ from penstock.event import DeliveryRetried
 from penstock.receiver import LARGEST, MemoryStore
 from penstock.receiver import Receiver as Judge
 from penstock.retry import Retry
-from penstock.sinks.webhook import Batch
+from penstock.sinks.webhook import Batch, dispatch
 from penstock.size import Bytes, parse
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -63,6 +63,25 @@ def test_a_batch_that_is_too_large_for_the_receiver_goes_in_halves_without_a_try
     refused = len(spans(receiver, taken=False))
     assert delivered(delivery, sized(*[200] * 20)) == 20
     assert len(spans(receiver, taken=False)) == refused  # further batches are small from the beginning
+
+
+def test_batches_grow_again_when_requests_have_been_taken_for_long(receiver, deliver, monkeypatch):
+    monkeypatch.setattr(dispatch, "GROWTH", 3)
+    receiver.turn(script=(413, 413))
+    delivery = deliver(receiver.url, batch=Batch(size=4, delay=DAY))
+    delivered(delivery, sized(*[200] * 40))
+    sizes = [len(span) for span in spans(receiver)]
+    assert (sizes[0], max(sizes)) == (1, 4)
+    assert [n for span in spans(receiver) for n in span] == list(range(1, 41))
+
+
+def test_an_answer_413_that_names_changes_is_about_these(receiver, deliver):
+    receiver.turn(largest=None, poison='"n":3}', statuses=(413,), names_poison=True)
+    delivery = deliver(receiver.url, batch=Batch(delay=DAY), retry=TWICE)
+    delivery.offer(to_batch(Change(n, Op.INSERT, "t", f'{{"id":{n}}}', None, f'{{"n":{n}}}') for n in range(1, 5)), wait=PATIENCE)
+    with pytest.raises(DeliveryExhausted, match=r"changes 1\.\.4 were not taken in 2 tries"):
+        delivery.drain(PATIENCE)
+    assert spans(receiver, taken=False) == [[1, 2, 3, 4]] * 2
 
 
 def test_halves_of_a_chained_batch_go_in_order_although_their_rows_differ(receiver, deliver):

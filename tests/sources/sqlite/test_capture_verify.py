@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from examples import examples
 from penstock.cli.capture import app
 from penstock.errors import ConfigInvalid
+from penstock.sources.sqlite import verify as verify_module
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.rescan import repair
 from penstock.sources.sqlite.suspend import resume, suspend
@@ -205,3 +206,18 @@ def test_verify_finds_what_a_comparison_of_images_finds(schema: str, history: li
         [verdict] = verify(str(path), "t").tables
         if "primary key" in schema and (repairs or not verdict.is_equal):
             assert verdict.is_equal == (repr(was) == repr(now))
+
+
+def test_a_table_with_more_shapes_than_a_compound_select_may_have_parts_is_compared(
+    writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify_module, "_TERMS", 2)
+    for n in range(4):
+        writer.execute(f"insert into orders(id) values({n})")
+        writer.execute(f"alter table orders add column extra{n} default {n}")
+        enable(str(path))
+    writer.execute("delete from orders where id = 1")
+    assert (found(path).compared, told(path)) == (4, [])
+    with without_triggers(path) as other:
+        other.execute("update orders set status = 'x' where id = 2")
+    assert told(path) == [('{"id":2}', "differs", "status")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -68,8 +69,8 @@ UPGRADES = {
 """What makes a later version of each."""
 
 _DAMAGE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
-_ODD = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_IOERR_SHORT_READ)
-"""A table that is not there, or a page: of a file that was overwritten, or cut short."""
+_ODD = re.compile("no such (table|column)")
+"""Of a file that was overwritten with another database."""
 
 
 class Store:
@@ -158,7 +159,7 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as error:
         code = getattr(error, "sqlite_errorcode", 0)
-        if code & 0xFF in _DAMAGE or code in _ODD:
+        if code & 0xFF in _DAMAGE or code == sqlite3.SQLITE_IOERR_SHORT_READ or _ODD.match(str(error)):
             raise StateInvalid(f"{path} cannot be read as a state file: {error}", _ANOTHER) from error
         if not isinstance(error, sqlite3.OperationalError):
             raise

@@ -116,7 +116,7 @@ class Courier(Thread):
         part.is_refused = part.is_refused and (answer.is_taken or answer.is_certain)
         if answer.is_taken:
             self._taken(inquest, part, answer)
-        elif answer.is_too_large and len(part.changes) > 1:
+        elif answer.is_too_large and len(part.changes) > 1 and not answer.named:
             self._split(inquest, part, answer)
         elif not answer.is_stale:
             self._failed(inquest, part, parcel, answer if is_believed else replace(answer, is_doubtful=True))

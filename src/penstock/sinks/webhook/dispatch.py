@@ -13,6 +13,8 @@ from penstock.sinks.webhook.sink import WebhookSink
 
 _ROOM_BATCHES = 4
 _ROOM_CHANGES = 1000
+GROWTH = 100
+"""Requests that are taken before batches, which were too large, grow again."""
 
 
 class Dispatch:
@@ -22,7 +24,8 @@ class Dispatch:
     """
 
     def __init__(self, sink: WebhookSink) -> None:
-        self._batch, self._most_aside, self._most_bytes = sink.batch, sink.inquests, int(sink.batch.bytes)
+        self._batch, self._most_aside = sink.batch, sink.inquests
+        self._most_bytes, self._taken_since = int(sink.batch.bytes), 0
         batches = _ROOM_BATCHES * sink.batch.size
         self._stock = max(_ROOM_CHANGES, batches)
         reach, is_parallel = self._stock + sink.parallel * sink.batch.size, sink.parallel > 1
@@ -108,7 +111,7 @@ class Dispatch:
     def shrink(self, refused: int) -> None:
         """The far side has refused a request of so many bytes as too large: further batches have half of that."""
         with self._lock:
-            self._most_bytes = min(self._most_bytes, max(1, refused // 2))
+            self._most_bytes, self._taken_since = min(self._most_bytes, max(1, refused // 2)), 0
 
     def set_aside(self, batch: Sequence[Waiting]) -> bool:
         """Let what shares no row with these go on, with room for more; False if too many were set aside already."""
@@ -156,12 +159,19 @@ class Dispatch:
         """These are done with: taken by the far side, condemned, or waiting behind what was."""
         with self._lock:
             self.requests_taken += is_taken
+            self._grow(is_taken)
             self.condemned_in_row = 0 if is_taken else self.condemned_in_row + condemned
             if self._schedule.settle(batch):
                 self._work.notify()
             # not for every little room: waking costs
             if self.is_drained() or (self._schedule.waiting <= self._stock // 2 and self.has_room()):
                 self._progress.notify()
+
+    def _grow(self, is_taken: bool) -> None:
+        """What has answered that a request is too large may have been a passing proxy: try larger ones again, but rarely."""
+        self._taken_since += is_taken
+        if self._taken_since >= GROWTH and self._most_bytes < self._batch.bytes:
+            self._most_bytes, self._taken_since = min(2 * self._most_bytes, self._batch.bytes), 0
 
     def fail(self, failure: BaseException) -> None:
         """End all: every later call of the caller raises this. The first one counts."""

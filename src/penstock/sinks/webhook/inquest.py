@@ -77,7 +77,7 @@ class Inquest:
     - As long as a change is in doubt, further parts are halved one at a time, after rests, and few are sent between two rests,
       first those that failed least: an outage costs few requests.
     - Of changes that share a row, no later one is sent before the earlier one is settled.
-    - What is too large goes in halves at once, which costs no try and puts nothing in doubt.
+    - A part that is too large goes in halves at once, which costs no try and puts nothing in doubt.
     - `in_order`: no part is sent before those before it are settled, whatever their rows.
     - `taken` is how many requests the far side has taken, on any line: told with every question.
     """

@@ -6,7 +6,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate, count, repeat, takewhile
+from itertools import accumulate, count, islice, repeat, takewhile
 from typing import NamedTuple, TypeVar, cast
 
 import pyarrow as pa
@@ -210,13 +210,11 @@ class Schedule:
         return batch
 
     def _take_in_order(self, most: int, most_bytes: float) -> list[Waiting]:
-        batch = [self._fresh.popleft() for _ in range(min(len(self._fresh), most))]
-        if len(batch) * self._longest > most_bytes and sum(change.bytes for change in batch) > most_bytes:
-            ends = accumulate(change.bytes for change in batch)
-            fits = max(1, sum(1 for _ in takewhile(lambda end: end <= most_bytes, ends)))
-            self._fresh.extendleft(reversed(batch[fits:]))
-            batch = batch[:fits]
-        return batch
+        most = min(len(self._fresh), most)
+        if most * self._longest > most_bytes:
+            ends = accumulate(change.bytes for change in islice(self._fresh, most))
+            most = min(most, max(1, sum(1 for _ in takewhile(lambda end: end <= most_bytes, ends))))
+        return [self._fresh.popleft() for _ in range(most)]
 
     def _name_rows(self, most: int) -> None:
         """Look for the rows of the next ones, many at once."""

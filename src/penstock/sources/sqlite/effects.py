@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from functools import cached_property
 
 from penstock.sources.sqlite.triggers import quoted
-from penstock.sources.sqlite.wording import words
+from penstock.sources.sqlite.wording import folded, words
 
 _PUTS = {sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE}
 _WRITES = {*_PUTS, sqlite3.SQLITE_DELETE}
 _UNKNOWN = re.compile(r"no such (function|collation sequence): (.+)")
-_PARENTS = """select distinct lower(f."table") from sqlite_master m, pragma_foreign_key_list(m.name) f
+_PARENTS = """select distinct f."table" from sqlite_master m, pragma_foreign_key_list(m.name) f
  where m.type = 'table' and f.on_delete not in ('NO ACTION', 'RESTRICT')"""
 _COPIED = """select type, name, sql from sqlite_master
- where type in ('table', 'view', 'trigger') and name not like 'sqlite~_%' escape '~' and name not like '~_penstock~_%' escape '~'
- order by type = 'trigger', rowid"""
+ where sql is not null and name not like 'sqlite~_%' escape '~' and name not like '~_penstock~_%' escape '~'
+ order by case type when 'table' then 1 when 'index' then 2 when 'view' then 3 else 4 end, rowid"""
 
 
 class Effects:
@@ -35,20 +35,27 @@ class Effects:
     def writers(self, table: str, columns: Iterable[str], triggers: Iterable[tuple[str, str]]) -> tuple[str, ...]:
         """Which of these triggers (name and text) write to the table itself before its row is; deletes are exact even so."""
         early = [(name, sql) for name, sql in triggers if is_before(sql)]
+        if not early:
+            return ()
         setting = ", ".join(f"{quoted(column)} = {quoted(column)}" for column in columns)
         statements = f"insert into {quoted(table)} default values", f"update {quoted(table)} set {setting}"
+        if all(self._count(one, table, _PUTS) <= 1 for one in statements):  # it takes no change of the copy to see that
+            return ()
         return tuple(name for name, sql in early if any(self._adds(sql, one, table) for one in statements))
 
     def is_circular(self, table: str) -> bool:
         """Whether the removal of a row can write to the table again, without a trigger of its own."""
-        if table.lower() not in self._parents:
+        if folded(table) not in self._parents:
+            return False
+        removal = f"delete from {quoted(table)}"
+        if self._count(removal, table, _WRITES) == 1:
             return False
         with self._without_triggers(table):
-            return self._count(f"delete from {quoted(table)}", table, _WRITES) > 1
+            return self._count(removal, table, _WRITES) != 1
 
     @cached_property
     def _parents(self) -> set[str]:
-        return {table for (table,) in self._connection.execute(_PARENTS)}
+        return {folded(table) for (table,) in self._connection.execute(_PARENTS)}
 
     @cached_property
     def _copy(self) -> sqlite3.Connection:
@@ -60,8 +67,11 @@ class Effects:
         return copy
 
     def _stand_in(self, table: str) -> str:
-        columns = self._connection.execute("select name from pragma_table_xinfo(?)", (table,))
-        return f"create table {quoted(table)}({', '.join(quoted(name) for (name,) in columns)})"
+        try:
+            columns = [name for (name,) in self._connection.execute("select name from pragma_table_xinfo(?)", (table,))]
+        except sqlite3.OperationalError:  # an extension that is not loaded here
+            columns = []
+        return f"create table {quoted(table)}({', '.join(map(quoted, columns)) or 'unknown'})"
 
     def _adds(self, trigger: str, statement: str, table: str) -> bool:
         with self._without_triggers(table):
@@ -88,7 +98,7 @@ class Effects:
 
         def note(action: int, name: str | None, *_: object) -> int:
             if action in actions and name is not None:
-                found.append(name.lower())
+                found.append(folded(name))
             return sqlite3.SQLITE_OK
 
         self._copy.set_authorizer(note)
@@ -96,7 +106,7 @@ class Effects:
             _run(self._copy, f"explain {statement}", found.clear)
         finally:
             self._copy.set_authorizer(None)
-        return found.count(table.lower())
+        return found.count(folded(table))
 
 
 def is_before(trigger: str) -> bool:

@@ -20,6 +20,9 @@ from penstock.sources.sqlite.triggers import TOUCHED, quoted
 LISTED = 20
 """Differences of a table that are listed; the others are counted."""
 
+_TERMS = 100
+"""Parts of a compound SELECT: SQLite takes 500."""
+
 _LAST = "temp.penstock_last"
 _JUDGED = "k.shape > 0"  # a negative shape is that of an event that cannot be trusted
 
@@ -114,10 +117,15 @@ class _Comparison:
         self.work.connection.execute(f"create temp table penstock_last({columns})")
         is_null = " or ".join(f"{key} is null" for key in self.keys) or "1"
         groups = ", ".join([*self.keys, *(f"typeof({key})" for key in self.keys), f"case when {is_null} then row_id end"])
-        sides = " union all ".join([*(side for one in self.known for side in _sides(one)), *self._touched()])
-        last = f"select {', '.join(['max(place) as place', 'shape', 'row_id', *self.keys])} from ({sides}) group by {groups}"
+        sides = [*(side for one in self.known for side in _sides(one)), *self._touched()]
+        last = f"select {', '.join(['max(place) as place', 'shape', 'row_id', *self.keys])} from ({{}}) group by {groups}"
+        self.work.connection.execute("drop table if exists temp.penstock_found")
+        self.work.connection.execute(f"create temp table penstock_found({columns})")
+        for start in range(0, len(sides), _TERMS):
+            some = last.format(" union all ".join(sides[start : start + _TERMS]))
+            self.work.connection.execute(f"insert into temp.penstock_found {some}")
         order = "" if sample is None else f" order by random() limit {sample}"
-        self.work.connection.execute(f"insert into {_LAST} {last}{order}")
+        self.work.connection.execute(f"insert into {_LAST} {last.format('select * from temp.penstock_found')}{order}")
 
     def _touched(self) -> Iterator[str]:
         """Rows that were touched while suspended, as if by a last event that cannot be trusted."""

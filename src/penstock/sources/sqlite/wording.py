@@ -11,6 +11,11 @@ _TOKEN = re.compile(
 _LITERAL = re.compile(r"[+-]?\s*(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|'(?:[^']|'')*'|x'[0-9a-f]*'|null", re.IGNORECASE)
 
 
+def folded(name: str) -> str:
+    """A name as SQLite compares it: only letters of ASCII have no case."""
+    return name.encode().lower().decode()
+
+
 def tokens(sql: str) -> Iterator[str]:
     """All tokens, a comment as one space: joined, they are the same statement."""
     for found in _TOKEN.finditer(sql):
