@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,8 @@ def mark(position: int) -> Watermark:
 def cut(*ends: str, to: int = 0) -> Ruin:
     def done(path: Path) -> None:
         for end in ends:
-            os.truncate(f"{path}{end}", to)
+            with suppress(FileNotFoundError):  # SQLite removes the journal of an empty file that it opens
+                os.truncate(f"{path}{end}", to)
 
     return done
 
