@@ -21,7 +21,7 @@ from deadline import PATIENCE, until
 from penstock.change import Change, Lane, Op, to_batch
 from penstock.coordinators.sqlite import SqliteCoordinator, store
 from penstock.cursor import Cursor, Watermark
-from penstock.errors import DeliveryExhausted, StateUnavailable
+from penstock.errors import DeliveryExhausted, StateInvalid
 from penstock.event import ChangeDropped, ChangeParked, ChangesPassed, DeliveryRetried
 from penstock.poison import HALTING, Circumstances, Poison
 from penstock.retry import Retry
@@ -471,7 +471,7 @@ def test_a_store_that_fails_in_an_inquest_beside_others_ends_the_delivery(desk: 
     with closing(sqlite3.connect(tmp_path / "state.db")) as spoilt:
         spoilt.execute("alter table dead_letters rename to lost")
     delivery.offer(to_batch(changes(*range(101, 141))), PATIENCE)
-    with pytest.raises(StateUnavailable, match="no such table"):
+    with pytest.raises(StateInvalid, match="no such table"):
         until(lambda: delivery.drain(0.05))
 
 
