@@ -28,7 +28,7 @@ def sit(seat: str) -> locks.Lock:
     """The lock of this seat, once files that the dead have left are gone."""
     locks.reap(_old())
     held = locks.seize(_lock_of(seat))
-    assert held, "nobody else knows this name"
+    assert held, "the name is random"
     return held
 
 
@@ -93,7 +93,7 @@ def _lock_of(seat: str) -> Path:
 
 
 def _old() -> list[Path]:
-    """Files that whoever made them has had time to lock: those that are free are left from the dead."""
+    """Files whose makers have had time to lock them: those that are free belong to processes that have ended."""
     with suppress(OSError):
         return [path for path in folder().glob("*") if time.time() - path.stat().st_mtime > OLD_SECONDS]
     return []

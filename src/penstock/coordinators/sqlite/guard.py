@@ -1,4 +1,4 @@
-"""Who may open a state file: it has dead letters, which are rows of the source, whoever may read the source."""
+"""Which users can open a state file: it has dead letters, which are rows of the source."""
 
 from __future__ import annotations
 

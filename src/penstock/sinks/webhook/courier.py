@@ -124,7 +124,7 @@ class Courier(Thread):
         return None
 
     def _split(self, inquest: Inquest, part: Part, answer: Answer) -> None:
-        """Send halves at once: the far side takes changes, but not so many bytes of them."""
+        """Send halves at once: the request had more bytes than the far side takes."""
         self._dispatch.shrink(sum(change.bytes for change in part.changes))
         part.changes = self._dispatch.with_rows(part.changes)
         inquest.split(part)

@@ -109,7 +109,7 @@ class Dispatch:
             return self._schedule.take(self._batch.size, self._most_bytes)
 
     def shrink(self, refused: int) -> None:
-        """The far side has refused a request of so many bytes as too large: further batches have half of that."""
+        """The far side has refused a request of `refused` bytes as too large: further batches have half of that."""
         with self._lock:
             self._most_bytes, self._taken_since = min(self._most_bytes, max(1, refused // 2)), 0
 

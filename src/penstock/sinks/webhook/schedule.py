@@ -183,7 +183,7 @@ class Schedule:
         self._fresh.extend(changes)
 
     def take(self, most: int, most_bytes: float = math.inf) -> list[Waiting]:
-        """The first changes that may go now, at most so many of at most so many bytes; they are under way until settled.
+        """The first changes that may go now, at most `most` of at most `most_bytes`; they are under way until settled.
 
         One change goes whatever its size.
         """

@@ -76,7 +76,7 @@ class Verification:
 
 
 def verify(path: str, tables: str | None = None, sample: int | None = None) -> Verification:
-    """Compare captured tables with the log; with `sample`, so many random keys of each."""
+    """Compare captured tables with the log; with `sample`, as many random keys of each."""
     with opened(path) as connection, transaction(connection):
         connection.text_factory = str
         work = begun(connection)
