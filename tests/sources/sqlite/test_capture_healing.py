@@ -355,3 +355,25 @@ def test_nothing_can_be_suspended_that_is_not_captured(writer: sqlite3.Connectio
         suspend(str(path), "absent")
     with pytest.raises(ConfigInvalid, match="no table that matches 'absent' is captured"):
         repair(str(path), "absent")
+
+
+@pytest.mark.parametrize("tables", [None, "t"])
+def test_a_reader_learns_of_the_shape_that_healing_has_added_without_a_change_of_the_schema(path: Path, tables: str | None) -> None:
+    with closing(connect(path, foreign_keys=True)) as writer:
+        writer.execute("create table t(a integer primary key, b unique, c references t(a) on update cascade)")
+        writer.execute("create table other(a)")
+        enable(str(path))
+        readers = [source_of(path, tables).follow(LANE, source_of(path).begin(LANE, "beginning")) for _ in range(2)]
+        for windows in readers:
+            next(windows)
+        writer.execute("insert into t values(1, 1, 1)")
+        writer.execute("update t set a = 2")
+        writer.execute("delete from t")
+        [(head,)] = writer.execute("select max(seq) from _penstock_log")
+        for windows in readers:
+            followed(windows, upto=head)
+        rows = logged(path, tables)
+        writer.execute("insert into t values(5, 5, 5)")
+        [(head,)] = writer.execute("select max(seq) from _penstock_log")
+        assert [positions(followed(windows, upto=head))[-1:] for windows in readers] == [[head], [head]]
+        assert rows[-1].op == "delete"

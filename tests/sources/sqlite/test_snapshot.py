@@ -115,6 +115,7 @@ def test_rows_and_stream_together_make_the_table(schema: str, before: list[str],
 @given(steps=st.lists(st.one_of(statement, statement, st.integers(0, 9), st.floats(0, 9)), max_size=16))
 @example([2.0, "delete from t where a is 2", 0])
 @example([3.0, "update t set a = a + 5 where a is 2", 0])
+@example(["update or ignore t set a = a + 1 where a is 1", "delete from t"])
 def test_what_an_interrupted_reading_told_is_put_right_by_the_next_one(schema: str, steps: list[str | int | float]) -> None:
     with tempfile.TemporaryDirectory() as folder, ranges_of(2):
         path = Path(folder, "shop.db")

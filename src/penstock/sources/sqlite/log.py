@@ -39,7 +39,8 @@ FIRST = 100  # positions read at first, when nobody knows how large rows are
 FEW = 50  # rows that are read with both images in no more time than it takes to see whether they have them
 
 _EXTENT = """select coalesce((select min(seq) from _penstock_log), 1), coalesce((select max(seq) from _penstock_log), 0),
- (select value from _penstock_meta where name = 'incarnation'), schema_version from pragma_schema_version"""
+ (select value from _penstock_meta where name = 'incarnation'), schema_version, (select max(number) from _penstock_shape)
+ from pragma_schema_version"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Log:
         self._path, self._connection, self._is_meant, self._verifies, self._heals = path, connection, is_meant, verifies, heals
         self._choice = choice
         self._reach, self._has_updates = min(FIRST, CHUNK), False
-        self._version: int | None = None
+        self._version: list[int] | None = None
         self._sound: int | None = None  # a position at which tables and triggers were as they should be
         self._glass = Glass(path, {}, {}, ())
 
@@ -163,8 +164,8 @@ class Log:
         return changes, first[AT] if first else None
 
     def _extent(self) -> Extent:
-        first, head, incarnation, version = self._connection.execute(_EXTENT).fetchone()
-        if version != self._version:
+        first, head, incarnation, *version = self._connection.execute(_EXTENT).fetchone()
+        if version != self._version:  # healing adds a shape without a change of the schema
             self._learn()
             self._version = version
         self._sound = head
