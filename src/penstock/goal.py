@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from functools import partial
 
 from penstock.change import Lane
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import SourceUnavailable, StateUnavailable
 from penstock.pipeline import Pipeline
+from penstock.settling import at_watermark
 from penstock.source import OwnSource, Source, Span
 
 Goal = Mapping[Lane, Cursor]
@@ -36,15 +38,15 @@ class Batch:
                 self._is_early = not has_begun(self._source, reached)  # rows may come first, and the goal lies behind them
             if not is_reached(self._source, self._goal, reached):
                 return False
-            confirm(self._source, reached)
+            confirm(self._pipeline)
         except (SourceUnavailable, StateUnavailable):
             return False  # the next look is soon enough
         return True
 
     def goal(self) -> Goal:
         """Where the query is to end that begins at the watermark."""
+        confirm(self._pipeline)
         head, reached = goals(self._source), self._watermarks()
-        confirm(self._source, reached)
         if self._goal is None or self._is_early or is_stale(self._source, self._goal, reached):
             self._goal, self._is_early = head, False
         return self._goal
@@ -99,10 +101,11 @@ def covers(source: Source, reached: Cursor, wanted: Cursor) -> bool:
     return source.incarnation(reached) == source.incarnation(wanted) and source.position(reached) >= source.position(wanted)
 
 
-def confirm(source: Source, watermarks: Mapping[Lane, Watermark]) -> None:
-    """Raise what is wrong if the source no longer continues at these."""
-    for lane, mark in watermarks.items():
-        prove(source, lane, mark.cursor)
+def confirm(pipeline: Pipeline) -> None:
+    """Raise what is wrong if the source no longer continues at the watermarks."""
+    source = pipeline.source
+    for lane in source.lanes():
+        at_watermark(pipeline, lane, partial(prove, source, lane))
 
 
 def prove(source: Source, lane: Lane, cursor: Cursor) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from penstock.change import Lane
-from penstock.cursor import Watermark
+from penstock.cursor import Cursor, Watermark
 from penstock.errors import SourcePruned, SourceUnavailable, StateUnavailable
 from penstock.event import LogHeld, Observer, ReaderReleased, Settled, SettledAgain, Unsettled
 from penstock.pipeline import Pipeline
@@ -13,6 +16,25 @@ from penstock.source import Settlement
 
 UNSETTLED_SECONDS = 10.0
 """How long a source may refuse before an event reports it: a restart of a server takes less."""
+
+
+T = TypeVar("T")
+
+
+def at_watermark(pipeline: Pipeline, lane: Lane, act: Callable[[Cursor], T]) -> tuple[Watermark, T] | None:
+    """A lane's watermark and the result of an act at it; None without a watermark.
+
+    The record of a predecessor may arrive after its term, and be settled: the act is repeated if the watermark has moved meanwhile.
+    """
+    watermark = pipeline.state.watermark(pipeline.name, lane)
+    while watermark:
+        try:
+            return watermark, act(watermark.cursor)
+        except SourcePruned:
+            before, watermark = watermark, pipeline.state.watermark(pipeline.name, lane)
+            if watermark == before:
+                raise
+    return None
 
 
 class Settling:
@@ -31,28 +53,21 @@ class Settling:
     def _settle(self, lane: Lane, patience: float) -> int:
         name = self._pipeline.name
         try:
-            watermark = self._watermark(lane)
-            done = self._settled(lane, watermark) if watermark else Settlement(is_put_off=True)
+            settled = at_watermark(self._pipeline, lane, partial(self._pipeline.source.settle, name, lane))
         except StateUnavailable:
             return 0  # the next look is soon enough
         except SourceUnavailable as error:
             self._refused(error, patience)
             return 0
+        if settled is None:
+            return 0
+        watermark, done = settled
         if not done.is_put_off:
             self._taken()
-        if watermark and done.pruned:
+        if done.pruned:
             self._tell(Settled(pipeline=name, position=watermark.position, pruned=done.pruned))
         self._tell_of_others(done)
         return done.pruned
-
-    def _settled(self, lane: Lane, watermark: Watermark) -> Settlement:
-        """A leader that was deposed, and does not know, settles too: a later watermark than the one we have read, perhaps."""
-        try:
-            return self._pipeline.source.settle(self._pipeline.name, lane, watermark.cursor)
-        except SourcePruned:
-            if self._watermark(lane) == watermark:
-                raise
-            return Settlement()
 
     def _refused(self, error: SourceUnavailable, patience: float) -> None:
         """Say once that the source cannot be settled, if that lasts: everything else goes on, so nothing else would."""
@@ -66,9 +81,6 @@ class Settling:
         if self._is_refusal_told:
             self._tell(SettledAgain(pipeline=self._pipeline.name))
         self._refused_since, self._is_refusal_told = None, False
-
-    def _watermark(self, lane: Lane) -> Watermark | None:
-        return self._pipeline.state.watermark(self._pipeline.name, lane)
 
     def _tell_of_others(self, done: Settlement) -> None:
         """Say which readers are gone for too long, each once, and which were released."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 
 from penstock.change import Lane
 from penstock.coordinator import Term
@@ -11,6 +12,7 @@ from penstock.cursor import Watermark
 from penstock.errors import SourceRewound, SourceUnavailable, StateLost
 from penstock.keeping import is_same_life, kept, release
 from penstock.pipeline import Pipeline
+from penstock.settling import at_watermark
 
 UNKNOWN = {"state.lost", "source.rewound", "source.pruned", "capture.broken", "capture.damaged", "transform.invalid"}
 """Errors after which only a person knows where to go on."""
@@ -52,8 +54,9 @@ def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[
         if by == "person" and (last_error or {}).get("code") == SourceRewound.code:
             source.renew()
         if by == "watermark" and known:
+            # The pipeline lives, and the source must still continue at its watermark.
             with suppress(SourceUnavailable):  # one that can only be read is delivered from: `Settling` tells
-                source.settle(pipeline.name, lane, known.cursor)  # it lives, and the source must still go on from here
+                at_watermark(pipeline, lane, partial(source.settle, pipeline.name, lane))
             unheeded = known.position if said else unheeded
         elif by == "sink" and copy:
             state.place(term, lane, copy)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 from penstock.change import Lane
@@ -17,11 +18,12 @@ from penstock.config import parse
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import SourcePruned, SourceUnavailable
 from penstock.event import _KINDS, Event, LogHeld, ReaderReleased, SettledAgain, Unsettled, from_line, to_line
+from penstock.goal import Batch
 from penstock.log import _SENTENCES, text_line
 from penstock.pipeline import Pipeline
 from penstock.settings import settings
 from penstock.settling import Settling
-from penstock.source import Backlog, Settlement
+from penstock.source import Backlog, Settlement, Span
 from penstock.sources import retain
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.source import LANE, SqliteSource
@@ -81,6 +83,10 @@ class Overtaken(SqliteSource):
         self.meanwhile()
         return super().backlog(lane, after)
 
+    def read(self, span: Span) -> Iterator[pa.RecordBatch]:
+        self.meanwhile()
+        return super().read(span)
+
 
 def settled_elsewhere(pipeline: Pipeline, position: int) -> None:
     """Everything up to there is gone from the log."""
@@ -114,13 +120,47 @@ def test_who_finds_that_another_process_has_settled_a_later_watermark_goes_on(be
     assert pipeline.state.watermark("orders", LANE).position == 8
 
 
-def test_who_looks_while_a_later_watermark_is_settled_looks_again(beside: Callable[..., Pipeline]) -> None:
+def moved_once(pipeline: Callable[[], Pipeline]) -> Callable[[], None]:
+    """A predecessor's last record, and its pruning."""
+
     def go_on() -> None:
+        if pipeline().state.watermark("orders", LANE).position < 8:
+            stand(pipeline(), 8)
+            settled_elsewhere(pipeline(), 8)
+
+    return go_on
+
+
+def test_a_term_that_begins_while_its_predecessor_records_and_settles_starts_at_that_record(
+    beside: Callable[..., Pipeline],
+) -> None:
+    def go_on() -> None:
+        """The statement of the predecessor began in its own term, and is committed in the next one."""
         if pipeline.state.watermark("orders", LANE).position < 8:
-            stand(pipeline, 8)
+            pipeline.state.place(term, LANE, Watermark(pipeline.source.begin(LANE, "8"), 8))
             settled_elsewhere(pipeline, 8)
 
     pipeline = beside(go_on)
+    with closing(pipeline.state.candidate("orders", "next")) as candidate:
+        term = candidate.campaign()
+        assert term
+        place(pipeline, term, None, None)
+    assert pipeline.state.watermark("orders", LANE).position == 8
+
+
+def test_a_batch_looks_again_where_another_process_has_delivered_and_settled_more(beside: Callable[..., Pipeline]) -> None:
+    pipeline = beside(moved_once(lambda: pipeline))
+    assert pipeline.source.position(Batch(pipeline).goal()[LANE]) == 10
+
+
+def test_a_batch_does_not_pass_over_changes_that_were_pruned_undelivered(beside: Callable[..., Pipeline]) -> None:
+    pipeline = beside(lambda: settled_elsewhere(pipeline, 8))
+    with pytest.raises(SourcePruned):
+        Batch(pipeline).goal()
+
+
+def test_who_looks_while_a_later_watermark_is_settled_looks_again(beside: Callable[..., Pipeline]) -> None:
+    pipeline = beside(moved_once(lambda: pipeline))
     seen = observe(pipeline)
     assert (seen.error, seen.position, seen.backlog) == (None, 8, 2)
 

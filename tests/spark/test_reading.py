@@ -30,6 +30,12 @@ class PrunedSource(SyntheticSource):
             raise SourcePruned(f"nothing before {pruned} is left")
         yield from super().follow(lane, after)
 
+    def read(self, span):
+        for end in (span.after, span.upto):
+            if self.position(end) < (pruned := int(Path(self.file).read_text())):
+                raise SourcePruned(f"nothing before {pruned} is left")
+        yield from super().read(span)
+
 
 @pytest.fixture
 def errand(tmp_path):
@@ -62,6 +68,15 @@ def test_what_was_purged_and_never_delivered_stops_the_pipeline(errand, tmp_path
     (tmp_path / "pruned").write_text("500")
     with pytest.raises(SourcePruned):
         list(reading)
+
+
+def test_a_batch_whose_goal_a_predecessor_has_passed_and_purged_reads_nothing(errand, tmp_path):
+    source = errand.pipeline.source
+    errand.pipeline.state.place(errand.term, LANE, Watermark(source.begin(LANE, "500"), 500))
+    (tmp_path / "pruned").write_text("500")
+    batch = replace(errand, goal={LANE: source.begin(LANE, "400")})
+    found = [piece for given in _read(batch, LANE, 0) for piece in unbundled(given)]
+    assert [piece.position for piece in found] == [500], "only the mark at the watermark"
 
 
 @pytest.mark.parametrize("where", [None, "op = 'insert'"], ids=["bundles", "rows"])

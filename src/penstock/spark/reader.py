@@ -93,7 +93,9 @@ class Reading:
                 return
 
     def drain(self, upto: Cursor) -> Iterator[pa.RecordBatch]:
-        """Everything up to there as rows, with a mark now and then, and one at the end."""
+        """Everything up to there as rows, with marks now and then and at the end; nothing if a predecessor has passed it."""
+        if self._source.position(upto) <= self.mark.position:
+            return
         for changes in self._changes(Span(self._lane, self.mark.cursor, upto)):
             reach("reader.read")
             if self._is_over():
