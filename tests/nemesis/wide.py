@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sqlite3
 import subprocess
@@ -17,6 +18,7 @@ import yaml
 from deadline import PATIENCE, until
 from fix_rig import Rig
 from nemesis import Nemesis, Step
+from penstock.sources.sqlite.rescan import repair
 from penstock.sources.sqlite.suspend import resume, suspend
 from penstock.testing import oracle
 from penstock.testing.receiver import ReceiverProcess
@@ -24,13 +26,23 @@ from program import Program
 from shop import KEYS, Keeper
 
 RULES = """
+import os
+
+ORDER = os.path.join(os.path.dirname(__file__), "die")
+
+
 def split(change):
+    if os.path.exists(ORDER):
+        os.unlink(ORDER)
+        os._exit(7)
     return [change, change] if change.table == "stock" and change.op == "insert" else change
 """
 TRANSFORM = {"where": "op <> 'delete' or table is not null", "function": "rules:split"}
 MANY = 1000  # of ordinals: a row of a snapshot has a greater one, what a function makes has smaller ones
 ROOM = 30
 """A rewind needs so many changes to go back over."""
+LARGE = 4_000_000
+"""Bytes of a large value."""
 
 
 class Rewind(NamedTuple):
@@ -160,6 +172,51 @@ class WideNemesis(Nemesis):
             )
         resume(str(self._rig.shop.path), "stock")
 
+    def _rebuild_a_table_by_recipe(self) -> None:
+        """SQLite's procedure for ALTER TABLE: the triggers are created again as they were, and the rows differ."""
+        with self._schema() as connection:
+            connection.execute("begin immediate")
+            saved = [
+                sql for (sql,) in connection.execute("select sql from sqlite_master where type = 'trigger' and tbl_name = 'stock'")
+            ]
+            connection.execute("create table fresh(sku text primary key, on_hand integer not null check(on_hand >= 0))")
+            connection.execute("insert into fresh select sku, on_hand + 1 from stock")
+            connection.execute("drop table stock")
+            connection.execute("alter table fresh rename to stock")
+            for sql in saved:
+                connection.execute(sql)
+            connection.execute("commit")
+        self._dwell(3)
+        repair(str(self._rig.shop.path))
+
+    def _truncate_the_state(self) -> None:
+        """Every process notices and halts; then the file is put back as it was."""
+        state = Path(self._rig.state.path)
+        with closing(sqlite3.connect(state, timeout=PATIENCE, isolation_level=None)) as connection:
+            until(lambda: connection.execute("pragma wal_checkpoint(truncate)").fetchone()[0] == 0)
+            connection.execute("begin immediate")
+            whole = state.read_bytes()
+            os.truncate(state, 100)
+        until(lambda: not any(program.is_running() for program in self._team), what=self.tails)
+        for rest in ("-wal", "-shm"):
+            state.with_name(state.name + rest).unlink(missing_ok=True)
+        state.write_bytes(whole)
+
+    def _end_a_worker_by_a_function(self) -> None:
+        order = self._rig.folder / "die"
+        order.touch()
+        self._change()
+        until(self._keeping_two(lambda: not order.exists()), what=self.tails)
+        self.kills["worker, by a function"] += 1
+
+    def _sell_something_large(self) -> None:
+        with self._rig.shop.transaction() as work:
+            work.put("orders", id=self._chance.randrange(10**9), customer=1, total=1.0, note=self._chance.randbytes(LARGE))
+
+    def _is_excused(self, program: Program) -> bool:
+        said = program.said()
+        return super()._is_excused(program) or "capture.broken" in said or "state.invalid" in said
+
     @contextmanager
     def _schema(self) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(self._rig.shop.path, timeout=PATIENCE, isolation_level=None)) as connection:
@@ -175,7 +232,8 @@ class WideNemesis(Nemesis):
         self._add_a_column()
         return self._extras()
 
-    MIGRATIONS = (_add_a_column, _rename_a_column, _drop_a_column, _rebuild_a_table)
+    MIGRATIONS = (_add_a_column, _rename_a_column, _drop_a_column, _rebuild_a_table, _rebuild_a_table_by_recipe)
+    HOSTILE = (_end_a_worker_by_a_function, _sell_something_large, _truncate_the_state)
     REWINDS = (_rewind_to_a_position, _rewind_to_a_time)
     DECKS = (
         (Nemesis.DEAR, 1),
@@ -189,6 +247,7 @@ class WideNemesis(Nemesis):
         *Nemesis.STEPS,
         *(_run_a_batch, _add_a_column, _let_the_shop_be_still) * 2,
         *MIGRATIONS[1:],
+        *HOSTILE,
         *REWINDS,
         _run_the_second_pipeline,
         _forget_the_second_pipeline,
