@@ -25,7 +25,7 @@ from penstock.pipeline import Pipeline, SparkSettings, Transform
 from penstock.settings import settings
 from penstock.sink import Keeper
 from penstock.sinks import SINKS
-from penstock.source import OwnSource
+from penstock.source import is_own
 from penstock.sources import READERS, SOURCES
 from penstock.unread import unread
 
@@ -221,7 +221,7 @@ def _barrier_complaints(file: PipelineFile, source: Any, sink: Any) -> dict[Key,
     """A barrier falls when a row is purged: that needs a table of which nobody else reads, and one change for each of its rows."""
     if getattr(sink, "delivery", None) != "barrier" or source is None:
         return {}
-    if not isinstance(source, OwnSource):
+    if not is_own(source):
         fix = "it is for source.type outbox with reader: mark; use exactly-once or at-least-once here"
         return {("sink", "delivery"): f": barrier purges each message from a table that no other pipeline reads: {fix}"}
     if file.transform.function:

@@ -11,7 +11,7 @@ from penstock.cursor import Cursor, Watermark
 from penstock.errors import SourceUnavailable, StateUnavailable
 from penstock.pipeline import Pipeline
 from penstock.settling import at_watermark
-from penstock.source import OwnSource, Source, Span
+from penstock.source import Source, Span, is_own
 
 Goal = Mapping[Lane, Cursor]
 """The head of every lane."""
@@ -63,7 +63,7 @@ def heads(source: Source) -> Goal:
 
 def goals(source: Source) -> Goal:
     """Where a batch ends that begins now."""
-    return {lane: source.goal(lane) for lane in source.lanes()} if isinstance(source, OwnSource) else heads(source)
+    return {lane: source.goal(lane) for lane in source.lanes()} if is_own(source) else heads(source)
 
 
 def catch_up(pipeline: Pipeline) -> Goal | None:
@@ -76,7 +76,7 @@ def catch_up(pipeline: Pipeline) -> Goal | None:
 
 
 def _behind(source: Source, lane: Lane, mark: Watermark, goal: Cursor) -> int:
-    if isinstance(source, OwnSource):
+    if is_own(source):
         return source.backlog(lane, mark.cursor).changes
     return source.position(goal) - mark.position
 

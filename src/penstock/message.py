@@ -33,11 +33,6 @@ def to_change(message: Message, position: int, at: int = 0) -> Change:
     return Change(position, Op.INSERT, message.topic, key, after=body, at=at)
 
 
-def are_given_by(source: object) -> bool:
-    """Whether a source gives messages and not rows: it says so itself, since a table may have just these columns."""
-    return bool(getattr(source, "gives_messages", False))
-
-
 def of_change(change: Change) -> Message | None:
     """The message that this change of a source of messages carries; None if a transform has made something else of it."""
     image = change.after if change.op != Op.DELETE else change.before

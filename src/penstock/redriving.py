@@ -16,7 +16,6 @@ from penstock.errors import DeliveryExhausted, PenstockError
 from penstock.event import Event
 from penstock.importing import function_of
 from penstock.letter import DeadLetter, ordered
-from penstock.message import are_given_by
 from penstock.pipeline import Pipeline
 from penstock.poison import IN_A_ROW
 from penstock.rows import Row, touching
@@ -158,7 +157,7 @@ class Sending:
             previous=None,
             tell=_unheard,
             is_redrive=True,
-            has_messages=are_given_by(pipeline.source),
+            has_messages=pipeline.source.gives_messages,
         )
         with closing(_once(pipeline.sink).open(assignment)) as delivery:
             delivery.offer(changes, PATIENCE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeGuard
 
 import pyarrow as pa
 
@@ -90,6 +90,14 @@ class Source(Protocol):
     @property
     def start(self) -> str:
         """Where a new pipeline begins: a word of the pipeline file."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is an OwnSource; see the function of this name."""
+
+    @property
+    def gives_messages(self) -> bool:
+        """Whether its changes carry messages (penstock.message), not rows."""
 
     def lanes(self) -> Sequence[Lane]:
         """The lanes of this source, each one Spark task."""
@@ -205,7 +213,6 @@ class Rowless:
         return cursor
 
 
-@runtime_checkable
 class OwnSource(Source, Protocol):
     """A source that one pipeline has for itself. Whoever reads it marks what it gives as its own, so it must say who it is."""
 
@@ -223,3 +230,8 @@ class OwnSource(Source, Protocol):
 
     def custody(self, stamp: Stamp) -> Custody:
         """What whoever delivers for this attempt needs."""
+
+
+def is_own(source: Source) -> TypeGuard[OwnSource]:
+    """Whether one pipeline has this source for itself."""
+    return source.is_own

@@ -8,7 +8,7 @@ from penstock import config
 from penstock.change import Change, Lane, Op, to_batch
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid
-from penstock.message import Message, are_given_by, to_change
+from penstock.message import Message, to_change
 from penstock.sink import Assignment
 from penstock.sinks.kafka.ledger import PIECE, joined, pieces
 from penstock.sinks.kafka.record import Record, Recorder, Style, Unfit
@@ -75,7 +75,7 @@ def test_what_a_transform_has_made_of_a_message_is_a_row():
 )
 def test_the_source_says_whether_it_gives_messages(source, is_so):
     pipeline = config.parse({"name": "p", "source": source, "sink": {"type": "discard"}, "state": "state.db"})
-    assert are_given_by(pipeline.source) is is_so
+    assert pipeline.source.gives_messages is is_so
 
 
 def test_a_row_has_its_key_the_words_of_the_format_and_its_place():

@@ -14,7 +14,7 @@ from penstock.errors import PenstockError, StateUnavailable
 from penstock.event import Event
 from penstock.metrics.tally import Tally, counted, moved
 from penstock.pipeline import Pipeline
-from penstock.source import OwnSource, Reader
+from penstock.source import Reader, is_own
 from penstock.status import Status, observe, summarise
 
 FRESH_SECONDS = 1.0
@@ -114,7 +114,7 @@ class Watch:
 
 def _has_moved(pipeline: Pipeline, before: Status, now: Status) -> bool:
     """Whether it got on between two looks. Where rows go back to their table positions move all the same: then what waits tells."""
-    if isinstance(pipeline.source, OwnSource):
+    if is_own(pipeline.source):
         return before.backlog is not None and now.backlog is not None and now.backlog < before.backlog
     return before.position is not None and now.position is not None and before.position != now.position
 

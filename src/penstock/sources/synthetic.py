@@ -31,6 +31,7 @@ class SyntheticSource(Rowless):
     total: int = 1 << 62
     origin: float = 0.0
     start: str = "beginning"
+    is_own, gives_messages = False, False
 
     def lanes(self) -> Sequence[Lane]:
         """One lane."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -14,8 +14,8 @@ from penstock.change import Change, Op, from_batch, to_batch
 from penstock.errors import TransformInvalid
 from penstock.function import described, way_on
 from penstock.pipeline import Pipeline, Transform
-from penstock.source import OwnSource, Window
-from penstock.spark.bar import bar
+from penstock.source import Window, is_own
+from penstock.spark.bar import Bar
 from penstock.spark.rows import rows
 from penstock.spark.transform import apply
 
@@ -48,8 +48,8 @@ class Culprit(NamedTuple):
     error: TransformInvalid
 
 
-def barred(spark: Any, pipeline: Pipeline, text: str) -> Pipeline | None:
-    """The pipeline with a bar before the change that this failure of its query is about, if it is about one.
+def bar_for(spark: Any, pipeline: Pipeline, text: str) -> Bar | None:
+    """A bar before the change that this failure of a query is about, if it is about one.
 
     Raises TransformInvalid if the transform raises on any change.
     """
@@ -58,7 +58,7 @@ def barred(spark: Any, pipeline: Pipeline, text: str) -> Pipeline | None:
         return None
     if culprit.change is None:
         raise culprit.error
-    return replace(pipeline, source=bar(pipeline.source, culprit.change, culprit.error))
+    return Bar(culprit.change, culprit.error)
 
 
 def find(trial: Trial, pipeline: Pipeline) -> Culprit | None:
@@ -127,7 +127,7 @@ def _waiting(pipeline: Pipeline) -> Iterator[pa.RecordBatch]:
             ranges = pipeline.source.ranges(watermark.cursor)
             for cursor in ranges.values():
                 yield from _gathered(pipeline.source.rows(cursor, again=True))
-            if isinstance(pipeline.source, OwnSource):
+            if is_own(pipeline.source):
                 yield from pipeline.source.taken(lane, watermark.cursor)
             elif not ranges:
                 yield from _gathered(pipeline.source.follow(lane, watermark.cursor))

@@ -24,6 +24,7 @@ from penstock.errors import Directive, EngineFailed, PenstockError
 from penstock.event import AttemptFailed, Event, from_line, to_line
 from penstock.goal import Goal
 from penstock.pipeline import Pipeline
+from penstock.spark.bar import Bar
 from penstock.spark.form import form_of
 from penstock.spark.plan import Plan, Way
 
@@ -40,6 +41,7 @@ class Errand:
 
     With a goal it is a batch, and ends there: at the heads of lanes, or with the last range of a backfill.
     An errand that was given no term yet waits for one: the next leader's query stands ready before it leads.
+    With a bar its readers halt before that change.
     """
 
     pipeline: Pipeline
@@ -48,6 +50,7 @@ class Errand:
     query: str
     epoch_seconds: float
     goal: Goal | Backfill | None = None
+    bar: Bar | None = None
 
     def encode(self) -> str:
         """The errand as one line, for a Spark option; before it the plan, see `planned`."""

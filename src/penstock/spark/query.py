@@ -19,7 +19,7 @@ from penstock.goal import Goal
 from penstock.pipeline import Pipeline
 from penstock.poison import then_of
 from penstock.spark.archive import cache
-from penstock.spark.culprit import barred
+from penstock.spark.culprit import bar_for
 from penstock.spark.errand import Errand
 from penstock.spark.session import ROOMY, beside
 from penstock.spark.transform import apply
@@ -113,13 +113,13 @@ class Query:
         if self._errand.is_stopped():
             return False
         try:
-            pipeline = barred(self._spark, self._pipeline, text)
+            bar = bar_for(self._spark, self._pipeline, text)
         except Py4JError:
             return False  # the engine is lost, or its failure has another reason
-        if pipeline:
-            self._errand = replace(self._errand, pipeline=pipeline)
+        if bar:
+            self._errand = replace(self._errand, bar=bar)
             self._begin()
-        return pipeline is not None
+        return bar is not None
 
     def has_ended(self) -> bool:
         """Whether a batch has come to its end; what it delivered, only the watermark can tell."""

@@ -13,7 +13,7 @@ from penstock.change import NO_CHANGES, Lane, from_row
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import Directive, PenstockError, SourcePruned, StateLost
 from penstock.failpoint import reach
-from penstock.source import OwnSource, Span, Stamp, Window
+from penstock.source import Span, Stamp, Window, is_own
 from penstock.spark.errand import Errand
 from penstock.spark.form import form_of
 from penstock.spark.rows import FLUSH_BYTES, ROOMY_BYTES, Mark
@@ -73,7 +73,7 @@ class Reading:
         if self.mark.position > self._source.position(asked.ranges[self._lane]):
             return
         again = self._lane in asked.begun or TaskContext.get().attemptNumber() > 0
-        for window in self._source.rows(self.mark.cursor, again=again):
+        for window in self._barred(self._source.rows(self.mark.cursor, again=again)):
             reach("reader.read")
             if self._is_over():
                 return
@@ -107,14 +107,16 @@ class Reading:
             yield from self.rows_of(Window(NO_CHANGES, upto, idle=False))
 
     def _windows(self) -> Iterator[Window]:
-        source, after = self._source, self.mark.cursor
-        return (
-            source.follow_as(self._stamp, self._lane, after) if isinstance(source, OwnSource) else source.follow(self._lane, after)
-        )
+        source, lane, after = self._source, self._lane, self.mark.cursor
+        return self._barred(source.follow_as(self._stamp, lane, after) if is_own(source) else source.follow(lane, after))
 
     def _changes(self, span: Span) -> Iterator[pa.RecordBatch]:
         source = self._source
-        return source.read_as(self._stamp, span) if isinstance(source, OwnSource) else source.read(span)
+        batches = source.read_as(self._stamp, span) if is_own(source) else source.read(span)
+        return self._errand.bar.cut_batches(batches) if self._errand.bar else batches
+
+    def _barred(self, windows: Iterator[Window]) -> Iterator[Window]:
+        return self._errand.bar.cut(windows) if self._errand.bar else windows
 
     @property
     def _stamp(self) -> Stamp:

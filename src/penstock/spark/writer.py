@@ -20,12 +20,11 @@ from penstock.failpoint import reach
 from penstock.function import Function, Outcome, described, origins, way_on
 from penstock.importing import function_of
 from penstock.keeping import kept, later
-from penstock.message import are_given_by
 from penstock.pipeline import Pipeline
 from penstock.poison import IN_A_ROW, Circumstances, of_sink
 from penstock.progress import Place, Progress
 from penstock.sink import Assignment, Delivery, KeepingDelivery
-from penstock.source import OwnSource, Stamp
+from penstock.source import Stamp, is_own
 from penstock.spark.errand import Errand
 from penstock.spark.form import form_of
 from penstock.spark.meter import Meter
@@ -72,8 +71,8 @@ def _assignment(errand: Errand, task: int, opening: Mark, claim: Claim, reached:
         previous=reached.delivered,
         tell=errand.tell,
         poison=of_sink(pipeline.sink, claim, about),
-        has_messages=are_given_by(pipeline.source),
-        custody=pipeline.source.custody(Stamp(epoch, task)) if isinstance(pipeline.source, OwnSource) else None,
+        has_messages=pipeline.source.gives_messages,
+        custody=pipeline.source.custody(Stamp(epoch, task)) if is_own(pipeline.source) else None,
     )
 
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
-from inspect import getattr_static
 from threading import Thread
 from typing import Any
 from uuid import uuid4
@@ -19,19 +18,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deadline import PATIENCE, until
-from penstock.change import Change, Op, from_batch
+from penstock.change import Change, from_batch
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, CursorInvalid, OutboxMissing, TermLost, TransformInvalid
-from penstock.source import OwnSource, Source, Span, Stamp
+from penstock.source import Span, Stamp
 from penstock.sources.outbox.mark.follow import follow
 from penstock.sources.outbox.mark.source import LANE, MarkSource
 from penstock.sources.outbox.mark.stamp import astray, mark, of, position_of, renumbered, stamp_of
-from penstock.sources.synthetic import SyntheticSource
-from penstock.spark.bar import bar
+from penstock.spark.bar import Bar
 
 STAMPS = st.builds(Stamp, st.integers(0, (1 << 40) - 1), st.integers(0, (1 << 20) - 1))
 POSITIONS = st.integers(0, (1 << 52) - 1)
-ROW = Change(1, Op.INSERT, "", "{}", None, "{}")
 
 
 @given(STAMPS, POSITIONS, STAMPS, POSITIONS)
@@ -318,28 +315,16 @@ def test_what_others_were_given_can_be_looked_at_without_taking_it_from_them(des
     assert [change.after for change in reader.changes(1)] == ['{"value":"d","headers":[]}']
 
 
-def test_a_source_with_a_bar_is_still_one_that_a_pipeline_has_for_itself(desk: Desk) -> None:
-    barred = pickle.loads(pickle.dumps(bar(desk.source, ROW, TransformInvalid("it raises on a"))))
-    assert isinstance(barred, OwnSource)
-    for name in {*vars(Source), *vars(OwnSource)}:
-        if not name.startswith("_"):
-            getattr_static(barred, name)  # as isinstance does from Python 3.12 on
-    assert barred.custody(Stamp(1, 0)) is not None
-    assert not isinstance(bar(SyntheticSource(), ROW, TransformInvalid("it raises on a")), OwnSource)
-
-
-def test_a_bar_before_a_row_lets_nobody_pass_it(desk: Desk) -> None:
+def test_a_bar_before_a_row_keeps_it_and_all_later_rows_back(desk: Desk) -> None:
     desk.commit("a", "b", "c")
     given = desk.reader(2).changes(3)
-    barred = bar(desk.source, given[1], TransformInvalid("it raises on b"))
-    assert isinstance(barred, OwnSource)
-    for windows in (
-        (window.changes for window in barred.follow_as(Stamp(3, 0), LANE, desk.start)),
-        barred.read_as(Stamp(4, 0), Span(LANE, desk.start, desk.source.goal(LANE))),
-    ):
-        assert [change.place for change in from_batch(next(windows))] == [given[0].place]
+    barred = pickle.loads(pickle.dumps(Bar(given[1], TransformInvalid("it raises on b"))))
+    followed = barred.cut(desk.source.follow_as(Stamp(3, 0), LANE, desk.start))
+    drained = barred.cut_batches(desk.source.read_as(Stamp(4, 0), Span(LANE, desk.start, desk.source.goal(LANE))))
+    for batches in ((window.changes for window in followed), drained):
+        assert [change.place for change in from_batch(next(batches))] == [given[0].place]
         with pytest.raises(TransformInvalid, match="raises on b"):
-            next(windows)
+            next(batches)
 
 
 @pytest.mark.parametrize("desk", ["sqlite"], indirect=True)  # others take no such time

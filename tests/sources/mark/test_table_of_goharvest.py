@@ -21,7 +21,7 @@ from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.kafka import KafkaSink
 from penstock.sinks.kafka.barrier import BarrierDelivery
-from penstock.source import OwnSource, Stamp
+from penstock.source import OwnSource, Stamp, is_own
 from penstock.sources.outbox.mark import databases, mysql
 from penstock.sources.outbox.mark.source import LANE, MarkSource
 from penstock.testing.broker import Broker
@@ -32,7 +32,7 @@ QUICK = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(mill
 
 def parsed(**source: object) -> OwnSource:
     made = parse({"name": "p", "source": {"type": "outbox", "reader": "mark", **source}, "sink": SINK}).source
-    assert isinstance(made, OwnSource)
+    assert is_own(made)
     return made
 
 

@@ -39,7 +39,7 @@ class OutboxSource(Rowless):
     start: Literal["beginning", "now"] = "beginning"
     notify: bool = False
     retain: Retain = Retain()
-    gives_messages = True
+    is_own, gives_messages = False, True
 
     def __post_init__(self) -> None:
         Names(self.table)

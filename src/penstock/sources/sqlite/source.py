@@ -49,6 +49,7 @@ class SqliteSource:
     start: Literal["beginning", "now", "snapshot"] = "beginning"
     retain: Retain = Retain()
     heal: bool = True
+    is_own, gives_messages = False, False
 
     def __post_init__(self) -> None:
         try:

@@ -38,7 +38,7 @@ class MarkSource(Rowless):
     start: Literal["beginning"] = "beginning"
     mark_query_records: int = 2000
     mark_backoff: Duration = timedelta(milliseconds=10)
-    gives_messages = True
+    is_own, gives_messages = True, True
 
     def __post_init__(self) -> None:
         named(self.database, self.table)
