@@ -7,18 +7,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from threading import Event as Flag
-from threading import Timer
 from typing import Any
 
 import pytest
 
-from deadline import PATIENCE, until
+from deadline import until
 from penstock import running
 from penstock.change import Lane
 from penstock.coordinator import Tally
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
-from penstock.errors import EngineFailed, EngineLost, EngineSlots, PenstockError, SourcePruned, StateUnavailable
+from penstock.errors import EngineFailed, EngineLost, EngineSlots, PenstockError, SourcePruned, StateRefused
 from penstock.event import Event, Led, Restarted, StandingBy
 from penstock.pipeline import Pipeline
 from penstock.running import PipelineRun, run
@@ -91,33 +90,10 @@ def test_a_state_that_cannot_be_read_at_the_start_is_told_and_nothing_else(tmp_p
     (tmp_path / "state.db").mkdir()
     state, told = SqliteCoordinator(path=str(tmp_path / "state.db")), list[Any]()
     run = PipelineRun(Pipeline("p", SyntheticSource(rate=1.0), DiscardSink(), state), None, Flag(), told.append)
-    with pytest.raises(StateUnavailable), run.entered():
+    with pytest.raises(StateRefused), run.entered():
         raise AssertionError("it has entered")
     assert [type(event).__name__ for event in told] == ["Halted"]
-    assert isinstance(run.error, StateUnavailable)
-
-
-def test_a_state_that_is_away_for_a_moment_at_the_start_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "ENTER_SECONDS", PATIENCE)
-    (tmp_path / "state.db").mkdir()
-    state = SqliteCoordinator(path=str(tmp_path / "state.db"))
-    run = PipelineRun(Pipeline("p", SyntheticSource(rate=1.0), DiscardSink(), state), None, Flag(), print)
-    repair = Timer(1, (tmp_path / "state.db").rmdir)
-    repair.start()
-    with run.entered():
-        assert run.error is None
-    repair.join()
-
-
-def test_who_is_asked_to_stop_while_the_state_is_away_has_not_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "ENTER_SECONDS", PATIENCE)
-    (tmp_path / "state.db").mkdir()
-    state, stop, told = SqliteCoordinator(path=str(tmp_path / "state.db")), Flag(), list[Any]()
-    run = PipelineRun(Pipeline("p", SyntheticSource(rate=1.0), DiscardSink(), state), None, stop, told.append)
-    Timer(1, stop.set).start()
-    with run.entered():
-        run.run(NoEngine())  # type: ignore[arg-type]
-    assert (told, run.error) == ([], None)
+    assert isinstance(run.error, StateRefused)
 
 
 def test_who_is_asked_to_stop_before_it_stands_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -141,7 +117,7 @@ def test_none_of_several_starts_when_the_state_of_one_cannot_be_used(tmp_path: P
     made = [
         Pipeline(n, SyntheticSource(rate=1.0), DiscardSink(), SqliteCoordinator(path=str(tmp_path / n))) for n in ("a", "away.db")
     ]
-    with pytest.raises(StateUnavailable):
+    with pytest.raises(StateRefused):
         run(*made, stop=stop, tell=hear)
     assert told == [("Halted", "away.db")]
 

@@ -156,6 +156,12 @@ class StateUnavailable(PenstockError):
     code, directive = "state.unavailable", Directive.RETRY
 
 
+class StateRefused(StateUnavailable):
+    """The state store does not admit this process. An error at the start; a process that runs tries again."""
+
+    code = "state.refused"
+
+
 class StateInvalid(PenstockError):
     """The state store is not one of ours, or of a later version."""
 

@@ -19,6 +19,7 @@ from penstock.errors import (
     EngineFailed,
     EngineLost,
     PenstockError,
+    StateRefused,
     StateUnavailable,
     TermFenced,
     TermLost,
@@ -55,9 +56,6 @@ STOP_SECONDS = 15.0
 """How long a stop waits for requests under way."""
 LOST_SECONDS = 1.0
 """The same when the term is lost: nothing can be recorded any more, and a standby is missed."""
-
-ENTER_SECONDS = 5.0
-"""How long the store may be away when a process starts; one that is misspelt is away for longer."""
 
 _RESTARTS = Retry(tries="forever")
 
@@ -125,6 +123,7 @@ class PipelineRun:
         self._start, self._stop, self._tell = start, stop, tell
         self._claims: set[str] = set()
         self._settling, self._entered = Settling(pipeline, tell), Standing()
+        self._has_entered = False
         self._absence = Absence(pipeline.name, tell)
         self._is_placed = False
         self._ready: Query | None = None
@@ -148,7 +147,7 @@ class PipelineRun:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Known to the store. One that cannot be used at the start ends the process: it may as well be misspelt."""
+        """Known to the store, unless that is away: then `run` waits for it. A store that refuses this process ends it."""
         try:
             self._enter()
         except PenstockError as error:
@@ -160,23 +159,28 @@ class PipelineRun:
             self._leadership.leave()
 
     def _enter(self) -> None:
-        deadline = time.monotonic() + ENTER_SECONDS
-        while not self._stop.is_set():
-            try:
-                self._entered = self.pipeline.state.standing(self.pipeline.name)
-                self._leadership.enter()
-            except StateUnavailable:
-                if time.monotonic() > deadline:
-                    raise
-                self._stop.wait(LOOK_SECONDS)
-            else:
-                return
+        try:
+            self._entered = self.pipeline.state.standing(self.pipeline.name)
+            self._leadership.enter()
+        except StateRefused:
+            raise
+        except StateUnavailable as error:
+            self._absence.look(error)
+        else:
+            self._absence.look(None)
+            self._has_entered = True
+
+    def _stand(self) -> None:
+        """Begin to campaign, as soon as the store is there."""
+        while not self._has_entered and not self._stop.wait(LOOK_SECONDS):
+            self._enter()
+        if self._has_entered and not self._stop.is_set():
+            self._leadership.start()
 
     def run(self, engine: Engine) -> None:
         """Stand, lead, and stand again, until asked to stop, done, or halted."""
         try:
-            if not self._stop.is_set():  # else it may not have entered
-                self._leadership.start()
+            self._stand()
             while term := self._await_term(engine):
                 self._tell(Led(pipeline=self.pipeline.name, epoch=term.epoch, holder=term.holder))
                 self._lead(engine, term)

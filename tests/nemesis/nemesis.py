@@ -94,9 +94,8 @@ class Nemesis:
                 self._team[i] = self._recruit()
 
     def _is_excused(self, program: Program) -> bool:
-        """One whose JVM was killed twice within a minute, or who could not use the state when it started, and says so."""
-        has_begun = program.events("Led") or program.events("StandingBy")
-        return "engine.lost" in program.said() or ("state.unavailable" in program.said() and not has_begun)
+        """One whose JVM was killed twice within a minute, and says so."""
+        return "engine.lost" in program.said()
 
     def _until_at_work(self) -> None:
         """Wait until one process leads and delivers a new change, and the other stands by."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -13,9 +14,10 @@ from functools import cache
 from pathlib import Path
 
 from penstock import privacy
-from penstock.errors import StateUnavailable
+from penstock.errors import StateRefused, StateUnavailable
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
 
 
 class Lock:
@@ -103,7 +105,12 @@ def _usable(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         remedy = "make its folder writable, and free some space"
-        raise StateUnavailable(f"cannot use the lock file {path}: {error.strerror}", remedy) from error
+        raise unusable(error)(f"cannot use the lock file {path}: {error.strerror}", remedy) from error
+
+
+def unusable(error: OSError) -> type[StateUnavailable]:
+    """Which error of ours this is: a path that is missing or forbidden stays so until a person acts, a full disk may pass."""
+    return StateRefused if error.errno in _REFUSED else StateUnavailable
 
 
 def _flock(descriptor: int, kind: int) -> bool:

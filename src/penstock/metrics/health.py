@@ -16,7 +16,7 @@ def ailment(seen: Sight, stalled_seconds: float = STALLED_SECONDS) -> str | None
     """What is wrong with a pipeline; None if it is well, which for one that stands by means: ready."""
     role, status, error = seen.tally.role, seen.status, seen.trouble
     if role in ("starting", "stopped"):
-        return f"{role}: this process does not carry it"
+        return f"{role}: this process does not carry it{_last(error)}"
     if role == "halted":
         return f"halted by {error or 'an unknown error'}"
     if role == "completed":
@@ -24,9 +24,12 @@ def ailment(seen: Sight, stalled_seconds: float = STALLED_SECONDS) -> str | None
     if blindness := _blindness(seen):
         return blindness
     if role == "leading" and is_stalled(seen, stalled_seconds):
-        why = f"; last error: {error}" if error else ""
-        return f"stalled: {status.backlog} changes wait, none was delivered for {seen.idle_seconds:.0f} s{why}"
+        return f"stalled: {status.backlog} changes wait, none was delivered for {seen.idle_seconds:.0f} s{_last(error)}"
     return None
+
+
+def _last(error: str | None) -> str:
+    return f"; last error: {error}" if error else ""
 
 
 def _blindness(seen: Sight) -> str | None:

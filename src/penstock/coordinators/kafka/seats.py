@@ -52,7 +52,7 @@ def folder() -> Path:
         found = place.lstat()
     except OSError as error:
         remedy = f"make {place.parent} a folder that this user can write to, and free some space"
-        raise StateUnavailable(f"cannot make the folder for locks {place}: {error.strerror}", remedy) from error
+        raise locks.unusable(error)(f"cannot make the folder for locks {place}: {error.strerror}", remedy) from error
     if privacy.is_foreign(found):
         said = f"locks must be in a folder of user {os.geteuid()} with mode 700, and {place} is {privacy.described(found)}"
         remedy = "stop all processes of this user that run pipelines, and remove it, as root if it belongs to another user"

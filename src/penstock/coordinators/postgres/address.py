@@ -23,6 +23,12 @@ DEFAULTS = {
 }
 """How to connect, where the DSN does not say otherwise: a server that is cut off is noticed within a term."""
 
+_REFUSED = re.compile(
+    r"authentication failed|no password supplied|(role|database) \".*\" does not exist|not permitted to log in"
+    r"|no pg_hba\.conf entry|pg_hba\.conf rejects|permission denied for database|but SSL was required"
+)
+"""In the words of a server that speaks English; before a session is there, the driver gives no code."""
+
 _PORTS = re.compile(r"[0-9,]*")
 
 
@@ -45,6 +51,12 @@ def patience(dsn: str) -> int:
         return max(PATIENCE, int(said))
     except ValueError:
         raise ConfigInvalid("state: connect_timeout is not a number of seconds", "write one, such as connect_timeout=10") from None
+
+
+def is_refusal(said: str) -> bool:
+    """Whether no server of an address will ever let us in as we come; the driver says so of each, with a dash before it."""
+    attempts = [line for line in said.splitlines() if line.startswith("- ")] or [said]
+    return all(_REFUSED.search(attempt) for attempt in attempts)
 
 
 def complete(dsn: str, patience: int) -> str:

@@ -15,7 +15,7 @@ from psycopg import errors, sql
 
 from penstock.coordinators.postgres import address, schema
 from penstock.dsn import scrubbed, shown
-from penstock.errors import StateInvalid, StateUnavailable
+from penstock.errors import StateInvalid, StateRefused, StateUnavailable
 
 OLDEST = 120000
 
@@ -31,7 +31,8 @@ select set_config('search_path', 'pg_catalog', false), set_config('statement_tim
     pg_backend_pid()
 """
 
-_REACHABLE = "see that the server runs, can be reached from here, and takes this user and password"
+_REACHABLE = "see that the server runs and can be reached from here"
+_ADMITTED = "correct user, password and database under `state`, or admit them on the server"
 _POOLED = "name the server itself: locks that hang on sessions do not work through a pooler"
 
 T = TypeVar("T")
@@ -148,7 +149,10 @@ class Store:
         except (psycopg.OperationalError, errors.ReadOnlySqlTransaction, psycopg.InterfaceError) as error:
             if hasattr(self, "_session") and error.sqlstate is None:
                 self._session.close()
-            raise StateUnavailable(f"cannot use the state in {self.address}: {self._said(error)}", _REACHABLE) from None
+            said = f"cannot use the state in {self.address}: {self._said(error)}"
+            if error.sqlstate is None and address.is_refusal(str(error)):
+                raise StateRefused(said, _ADMITTED) from None
+            raise StateUnavailable(said, _REACHABLE) from None
 
     def _said(self, error: psycopg.Error) -> str:
         return scrubbed(error.diag.message_primary or str(error), self.dsn)

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from penstock import privacy
 from penstock.coordinators import locks
 from penstock.coordinators.sqlite import guard
-from penstock.errors import PenstockError, StateInvalid, StateUnavailable
+from penstock.errors import PenstockError, StateInvalid, StateRefused, StateUnavailable
 
 APPLICATION = 0x50454E53  # "PENS"
 VERSION = 4
@@ -69,6 +69,7 @@ UPGRADES = {
 """What makes a later version of each."""
 
 _DAMAGE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+_REFUSALS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
 _ODD = re.compile("no such (table|column)")
 """Of a file that was overwritten with another database."""
 
@@ -163,7 +164,8 @@ def translated(path: Path) -> Iterator[None]:
             raise StateInvalid(f"{path} cannot be read as a state file: {error}", _ANOTHER) from error
         if not isinstance(error, sqlite3.OperationalError):
             raise
-        raise StateUnavailable(f"cannot use the state file {path}: {error}", _USABLE) from error
+        kind = StateRefused if code & 0xFF in _REFUSALS else StateUnavailable
+        raise kind(f"cannot use the state file {path}: {error}", _USABLE) from error
 
 
 def is_new(path: Path) -> bool:
@@ -230,7 +232,7 @@ def _openable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StateUnavailable(f"cannot use the state file {path}: {error.strerror}", _USABLE) from error
+        raise locks.unusable(error)(f"cannot use the state file {path}: {error.strerror}", _USABLE) from error
 
 
 def folder(path: Path) -> Path:
