@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from penstock.checkup.finding import Finding, failed, ok, warning
+from penstock.checkup.finding import Finding, ok, warning
 from penstock.duration import roughly
 from penstock.source import Reader
 from penstock.sources.outbox.database import remedy_of
@@ -21,16 +21,12 @@ LONG_OUTBOX = 1_000_000
 
 def outbox(source: OutboxSource) -> Iterator[Finding]:
     """Whether it is there, in the cluster it was made in, and such that ids tell the order."""
-    names = Names(source.table)
-    start = source.begin(LANE, "beginning")
-    yield from judged_outbox(source, survey(source.database, names), source.backlog(LANE, start).changes)
+    found = survey(source.database, Names(source.table))
+    yield from judged_outbox(source, found, source.backlog(LANE, source.begin(LANE, "beginning")).changes)
 
 
 def judged_outbox(source: OutboxSource, found: Survey, messages: int) -> Iterator[Finding]:
     """What follows from its facts."""
-    if found.cache > 1:
-        said = f"sessions take {found.cache} ids of {source.table} at a time, so that ids do not tell the order"
-        yield failed("outbox", said, f"alter table {source.table} alter column id set cache 1")
     if source.notify and not found.has_trigger:
         said = f"source.notify is on, but inserts into {source.table} wake nobody"
         yield warning("outbox", said, f"{remedy_of(Names(source.table))} --notify")

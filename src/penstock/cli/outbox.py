@@ -48,7 +48,7 @@ def init(
     ] = Layout.PENSTOCK,
     print_sql: Annotated[bool, typer.Option("--print-sql", help="Show the SQL and change nothing.")] = False,
 ) -> None:
-    """Create an outbox; what is there already stays as it is.
+    """Create an outbox; what is there already stays as it is, but a sequence with a cache is put right.
 
     Examples: `penstock outbox init postgresql://app@localhost/shop`, `penstock outbox init postgresql://... --table shop.events`,
     `penstock outbox init postgresql://... --layout goharvest`

@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.change import Change, Op
 from penstock.dsn import shown
 from penstock.errors import ConfigInvalid, LogDamaged, OutboxMissing, SourceRewound
+from penstock.sources.outbox import sequence
 from penstock.sources.outbox.database import connected, remedy_of
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.place import Place
@@ -80,7 +81,8 @@ class Log:
         return life
 
     def lives(self, incarnation: str) -> Life:
-        """See that it is still in this life. Raises SourceRewound."""
+        """See that it is still in this life, and that ids tell the order of what comes. Raises SourceRewound, OutboxUnfit."""
+        sequence.confirm(self.connection, self._names)
         life = self.life()
         if life.incarnation != incarnation:
             raise self._rewound("it is another one than the watermark was taken from")
@@ -104,7 +106,8 @@ class Log:
         return Place(life.incarnation, max(window.after, life.pruned)) if window else head
 
     def head(self) -> Place:
-        """The place behind everything that is committed: what is new is recorded now."""
+        """The place behind everything that is committed: what is new is recorded now. Raises OutboxUnfit."""
+        sequence.confirm(self.connection, self._names)
         life, tip, known = self.life(), self.windows.tip(), -1
         while tip.number != known:  # somebody else may record at the same time, and may have looked a moment too early
             known = tip.number

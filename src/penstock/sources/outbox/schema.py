@@ -9,6 +9,7 @@ from penstock.errors import OutboxUnfit
 from penstock.outbox import quoted
 from penstock.sources.outbox.database import connected
 from penstock.sources.outbox.naming import Names
+from penstock.sources.outbox.sequence import mend
 
 if TYPE_CHECKING:
     import psycopg
@@ -78,7 +79,7 @@ def _notifying(names: Names) -> list[str]:
 
 
 def init(dsn: str, names: Names, notify: bool = False) -> bool:
-    """Create what is missing; whether the outbox is new. Run it again after an upgrade, or to add what wakes readers."""
+    """Create what is missing, and put the sequence right; whether the outbox is new. Run it again after an upgrade."""
     with connected(dsn, names) as connection:
         if connection.info.server_version < OLDEST:
             raise OutboxUnfit(f"this is Postgres {connection.info.server_version // 10000}", "an outbox needs Postgres 14 or later")
@@ -89,6 +90,7 @@ def init(dsn: str, names: Names, notify: bool = False) -> bool:
             is_new = connection.execute(f"select 1 from {names.life}".encode()).fetchone() is None
             if is_new:
                 _begin(connection, names, 0)
+            mend(connection, names)
     return is_new
 
 

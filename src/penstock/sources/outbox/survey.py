@@ -14,7 +14,6 @@ HELD_SECONDS = 60.0
 _FACTS = """
 with outbox as (select %(table)s::text as name, %(table)s::text::regclass as oid)
 select pg_total_relation_size(outbox.oid), coalesce((select n_dead_tup from pg_stat_all_tables where relid = outbox.oid), 0),
-  coalesce((select seqcache from pg_sequence where seqrelid = pg_get_serial_sequence(name, 'id')::regclass), 1),
   exists (select from pg_trigger where tgrelid = outbox.oid and tgname = %(trigger)s and tgenabled <> 'D')
 from outbox
 """
@@ -48,11 +47,10 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What there is to say about an outbox; `cache` above 1: sessions take ids ahead, and ids no longer tell the order."""
+    """What there is to say about an outbox."""
 
     bytes: int
     dead: int
-    cache: int
     has_trigger: bool
     holders: Sequence[Holder]
 
@@ -60,8 +58,8 @@ class Survey:
 def survey(dsn: str, names: Names, held: float = HELD_SECONDS) -> Survey:
     """Look."""
     with reading(dsn, names) as log:
-        size, dead, cache, has_trigger = log.connection.execute(
+        size, dead, has_trigger = log.connection.execute(
             _FACTS.encode(), {"table": names.rows, "trigger": names.table.split(".")[-1] + "_notify"}
-        ).fetchone() or (0, 0, 1, False)
+        ).fetchone() or (0, 0, False)
         holders = [Holder(*row) for row in log.connection.execute(_HOLDERS.encode(), {"held": held})]
-    return Survey(size, dead, cache, has_trigger, holders)
+    return Survey(size, dead, has_trigger, holders)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import SourcePruned
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.rows import COLUMNS, Row
+from penstock.sources.outbox.sequence import IS_FIT
 
 if TYPE_CHECKING:
     import psycopg
@@ -55,14 +56,17 @@ class Sql:
 
     @cached_property
     def advance(self) -> str:
-        """Record a window up to now, unless it would be empty; the first windows behind a number, this one with its rows if few."""
+        """Record a window up to now, unless it would be empty, or ids do not tell the order of its rows.
+
+        The first windows behind a number; this one with its rows if they are few.
+        """
         return (
             f"with tip as (select number, after + rows as after, upto from {self.names.window} order by number desc limit 1),"
             f" lives as (select incarnation = %(life)s as is_same from {self.names.life} order by number desc limit 1),"
             f" fresh as (select count(*) as rows from ({self.fresh}) found),"
             f" made as (insert into {self.names.window} (number, after, rows, since, upto)"
             "  select tip.number + 1, tip.after, fresh.rows, tip.upto, pg_current_snapshot() from tip, fresh, lives"
-            f"  where fresh.rows > 0 and is_same on conflict do nothing returning {_FIELDS})"
+            f"  where fresh.rows > 0 and is_same and {IS_FIT} on conflict do nothing returning {_FIELDS})"
             f", windows as ((select {_FIELDS}, false as is_new from {self.names.window}, lives"
             f"  where number > %(number)s and is_same order by number limit {AHEAD})"
             "  union all select *, true from made)"
@@ -124,7 +128,7 @@ class Windows:
 
         Of one with many rows none are given: they are read page by page.
         """
-        lines = self._cursor.execute(self._advance, {"life": life, "number": number}).fetchall()
+        lines = self._cursor.execute(self._advance, {"life": life, "number": number, "table": self._names.rows}).fetchall()
         found = [(Window(*of), [line[5:] for line in same]) for of, same in groupby(lines, lambda line: line[:5])]
         return [(window, _real(rows)) for place, (window, rows) in enumerate(found, number + 1) if window.number == place]
 

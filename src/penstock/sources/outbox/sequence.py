@@ -1,0 +1,93 @@
+"""The sequence that the ids of an outbox come from: whether ids tell the order of commits, and putting it right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import OutboxUnfit
+from penstock.sources.outbox.database import remedy_of
+from penstock.sources.outbox.naming import Names
+
+if TYPE_CHECKING:
+    import psycopg
+
+_DEFAULT = "'^nextval\\(''([^'']|'''')*''::regclass\\)$'"
+"""A default that is the next id of a sequence, and not something made of it."""
+
+FACTS = f"""
+select seqrelid::regclass::text as name, seqcache as cache, seqincrement as increment, seqcycle as cycles
+from pg_attribute join pg_sequence on seqrelid = case
+  when attidentity <> '' then pg_get_serial_sequence(%(table)s::text, 'id')::regclass
+  else (select refobjid from pg_attrdef join pg_depend on classid = 'pg_attrdef'::regclass and objid = pg_attrdef.oid
+    where adrelid = attrelid and adnum = attnum and refclassid = 'pg_class'::regclass and refobjid <> adrelid
+    and pg_get_expr(adbin, adrelid) ~ {_DEFAULT}) end
+where attrelid = %(table)s::text::regclass and attname = 'id'
+"""
+
+IS_FIT = f"exists (select from ({FACTS}) found where cache = 1 and increment > 0 and not cycles)"
+"""What `flaw` says, for the statement that records a window: rows that it sees were given their ids under this sequence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """Where ids come from. `cache` above 1: each session takes so many ids ahead."""
+
+    name: str
+    cache: int
+    increment: int
+    cycles: bool
+
+
+def flaw(found: Sequence | None) -> str | None:
+    """Why ids do not tell the order in which transactions that waited for each other inserted; None if they do."""
+    if found is None:
+        return "their default is not the next value of a sequence"
+    if found.cache > 1:
+        return f"sessions take {found.cache} values of {found.name} ahead"
+    if found.increment < 0:
+        return f"the increment of {found.name} is {found.increment}"
+    return f"{found.name} cycles" if found.cycles else None
+
+
+def sequence(connection: psycopg.Connection[Any], names: Names) -> Sequence | None:
+    """The sequence of an outbox; None where ids come from elsewhere."""
+    row = connection.execute(FACTS.encode(), {"table": names.rows}).fetchone()
+    return Sequence(*row) if row else None
+
+
+def confirm(connection: psycopg.Connection[Any], names: Names) -> None:
+    """Raises OutboxUnfit where ids do not tell the order."""
+    found = sequence(connection, names)
+    if why := flaw(found):
+        remedy = remedy_of(names) if found else identity_sql(names)
+        raise OutboxUnfit(f"the ids of {names.table} do not tell the order of its messages: {why}", remedy)
+
+
+def identity_sql(names: Names) -> str:
+    """The SQL that gives an outbox a sequence."""
+    table, text = names.rows, "'" + names.rows.replace("'", "''") + "'"
+    return (
+        f"alter table {table} alter column id drop default; alter table {table} alter column id add generated always as identity;"
+        f" select setval(pg_get_serial_sequence({text}, 'id'), max(id)) from {table}"
+    )
+
+
+def mend(connection: psycopg.Connection[Any], names: Names) -> None:
+    """Put a sequence right in the transaction that is open; messages that no window holds get ids in the order of their times."""
+    found = sequence(connection, names)
+    if not flaw(found):
+        return
+    if found is None:
+        confirm(connection, names)
+    assert found is not None
+    execute = connection.execute
+    execute(f"lock table {names.rows} in share row exclusive mode".encode())  # everything that has an id is committed then
+    top = execute(f"select greatest(coalesce(max(id), 0), 0) + 1 from {names.rows}".encode()).fetchone()
+    assert top is not None
+    execute(f"alter sequence {found.name} increment 1 no minvalue no maxvalue restart with {top[0]} cache 1 no cycle".encode())
+    waiting = execute(
+        f"select id from {names.rows} where not pg_visible_in_snapshot(xid,"
+        f" (select upto from {names.window} order by number desc limit 1)) order by created_at, id".encode()
+    ).fetchall()
+    connection.cursor().executemany(f"update {names.rows} set id = default where id = %s".encode(), waiting)
