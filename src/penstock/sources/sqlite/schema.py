@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.errors import ConfigInvalid
 from penstock.sources.sqlite.effects import Effects
+from penstock.sources.sqlite.expression import TooHard, expression
 from penstock.sources.sqlite.shape import TableFacts, UniqueIndex
 from penstock.sources.sqlite.triggers import PREFIX, quoted, seal_of
 from penstock.sources.sqlite.wording import folded, plain, predicate_of, words
@@ -52,15 +53,16 @@ def selector(tables: str | None) -> Callable[[str], bool]:
     return matcher("tables", tables)
 
 
-def matcher(key: str, expression: str | None) -> Callable[[str], bool]:
+def matcher(key: str, text: str | None) -> Callable[[str], bool]:
     """Whether a whole name matches the regular expression of a key; every name does where there is none."""
-    if expression is None:
+    if text is None:
         return lambda name: True
     try:
-        pattern = re.compile(expression)
+        return expression(text).fits
+    except TooHard as error:
+        raise ConfigInvalid(f"{key}: {text!r} cannot be matched in a bounded time: {error}", "write it without them") from error
     except (re.error, OverflowError, RecursionError) as error:
-        raise ConfigInvalid(f"{key}: {expression!r} is not a regular expression: {error}", "correct the expression") from error
-    return lambda name: pattern.fullmatch(name) is not None
+        raise ConfigInvalid(f"{key}: {text!r} is not a regular expression: {error}", "correct the expression") from error
 
 
 def read_schema(connection: sqlite3.Connection) -> Schema:

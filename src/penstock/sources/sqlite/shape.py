@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from penstock.sources.sqlite.expression import expression
 from penstock.sources.sqlite.wording import is_literal
 
 MAX_COLUMNS = 990  # two images and a few columns of ours must fit into the 2000 columns of a log row
@@ -137,7 +137,7 @@ def _filled(facts: TableFacts, uniques: Iterable[Unique]) -> tuple[tuple[tuple[s
 
 
 def _is_chosen(table: str, column: str, choice: str | None) -> bool:
-    return choice is None or re.fullmatch(choice, f"{table}.{column}") is not None
+    return choice is None or expression(choice).fits(f"{table}.{column}")
 
 
 def refusal(facts: TableFacts) -> str | None:
