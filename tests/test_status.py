@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +18,10 @@ from penstock.cursor import Cursor, Watermark
 from penstock.errors import SourceUnavailable
 from penstock.pipeline import Pipeline
 from penstock.source import Backlog
-from penstock.sources.sqlite.source import SqliteSource
+from penstock.sources.sqlite import snapshot
+from penstock.sources.sqlite.install import enable
+from penstock.sources.sqlite.source import LANE, SqliteSource
+from penstock.start import place
 from penstock.status import observe, summarise
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -133,6 +138,41 @@ def test_a_source_that_cannot_be_read_is_an_error_and_nothing_is_invented(pipeli
 def test_what_a_pipeline_stopped_with_comes_before_what_its_source_says(pipeline: Pipeline) -> None:
     stopped = {"code": "sink.exhausted", "message": "m", "remedy": "r"}
     assert summarise(pipeline, Standing(error=stopped), SourceUnavailable("away"), NOW).error == stopped
+
+
+def test_rows_of_a_snapshot_that_are_still_to_come_wait_since_it_was_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "ROWS", 10)
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, connection:
+        connection.execute("create table orders (id integer primary key)")
+        connection.executemany("insert into orders values (?)", [(number,) for number in range(25)])
+    enable(str(tmp_path / "shop.db"))
+    source = {"type": "sqlite", "database": "shop.db", "start": "snapshot"}
+    pipeline = parse({"name": "orders", "source": source, "sink": {"type": "discard"}}, tmp_path)
+    assert observe(pipeline).backlog == 25, "it was never run"
+    with closing(pipeline.state.candidate("orders", "test")) as candidate:
+        term = candidate.campaign()
+        assert term
+        place(pipeline, term, None, None)
+        planned = pipeline.state.standing("orders").watermarks[LANE].cursor
+        [first, _, last] = pipeline.source.ranges(planned).items()
+        begun = datetime.fromtimestamp(json.loads(planned)["at"] / 1e6, UTC)
+        pipeline.state.note(term, {"code": "sink.failing", "message": "status 503", "remedy": "repair it"})
+        for left, (lane, cursor) in ((20, last), (10, first)):
+            *_, end = pipeline.source.rows(cursor, again=False)
+            assert end.upto
+            found = observe(pipeline)
+            assert found.oldest_undelivered == begun.isoformat(timespec="milliseconds")
+            assert found.lag_seconds is not None
+            assert found.lag_seconds > 0
+            assert found.last_error
+            assert found.last_error["code"] == "sink.failing"
+            pipeline.state.place(term, lane, Watermark(end.upto, pipeline.source.position(end.upto)))
+            assert observe(pipeline).backlog == left
+    found = observe(pipeline)
+    assert (found.state, found.backlog, (found.last_error or {})["code"]) == ("stopped", 10, "sink.failing")
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, connection:
+        connection.execute("drop table orders")
+    assert observe(pipeline).error is None, "capture.broken is for the one that reads the rows"
 
 
 def test_a_state_file_that_is_not_ours_is_an_error(pipeline: Pipeline, tmp_path: Path) -> None:

@@ -126,6 +126,9 @@ class Source(Protocol):
         Again: an earlier attempt may have delivered some, so what has gone meanwhile comes as `delete`.
         """
 
+    def remaining(self, ranges: Sequence[Cursor]) -> Backlog:
+        """How many rows these ranges still hold, as far as that is known without reading them; and when they were cut."""
+
     def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
         """The cursor from which the stream goes on, now that its ranges were delivered and ended with these."""
 
@@ -207,6 +210,10 @@ class Rowless:
     def rows(self, cursor: Cursor, *, again: bool) -> Iterator[Window]:
         """No rows."""
         return iter(())
+
+    def remaining(self, ranges: Sequence[Cursor]) -> Backlog:
+        """Nothing."""
+        return Backlog(0, 0, None)
 
     def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
         """The same."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -24,7 +24,8 @@ State = Literal["leading", "standby", "stopped", "halted"]
 class Status:
     """One pipeline at one moment; None where a value is unknown.
 
-    `error`: why it has halted, or cannot be looked at. `trouble`: what it tries again, or did when it was last seen.
+    `error`: why it has halted, or cannot be looked at. `trouble`: what it tries again, or did when it was last seen. `marks`: how
+    far each lane has come, also the ranges of a snapshot.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Status:
     dead: int
     error: Mapping[str, str] | None
     trouble: Mapping[str, str] | None = None
+    marks: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def last_error(self) -> Mapping[str, str] | None:
@@ -51,7 +53,7 @@ class Status:
     def to_json(self) -> str:
         """The status as one line; `state` tells whether the error has stopped it."""
         facts = asdict(self) | {"error": self.last_error}
-        del facts["trouble"]
+        del facts["trouble"], facts["marks"]
         return as_json(facts)
 
 
@@ -94,6 +96,7 @@ def summarise(pipeline: Pipeline, standing: Standing, waiting: Mapping[Lane, Bac
         dead=standing.dead,
         error=standing.error or error,
         trouble=standing.trouble,
+        marks={lane: mark.position for lane, mark in standing.watermarks.items()},
     )
 
 
@@ -112,8 +115,14 @@ def _snapshot(pipeline: Pipeline, standing: Standing) -> Iterator[str]:
     source, marks = pipeline.source, standing.watermarks
     ranges = {name: begin for lane in source.lanes() if lane in marks for name, begin in source.ranges(marks[lane].cursor).items()}
     if ranges:
-        read = sum(name in marks and marks[name].position > source.position(begin) for name, begin in ranges.items())
-        yield f"{pipeline.name}: snapshot: {read} of {len(ranges)} ranges"
+        left = len(_left(pipeline, standing, ranges))
+        yield f"{pipeline.name}: snapshot: {len(ranges) - left} of {len(ranges)} ranges"
+
+
+def _left(pipeline: Pipeline, standing: Standing, ranges: Mapping[Lane, Cursor]) -> list[Cursor]:
+    """The ranges of a snapshot that are not delivered."""
+    source, marks = pipeline.source, standing.watermarks
+    return [begin for lane, begin in ranges.items() if lane not in marks or marks[lane].position <= source.position(begin)]
 
 
 def _poison(name: str, standing: Standing) -> Iterator[str]:
@@ -150,8 +159,15 @@ def _state(standing: Standing) -> State:
 
 
 def _backlogs(pipeline: Pipeline, standing: Standing) -> Mapping[Lane, Backlog]:
-    source = pipeline.source
-    return {lane: source.backlog(lane, _reached(pipeline, standing, lane)) for lane in source.lanes()}
+    return {name: found for lane in pipeline.source.lanes() for name, found in _backlogs_of(pipeline, standing, lane).items()}
+
+
+def _backlogs_of(pipeline: Pipeline, standing: Standing, lane: Lane) -> Mapping[Lane, Backlog]:
+    """Of a lane, and of the rows that go before it."""
+    source, reached = pipeline.source, _reached(pipeline, standing, lane)
+    found = {lane: source.backlog(lane, reached)}
+    left = _left(pipeline, standing, source.ranges(reached))
+    return found | {Lane(f"rows of {lane}"): source.remaining(left)} if left else found
 
 
 def _reached(pipeline: Pipeline, standing: Standing, lane: Lane) -> Cursor:

@@ -415,12 +415,13 @@ def test_a_look_that_hangs_is_no_health_once_the_last_one_is_old(
 
 def test_a_look_that_failed_is_no_progress_nor_are_positions_of_rows_that_go_back(pipeline: Pipeline) -> None:
     at = summarise(pipeline, Standing(), {LANE: Backlog(9, 4, None)}, datetime.now(UTC))
-    on, away = replace(at, position=3), replace(at, position=None)
-    assert watching._has_moved(pipeline, on, replace(at, position=4))
+    on, further, away = (replace(at, marks=marks) for marks in ({LANE: 3}, {LANE: 4}, {}))
+    assert watching._has_moved(pipeline, on, further)
+    assert watching._has_moved(pipeline, on, replace(at, marks={LANE: 3, "snapshot:1": 3}))
     assert not watching._has_moved(pipeline, on, away)
     assert not watching._has_moved(pipeline, away, on)
     marks = replace(pipeline, source=MarkSource(database="box.db"))
-    assert not watching._has_moved(marks, on, replace(at, position=4))
+    assert not watching._has_moved(marks, on, further)
     assert watching._has_moved(marks, on, replace(on, backlog=3))
 
 

@@ -8,6 +8,8 @@ from stories import Part, Story, Way, of
 
 from deadline import until
 from fix_rig import Rig
+from penstock.config import load
+from penstock.status import Status, observe
 from penstock.testing import oracle
 from shop import KEYS, Keeper
 
@@ -77,7 +79,10 @@ class Killed(Filled):
         rig.receiver.turn(poison=HELD)
         program = yield [rig.file]
         until(lambda: len(self.finished()) == len(KEYS) - 1 and lanes(rig) - self.finished(), what=program.tail)
+        until(lambda: self.seen().last_error, what=program.tail)
+        self.refused = self.seen()
         yield
+        self.died = self.seen()
         self.position, self.done, self.before = rig.position, self.finished(), len(rig.receiver.requests)
         for _ in range(60):
             keeper.act()
@@ -85,6 +90,10 @@ class Killed(Filled):
         yield [rig.file]
         rig.until_settled()
         yield
+
+    def seen(self) -> Status:
+        """As another process sees it."""
+        return observe(load(self.live.file))
 
     def finished(self) -> set[str]:
         return {lane for lane, mark in self.live.standing().watermarks.items() if lane != "log" and mark.position >= 0}
@@ -99,6 +108,17 @@ def test_a_snapshot_that_is_killed_goes_on_where_it_was(interrupted: Story) -> N
     assert lanes(rig, killed.before) - {"log"}
     assert oracle.rebuilt(rig.deliveries(), rig.shop.tables()) == []
     assert program.process.returncode == 0
+
+
+def test_a_snapshot_whose_receiver_refuses_shows_it_also_when_its_leader_has_died(interrupted: Story) -> None:
+    killed = interrupted.of(Killed)
+    for seen in (killed.refused, killed.died):
+        assert seen.last_error
+        assert seen.last_error["code"] == "sink.failing"
+        assert seen.backlog
+        assert (seen.lag_seconds or 0) > 0
+    assert killed.refused.state == "leading"
+    assert (killed.died.lag_seconds or 0) > (killed.refused.lag_seconds or 0)
 
 
 class AsBatch(Filled):

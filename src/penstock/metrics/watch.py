@@ -116,7 +116,7 @@ def _has_moved(pipeline: Pipeline, before: Status, now: Status) -> bool:
     """Whether it got on between two looks. Where rows go back to their table positions move all the same: then what waits tells."""
     if is_own(pipeline.source):
         return before.backlog is not None and now.backlog is not None and now.backlog < before.backlog
-    return before.position is not None and now.position is not None and before.position != now.position
+    return bool(before.marks and now.marks) and before.marks != now.marks
 
 
 def _unseen(pipeline: Pipeline) -> Status:

@@ -106,7 +106,7 @@ class _Rows:
         self.is_doubtful = False
         fixed = [str(place.position), str(captured.number), "'refresh'", str(place.planned_at), "null", "null"]
         columns = ", ".join([*fixed, shape.row_id or "null", *map(quoted, shape.columns)])
-        where, self._bounds = _condition(shape, one)
+        where, self._bounds = condition(shape, one)
         self._sql = f"select {columns} from {quoted(one.table)} where {where}"
 
     def fetched(self) -> list[Row] | None:
@@ -126,7 +126,7 @@ class _Rows:
         return iter(self._connection.execute(self._sql, self._bounds))
 
 
-def _condition(shape: Shape, one: Range) -> tuple[str, list[Edge]]:
+def condition(shape: Shape, one: Range) -> tuple[str, list[Edge]]:
     """A range in SQL; NULL comes before every value, and no comparison finds it."""
     measure = ruler(shape)
     if measure is None or (one.low is None and one.high is None):

@@ -23,6 +23,7 @@ from penstock.sources.sqlite.install import renew
 from penstock.sources.sqlite.log import Log, reading
 from penstock.sources.sqlite.place import Place, any_place, of_cursor
 from penstock.sources.sqlite.ranges import RangePlace
+from penstock.sources.sqlite.remaining import remaining
 from penstock.sources.sqlite.schema import matcher, selector
 from penstock.sources.sqlite.settle import register, settle
 from penstock.sources.sqlite.snapshot import plan, read
@@ -107,6 +108,13 @@ class SqliteSource:
         with self._reading() as log:
             log.extent()  # heals, where that is allowed
         return read(self.database, place, self._choice, again=again)
+
+    def remaining(self, ranges: Sequence[Cursor]) -> Backlog:
+        """The rows that these ranges hold, all of them as old as the plan."""
+        places = [place for place in map(any_place, ranges) if isinstance(place, RangePlace)]
+        at = min((place.planned_at for place in places), default=None)
+        moment = None if at is None else _EPOCH + timedelta(microseconds=at)
+        return Backlog(max((place.since for place in places), default=0), remaining(self.database, places), moment)
 
     def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
         """The cursor behind the ranges that ended so: the log from where it stood before them."""
