@@ -108,6 +108,9 @@ class Coordinator(Protocol):
     def ttl(self) -> float:
         """Seconds without a renewal after which a holder counts as silent."""
 
+    def identity(self) -> str | None:
+        """The random id of this store, which it keeps from its creation on, and which its copies have too; None before."""
+
     def candidate(self, pipeline: str, holder: str) -> Candidate:
         """Stand for a pipeline."""
 

@@ -220,6 +220,20 @@ def test_a_forgotten_pipeline_has_no_watermarks_and_a_later_epoch(coordinator: A
     assert coordinator.watermark("p", LANE) is None
 
 
+def test_a_store_has_an_identity_from_its_creation_on_and_no_other_store_has_it(
+    coordinator: Any, tmp_path: Path, stage: ExitStack
+) -> None:
+    assert coordinator.identity() is None
+    for pipeline in ("p", "q"):
+        until(stage.enter_context(closing(coordinator.candidate(pipeline, "leader"))).campaign)
+    identity = coordinator.identity()
+    assert identity
+    assert pickle.loads(pickle.dumps(coordinator)).identity() == identity
+    other = SqliteCoordinator(str(tmp_path / "other.db"))
+    other.candidate("p", "leader").close()
+    assert other.identity() not in (None, identity)
+
+
 def test_a_claim_begins_at_the_watermark_and_moves_it_forward_only(coordinator: Any, leader: Any) -> None:
     term = placed(coordinator, leader.campaign(), 3)
     with coordinator.claim(term, LANE, 0) as claim:

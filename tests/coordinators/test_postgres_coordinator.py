@@ -148,7 +148,12 @@ def test_a_schema_of_the_first_version_is_upgraded_by_its_owner_alone_and_keeps_
     try:
         postgres_server.execute(f'grant usage, create on schema {NAME} to "{role}"', empty_state)
         postgres_server.execute(f'grant select, insert, update, delete on all tables in schema {NAME} to "{role}"', empty_state)
-        for column in ("watermarks drop column trouble", "dead_letters drop column overtaken_by", "terms drop column ttl"):
+        for column in (
+            "watermarks drop column trouble",
+            "dead_letters drop column overtaken_by",
+            "terms drop column ttl",
+            "about drop column identity",
+        ):
             postgres_server.execute(f"alter table {NAME}.{column}", empty_state)
         postgres_server.execute(f"update {NAME}.about set version = 1", empty_state)
         guest = PostgresCoordinator(patient(postgres_server.dsn_of(empty_state.rpartition("/")[2], role, "x")))
@@ -160,6 +165,7 @@ def test_a_schema_of_the_first_version_is_upgraded_by_its_owner_alone_and_keeps_
             found = {one.epoch for one in pool.map(fresh.standing, ["p"] * 8)}
         assert found == {term.epoch}
         assert guest.watermark("p", LANE) == mark(0)
+        assert guest.identity() == fresh.identity()
     finally:
         postgres_server.execute(f'drop owned by "{role}"', empty_state)
         postgres_server.execute(f'drop role "{role}"', empty_state)

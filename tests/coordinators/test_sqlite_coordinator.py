@@ -139,7 +139,9 @@ def test_a_state_file_of_an_earlier_version_is_upgraded_and_keeps_what_it_knows(
         coordinator.place(term, Lane("main"), Watermark(Cursor("c7"), 7, 7))
     for table in ("dead_letters", "dead_rows", "dead_counts") if version == 1 else ():
         edit(path, f"drop table {table}")
-    edit(path, "alter table terms drop column ttl")
+    edit(path, "drop table about")
+    if version < 4:
+        edit(path, "alter table terms drop column ttl")
     if version < 3:
         edit(path, "alter table watermarks drop column trouble")
     if version == 2:
@@ -147,8 +149,20 @@ def test_a_state_file_of_an_earlier_version_is_upgraded_and_keeps_what_it_knows(
     edit(path, f"pragma user_version = {version}")
     assert coordinator.letters("p") == []
     assert coordinator.standing("p").watermarks == {Lane("main"): Watermark(Cursor("c7"), 7, 7)}
+    identity = coordinator.identity()
+    assert identity
     with closing(coordinator.candidate("p", "b")) as second:
         assert second.campaign() == Term("p", "b", 2)
+    assert coordinator.identity() == identity
+
+
+def test_a_copy_of_a_state_file_has_its_identity(coordinator: SqliteCoordinator, path: Path) -> None:
+    """A state that is moved, or restored from a backup, is still the owner of its registrations."""
+    coordinator.candidate("p", "a").close()
+    copy = path.with_name("copy.db")
+    with closing(sqlite3.connect(path)) as here, closing(sqlite3.connect(copy)) as there:
+        here.backup(there)
+    assert SqliteCoordinator(str(copy)).identity() == coordinator.identity()
 
 
 def test_a_torn_state_file_is_invalid(coordinator: SqliteCoordinator, path: Path) -> None:

@@ -67,6 +67,10 @@ class KafkaCoordinator:
         """Raise what would keep a pipeline from using it; nothing is changed."""
         self._log.examine()
 
+    def identity(self) -> str | None:
+        """The random id in the first record of the topic; None before there is one."""
+        return self._log.identity()
+
     def candidate(self, pipeline: str, holder: str) -> KafkaCandidate:
         """Stand for a pipeline; makes the topics if there are none."""
         return KafkaCandidate(self.where, pipeline, holder, self.ttl, self.clock)

@@ -66,6 +66,10 @@ class Log:
             self._catch_up()
             return see(self._book)
 
+    def identity(self) -> str | None:
+        """The random id that the first record gave to this store; None before there is one."""
+        return self.look(lambda _: self._store)
+
     def write(self, do: str, **asked: Any) -> Any:
         """Append a request, and answer what came of it. Raises StateUnavailable if nobody knows."""
         with self._turn:

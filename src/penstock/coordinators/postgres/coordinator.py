@@ -70,6 +70,11 @@ class PostgresCoordinator:
         with borrowed(self.dsn) as store:
             store.examine()
 
+    def identity(self) -> str | None:
+        """The random id of this schema; None before there is one."""
+        with borrowed(self.dsn) as store:
+            return None if store.is_new else str(store.rows(f"select identity from {NAME}.about")[0][0])
+
     def candidate(self, pipeline: str, holder: str) -> PostgresCandidate:
         """Stand for a pipeline; makes the tables if there are none."""
         return PostgresCandidate(self.dsn, pipeline, holder, self.ttl, self.clock)

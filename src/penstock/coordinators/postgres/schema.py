@@ -11,11 +11,13 @@ from penstock.coordinators.postgres.numbers import number_of
 from penstock.errors import StateInvalid
 
 NAME = "penstock_state"
-VERSION = 3
+VERSION = 4
 _MAKING = number_of("schema")
 
+_IDENTITY = "identity text not null default md5(random()::text || random()::text || clock_timestamp()::text)"
+
 _TABLES = f"""
-create table {NAME}.about (version integer not null);
+create table {NAME}.about (version integer not null, {_IDENTITY});
 insert into {NAME}.about values ({VERSION});
 create table {NAME}.terms (
     pipeline text primary key, epoch bigint not null, holder text, seat bigint, beat bigint not null default 0, beat_at timestamptz,
@@ -49,6 +51,7 @@ _UPGRADES = {
     1: f"alter table {NAME}.watermarks add column trouble text; alter table {NAME}.dead_letters add column overtaken_by text; "
     f"update {NAME}.about set version = 2",
     2: f"alter table {NAME}.terms add column ttl double precision; update {NAME}.about set version = 3",
+    3: f"alter table {NAME}.about add column {_IDENTITY}; update {NAME}.about set version = 4",
 }
 """What makes the next version of each."""
 

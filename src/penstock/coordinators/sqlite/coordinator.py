@@ -59,6 +59,14 @@ class SqliteCoordinator:
         """The path of the file."""
         return self.path
 
+    def identity(self) -> str | None:
+        """The random id of this file; None before there is one."""
+        if is_new(self._file):
+            return None
+        with self._open(writes=False) as store:
+            [(identity,)] = store.rows("select identity from about")
+            return str(identity)
+
     def candidate(self, pipeline: str, holder: str) -> SqliteCandidate:
         """Stand for a pipeline; creates the file if there is none."""
         return SqliteCandidate(self._file, pipeline, holder, self.ttl, self.clock)

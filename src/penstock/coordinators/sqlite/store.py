@@ -18,7 +18,7 @@ from penstock.coordinators.sqlite import guard
 from penstock.errors import PenstockError, StateInvalid, StateRefused, StateUnavailable
 
 APPLICATION = 0x50454E53  # "PENS"
-VERSION = 4
+VERSION = 5
 PATIENCE = 2.0
 """Seconds to wait for another process's write."""
 
@@ -41,7 +41,10 @@ create table dead_counts (
 ) without rowid;
 """
 
+_ABOUT = "create table about (identity text not null); insert into about values (lower(hex(randomblob(8))));"
+
 SCHEMA = f"""
+{_ABOUT}
 create table terms (
     pipeline text primary key, epoch integer not null, holder text, seat text, beat integer not null default 0, beat_at real,
     ttl real, error text
@@ -65,6 +68,7 @@ UPGRADES = {
     alter table watermarks add column trouble text; alter table dead_letters add column overtaken_by text; pragma user_version = 3;
     """,
     3: "alter table terms add column ttl real; pragma user_version = 4;",
+    4: f"{_ABOUT} pragma user_version = 5;",
 }
 """What makes a later version of each."""
 
