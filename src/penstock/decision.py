@@ -15,7 +15,10 @@ from penstock.coordinator import Term
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import CaptureMissing, ConfigInvalid, PenstockError, TermHeld
 from penstock.keeping import release
+from penstock.ownership import another, owner_of
+from penstock.ownership import require as require_registration
 from penstock.pipeline import Pipeline
+from penstock.source import Reader
 from penstock.unread import require
 
 
@@ -58,6 +61,8 @@ def plan(pipeline: Pipeline, to: str, now: datetime) -> list[Move]:
     lanes, place = pipeline.source.lanes(), target(to, now)
     if standing.is_held:
         raise TermHeld(f"{standing.holder} leads {pipeline.name}")
+    if standing.epoch:
+        require_registration(pipeline, owner_of(pipeline))
     if not set(lanes) <= set(standing.watermarks):
         raise ConfigInvalid(f"{pipeline.name} has no watermark yet", "it starts where `source.start` says when it is first run")
     if any(pipeline.source.ranges(mark.cursor) for lane, mark in standing.watermarks.items() if lane in lanes):
@@ -80,15 +85,17 @@ def _moved(old: Watermark, cursor: Cursor, position: int) -> Watermark:
 def rewind(pipeline: Pipeline, moves: Sequence[Move]) -> None:
     """Move watermarks as planned. Raises TermHeld, and ConfigInvalid if the pipeline has moved meanwhile."""
     with _leading(pipeline) as term:
+        owner = owner_of(pipeline)
+        require_registration(pipeline, owner)
         for move in moves:
             if pipeline.state.watermark(pipeline.name, move.lane) != move.old:
                 raise ConfigInvalid(f"{pipeline.name} is no longer at position {move.old.position}", "look again, and decide anew")
             if not move.is_skip:  # first of all nothing may be pruned there any more
-                pipeline.source.register(pipeline.name, move.lane, move.new.cursor)
+                pipeline.source.register(pipeline.name, move.lane, move.new.cursor, owner)
             release(pipeline, [move.lane])
             pipeline.state.place(term, move.lane, move.new)
             if move.is_skip:
-                pipeline.source.register(pipeline.name, move.lane, move.new.cursor)
+                pipeline.source.register(pipeline.name, move.lane, move.new.cursor, owner)
 
 
 def registration(pipeline: Pipeline) -> int | None:
@@ -100,17 +107,28 @@ def registration(pipeline: Pipeline) -> int | None:
 
 
 def forget(pipeline: Pipeline) -> None:
-    """Remove a pipeline's watermarks and its registration: it will start anew. Its epochs go on. Raises TermHeld."""
+    """Remove a pipeline's watermarks and its registration: it will start anew. Its epochs go on. Raises TermHeld.
+
+    A registration of another state is handed over to that of the pipeline, and stays where it is.
+    """
     require(pipeline.sink)
-    standing = pipeline.state.standing(pipeline.name)
-    if standing.epoch:
+    standing, owner = pipeline.state.standing(pipeline.name), None
+    if standing.epoch or stranger(pipeline):
         with _leading(pipeline) as term:
             release(pipeline, {*standing.watermarks, *pipeline.source.lanes()})
             pipeline.state.forget(term)
+            owner = owner_of(pipeline)
     else:
         release(pipeline, pipeline.source.lanes())
     with suppress(CaptureMissing):  # then nothing is registered there either
-        pipeline.source.forget(pipeline.name)
+        pipeline.source.forget(pipeline.name, owner)
+
+
+def stranger(pipeline: Pipeline) -> Reader | None:
+    """The registration of this name, if it belongs to another state; None also where there is no capture any more."""
+    with suppress(CaptureMissing):
+        return another(pipeline)
+    return None
 
 
 @contextmanager

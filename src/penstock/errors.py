@@ -105,6 +105,16 @@ class SourcePruned(PenstockError):
     remedy = "what is missing is gone from the log: penstock run FILE --from beginning|now, or penstock forget FILE and start anew"
 
 
+class SourceOwned(PenstockError):
+    """The registration of this name in the source belongs to another state."""
+
+    code = "source.owned"
+    remedy = (
+        "point `state` at that store, or give this pipeline another `name`; to hand the registration over to this state, "
+        "which stops the other pipeline: penstock forget FILE, then penstock run FILE --from POSITION"
+    )
+
+
 class SourceUnavailable(PenstockError):
     """The source cannot be read just now."""
 

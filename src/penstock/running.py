@@ -43,6 +43,7 @@ from penstock.event import (
 from penstock.goal import Batch, Goal, catch_up
 from penstock.importing import function_of
 from penstock.leadership import Leadership
+from penstock.ownership import refusal
 from penstock.pipeline import Pipeline
 from penstock.retry import Retry
 from penstock.settling import Settling
@@ -76,13 +77,12 @@ def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None
         for each in runs:
             each.hear(event)
 
-    if not (runs := [each for each in runs if not each.has_nothing_to_do()]):
-        return
+    able = [each for each in runs if not (each.has_nothing_to_do() or each.is_refused())]
     with ExitStack() as entered:
-        for each in runs:
+        for each in able:
             entered.enter_context(each.entered())
-        if not stop.is_set():
-            _carry_all(runs, Engine([each.pipeline for each in runs], hear))
+        if able and not stop.is_set():
+            _carry_all(able, Engine([each.pipeline for each in able], hear))
     if errors := [each.error for each in runs if each.error]:
         raise next((error for error in errors if isinstance(error, EngineLost)), errors[0])  # one that halted keeps no other down
 
@@ -144,6 +144,12 @@ class PipelineRun:
                 self._tell(Completed(pipeline=self.pipeline.name, position=self._position()))
                 return True
         return False
+
+    def is_refused(self) -> bool:
+        """Whether its registration belongs to another state, told without Spark; `place` asks again, under the term."""
+        if error := refusal(self.pipeline):
+            self._halted(error)
+        return error is not None
 
     @contextmanager
     def entered(self) -> Iterator[None]:

@@ -11,6 +11,7 @@ from penstock.change import Lane
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import SourcePruned, SourceUnavailable, StateUnavailable
 from penstock.event import LogHeld, Observer, ReaderReleased, Settled, SettledAgain, Unsettled
+from penstock.ownership import owner_of
 from penstock.pipeline import Pipeline
 from penstock.source import Settlement
 
@@ -53,7 +54,8 @@ class Settling:
     def _settle(self, lane: Lane, patience: float) -> int:
         name = self._pipeline.name
         try:
-            settled = at_watermark(self._pipeline, lane, partial(self._pipeline.source.settle, name, lane))
+            settle = partial(self._pipeline.source.settle, name, lane, owner=owner_of(self._pipeline))
+            settled = at_watermark(self._pipeline, lane, settle)
         except StateUnavailable:
             return 0  # the next look is soon enough
         except SourceUnavailable as error:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.change import Change, Lane
 from penstock.cursor import Cursor
+from penstock.owner import Owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ class Reader:
     """A pipeline that is registered with a source.
 
     `silent`: seconds since it was last noted. `kept`: changes that are kept for it alone. `is_gone`: it was not noted for so long
-    that it cannot be at work. `is_released`: it was gone for too long, and nothing is kept for it any more.
+    that it cannot be at work. `is_released`: it was gone for too long, and nothing is kept for it any more. `owner`: the state to
+    which it belongs.
     """
 
     pipeline: str
@@ -58,6 +60,7 @@ class Reader:
     kept: int
     is_gone: bool
     is_released: bool
+    owner: Owner | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ class Source(Protocol):
     - A source that no longer continues at a cursor (damaged, replaced, rewound) raises; it never skips.
     - `settle` is idempotent and the only call that deletes; it keeps everything that any registered pipeline still needs, unless
       the pipeline is gone and the source's own settings say that it is not waited for any longer. Then it finds no way on.
+    - A registration belongs to the owner that registered it. `register` and `settle` of any other raise SourceOwned and change
+      nothing, in the same transaction. One without an owner belongs to the next that comes, and so does one that was released.
     """
 
     @property
@@ -150,8 +155,11 @@ class Source(Protocol):
     def since(self, lane: Lane, moment: datetime) -> Cursor:
         """The cursor before the first change made at this moment or later. Raises ConfigInvalid if that may be gone already."""
 
-    def register(self, pipeline: str, lane: Lane, upto: Cursor) -> None:
-        """Note at once where a pipeline stands, also backwards: what lies behind it stays. Raises SourcePruned if it is gone."""
+    def register(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> None:
+        """Note at once where a pipeline stands, also backwards: what lies behind it stays.
+
+        Raises SourcePruned if that is gone, SourceOwned.
+        """
 
     def registered(self, pipeline: str, lane: Lane) -> int | None:
         """The position the source has noted for this pipeline, None if it has never heard of it."""
@@ -162,11 +170,17 @@ class Source(Protocol):
     def remarks(self) -> Sequence[str]:
         """What a person should know who looks at a pipeline: what hinders this source, if anything."""
 
-    def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> Settlement:
-        """Note now and then that this pipeline lives and needs nothing below `upto` again, and forget a little."""
+    def settle(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> Settlement:
+        """Note now and then that this pipeline lives and needs nothing below `upto` again, and forget a little.
 
-    def forget(self, pipeline: str) -> bool:
-        """Strike a pipeline off; False if it was not registered."""
+        Raises SourceOwned.
+        """
+
+    def forget(self, pipeline: str, owner: Owner | None = None) -> bool:
+        """Strike a pipeline off; False if it was not registered.
+
+        With an owner, a registration of another one is handed over to it instead: it stays where it is.
+        """
 
 
 class Stamp(NamedTuple):

@@ -11,6 +11,7 @@ from penstock.coordinator import Term
 from penstock.cursor import Watermark
 from penstock.errors import SourceRewound, SourceUnavailable, StateLost
 from penstock.keeping import is_same_life, kept, release
+from penstock.ownership import owner_of, require
 from penstock.pipeline import Pipeline
 from penstock.settling import at_watermark
 
@@ -36,8 +37,12 @@ def decide(
 
 
 def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[str, str] | None) -> int | None:
-    """Make sure that every lane has a watermark to start from; the position of one that counts instead of what was said."""
-    source, state = pipeline.source, pipeline.state
+    """Make sure that every lane has a watermark to start from; the position of one that counts instead of what was said.
+
+    Raises SourceOwned before anything is placed, whatever was said, if the registration belongs to another state.
+    """
+    source, state, owner = pipeline.source, pipeline.state, owner_of(pipeline)
+    require(pipeline, owner)
     standing, unheeded = state.standing(pipeline.name), None
     for lane in source.lanes():
         known = state.watermark(pipeline.name, lane)
@@ -56,17 +61,17 @@ def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[
         if by == "watermark" and known:
             # The pipeline lives, and the source must still continue at its watermark.
             with suppress(SourceUnavailable):  # one that can only be read is delivered from: `Settling` tells
-                at_watermark(pipeline, lane, partial(source.settle, pipeline.name, lane))
+                at_watermark(pipeline, lane, partial(source.settle, pipeline.name, lane, owner=owner))
             unheeded = known.position if said else unheeded
         elif by == "sink" and copy:
             state.place(term, lane, copy)
-            source.register(pipeline.name, lane, copy.cursor)
+            source.register(pipeline.name, lane, copy.cursor, owner)
         else:
             release(pipeline, [lane])
             cursor = source.begin(lane, said if by == "person" and said else source.start)
             ranges = standing.watermarks.keys() - set(source.lanes())  # of a snapshot that was given up
             state.place(term, lane, Watermark(cursor, source.position(cursor), known.delivered if known else None), ranges)
-            source.register(pipeline.name, lane, cursor)
+            source.register(pipeline.name, lane, cursor, owner)
     return unheeded
 
 

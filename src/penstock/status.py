@@ -13,6 +13,8 @@ from penstock.coordinator import Standing
 from penstock.cursor import Cursor
 from penstock.duration import roughly
 from penstock.errors import PenstockError, SourcePruned
+from penstock.owner import described
+from penstock.ownership import another
 from penstock.pipeline import Pipeline
 from penstock.printable import as_json
 from penstock.source import Backlog, Reader
@@ -107,7 +109,7 @@ def remarks(pipeline: Pipeline) -> list[str]:
         own = [*_snapshot(pipeline, standing), *_poison(pipeline.name, standing)]
         readers = pipeline.source.readers()
         noted = _unnoted(pipeline.name, readers) if standing.is_held else ()
-        return [*own, *noted, *_holders(pipeline.name, readers), *pipeline.source.remarks()]
+        return [*own, *_stranger(pipeline), *noted, *_holders(pipeline.name, readers), *pipeline.source.remarks()]
     return []
 
 
@@ -132,6 +134,11 @@ def _poison(name: str, standing: Standing) -> Iterator[str]:
         yield f"{name}: {standing.dead} dead letters{behind}{passed}: penstock dead list FILE"
     if standing.dropped:
         yield f"{name}: {standing.dropped} changes were dropped"
+
+
+def _stranger(pipeline: Pipeline) -> Iterator[str]:
+    if one := another(pipeline):
+        yield f"{described(one)}, and not for {pipeline.state.address}: penstock forget FILE hands it over"
 
 
 def _holders(name: str, readers: Sequence[Reader]) -> Iterator[str]:

@@ -228,7 +228,10 @@ def test_status_shows_who_holds_the_log_back_and_capture_status_too(
     assert said.count("absent holds the log back: at position 2, noted 3 d ago, 6 changes kept for it") == 1
     main(["capture", "status", str(file.parent / "shop.db")])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert [words[3:] for words in lines if words[:2] in (["absent", "2"], ["orders", "8"])] == [["gone", "6"], ["at", "work", "2"]]
+    assert [words[3:] for words in lines if words[:2] in (["absent", "2"], ["orders", "8"])] == [
+        ["gone", "6", "-"],
+        ["at", "work", "2", "-"],
+    ]
 
 
 def test_a_table_through_a_pipe_is_as_wide_as_it_is_and_on_a_narrow_screen_folded(

@@ -18,7 +18,8 @@ from deadline import PATIENCE
 from examples import examples
 from penstock.change import CHANGES, Change, from_batch
 from penstock.cursor import Cursor
-from penstock.errors import CursorInvalid, PenstockError, SourceRewound
+from penstock.errors import CursorInvalid, PenstockError, SourceOwned, SourceRewound
+from penstock.owner import Owner
 from penstock.source import Source, Span, Window
 
 
@@ -263,6 +264,64 @@ def test_one_can_begin_before_the_first_change_of_a_time(shared: SharedRig) -> N
     first, second = read(source, whole(source))
     assert second in read(source, whole(source, source.since(lane, datetime.fromtimestamp(second.at / 1e6, UTC))))
     assert first.at <= second.at
+
+
+A, B = Owner("a" * 16, "a.db", "here:1"), Owner("b" * 16, "b.db", "here:2")
+
+
+def test_a_registration_belongs_to_one_state_and_that_of_another_changes_nothing(shared: SharedRig) -> None:
+    source, lane = shared.source, shared.source.lanes()[0]
+    shared.commit(4)
+    changes = read(source, whole(source))
+    slow = source.behind(changes[0], beginning(source))
+    source.register("p", lane, slow, A)
+    for deed in (source.register, source.settle):
+        for owner in (B, None):
+            shared.rest()
+            with pytest.raises(SourceOwned) as refused:
+                deed("p", lane, source.head(lane), owner)
+            assert all(said in refused.value.message for said in ("p registered", "a.db", "here:1", "last contact"))
+            assert "penstock forget FILE" in refused.value.remedy
+    assert source.registered("p", lane) == source.position(slow)
+    assert [one.owner for one in source.readers()] == [A]
+    shared.rest()
+    source.settle("other", lane, source.head(lane))
+    assert read(source, whole(source, slow)) == changes[1:]
+    shared.rest()
+    source.settle("p", lane, source.head(lane), A)
+    assert source.registered("p", lane) == source.position(source.head(lane))
+
+
+@pytest.mark.parametrize("name", ["register", "settle"])
+def test_a_registration_without_an_owner_is_adopted_by_the_first_state_that_comes(shared: SharedRig, name: str) -> None:
+    source, lane = shared.source, shared.source.lanes()[0]
+    shared.commit(2)
+    head = source.head(lane)
+    source.register("p", lane, head)
+    getattr(source, name)("p", lane, head, A)
+    with pytest.raises(SourceOwned):
+        getattr(source, name)("p", lane, head, B)
+    source.settle("p", lane, head, A)
+
+
+def test_a_state_that_forgets_the_registration_of_another_takes_it_over_where_it_stands(shared: SharedRig) -> None:
+    source, lane = shared.source, shared.source.lanes()[0]
+    shared.commit(4)
+    changes = read(source, whole(source))
+    slow = source.behind(changes[1], beginning(source))
+    source.register("p", lane, slow, A)
+    assert source.forget("p", B)
+    assert (source.registered("p", lane), [one.owner for one in source.readers()]) == (source.position(slow), [B])
+    shared.rest()
+    source.settle("other", lane, source.head(lane))
+    assert read(source, whole(source, slow)) == changes[2:]
+    for deed in (source.register, source.settle):
+        with pytest.raises(SourceOwned):
+            deed("p", lane, source.head(lane), A)
+    source.register("p", lane, source.head(lane), B)
+    assert source.forget("p", B)
+    assert source.registered("p", lane) is None
+    source.settle("p", lane, source.head(lane), A)
 
 
 def test_what_everybody_has_delivered_goes(shared: SharedRig) -> None:

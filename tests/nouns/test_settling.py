@@ -20,6 +20,7 @@ from penstock.errors import SourcePruned, SourceUnavailable
 from penstock.event import _KINDS, Event, LogHeld, ReaderReleased, SettledAgain, Unsettled, from_line, to_line
 from penstock.goal import Batch
 from penstock.log import _SENTENCES, text_line
+from penstock.owner import Owner
 from penstock.pipeline import Pipeline
 from penstock.settings import settings
 from penstock.settling import Settling
@@ -75,9 +76,9 @@ class Overtaken(SqliteSource):
 
     meanwhile: Callable[[], None]
 
-    def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> Settlement:
+    def settle(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> Settlement:
         self.meanwhile()
-        return super().settle(pipeline, lane, upto)
+        return super().settle(pipeline, lane, upto, owner)
 
     def backlog(self, lane: Lane, after: Cursor) -> Backlog:
         self.meanwhile()

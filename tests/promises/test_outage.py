@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+import yaml
 
 from deadline import until
 from fix_rig import QUICK, Rig
+from penstock.sources.sqlite.readers import registered
+from penstock.sources.sqlite.source import LANE
 from penstock.testing import oracle
 from penstock.testing.ports import free_ports
 from penstock.testing.receiver import ReceiverProcess
-from program import status
+from program import Program, status
 
 WHERE = "table = 'orders' and try_variant_get(after, '$.total', 'double') >= 100"
 
@@ -27,6 +32,10 @@ class Story:
     events: list[dict[str, Any]] = field(default_factory=list)
     status: dict[str, tuple[int, list[dict[str, Any]]]] = field(default_factory=dict)
     exits: list[int] = field(default_factory=list)
+    exits_of_another: int = 0
+    events_of_another: list[dict[str, Any]] = field(default_factory=list)
+    kept: tuple[int, int] = (0, 0)
+    registered: int | None = None
 
     def run_into_nothing(self) -> None:
         """Nobody listens, until somebody does at one of the two."""
@@ -34,10 +43,22 @@ class Story:
         program.until_event("Halted", pipeline="resigned")
         program.until_event("DeliveryRetried", pipeline="stubborn", count=15)
         self.status["outage"] = status(self.stubborn.file, self.resigned.file)
+        self.run_with_another_state()
         self.stubborn.receiver.start()
         self.stubborn.until_settled()
         self.exits.append(program.terminate())
         self.events = program.events()
+
+    def run_with_another_state(self) -> None:
+        """The same name, with a state of its own: it would begin now, behind everything that is held back."""
+        rig = self.stubborn
+        file = rig.folder / "another.yaml"
+        file.write_text(yaml.safe_dump(yaml.safe_load(rig.file.read_text()) | {"state": "another.db"}))
+        program = Program(rig.folder, file, "--from", "now")
+        self.exits_of_another, self.events_of_another = program.exit_code(), program.events("Halted")
+        with closing(sqlite3.connect(rig.shop.path)) as connection:
+            self.kept = connection.execute("select min(seq), max(seq) from _penstock_log").fetchone()
+        self.registered = registered(str(rig.shop.path), rig.name, LANE)
 
     def run_repaired(self) -> None:
         """Both have receivers."""
@@ -86,6 +107,16 @@ def test_status_shows_what_halted_it_and_what_to_do_and_the_watermark_has_not_mo
     assert halted["error"]["code"] == "sink.exhausted"
     assert "not taken in 3 tries" in halted["error"]["message"]
     assert "run the pipeline again" in halted["error"]["remedy"]
+
+
+def test_a_second_state_of_a_live_pipelines_name_is_refused_and_nothing_is_pruned(story):
+    [halted] = story.events_of_another
+    assert halted["code"] == "source.owned"
+    assert str(story.stubborn.folder / "state.db") in halted["message"]
+    assert "penstock forget FILE" in halted["remedy"]
+    assert story.exits_of_another == 1
+    assert (story.kept, story.registered) == ((1, 8), 0)
+    assert not (story.stubborn.folder / "another.db").exists()
 
 
 def test_it_goes_on_where_it_stopped_once_the_receiver_is_repaired(story):

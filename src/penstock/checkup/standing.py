@@ -9,6 +9,9 @@ from pathlib import Path
 from penstock.checkup.finding import Finding, failed, ok, warning
 from penstock.checkup.room import unwritable
 from penstock.coordinator import Standing
+from penstock.errors import SourceOwned
+from penstock.owner import described
+from penstock.ownership import another
 from penstock.pipeline import Pipeline
 
 
@@ -19,6 +22,9 @@ def state(pipeline: Pipeline) -> Iterator[Finding]:
         examine()
     elif path and (why := _obstacle(Path(path))):
         yield failed("state", f"{path} cannot be written: {why}", "make its folder, or give this user the right to write")
+        return
+    if stranger := another(pipeline):
+        yield failed("state", f"{described(stranger)}, and not for {pipeline.state.address}", SourceOwned.remedy)
         return
     lanes = pipeline.source.lanes()
     registered = any(pipeline.source.registered(pipeline.name, lane) is not None for lane in lanes)

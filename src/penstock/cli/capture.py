@@ -231,8 +231,11 @@ def _show(found: Survey) -> None:
 
     parts = [terminal.table(None, ["TABLE", "CAPTURE", ""], [[one.table, one.state, _remark(one)] for one in found.tables])]
     if found.readers:
-        rows = [[one.pipeline, str(one.position), one.noted_at, one.state, str(one.kept)] for one in found.readers]
-        parts.append(terminal.table(None, ["PIPELINE", "POSITION", "NOTED AT", "STATE", "KEPT FOR IT ALONE"], rows))
+        rows = [
+            [one.pipeline, str(one.position), one.noted_at, one.state, str(one.kept), one.owner.state if one.owner else "-"]
+            for one in found.readers
+        ]
+        parts.append(terminal.table(None, ["PIPELINE", "POSITION", "NOTED AT", "STATE", "KEPT FOR IT ALONE", "OWNER"], rows))
     terminal.show(*parts)
     log = f"{found.first} to {found.head}" if found.head else "empty" if found.enabled else "none"
     terminal.say(f"log: {log}; journal mode: {found.journal_mode}")

@@ -26,6 +26,7 @@ def forget(
     """Forget a pipeline: its watermark, and its registration in the source, which then keeps nothing for it any more.
 
     Only while nobody runs it. The same file starts as a new pipeline afterwards, where `source.start` says.
+    A registration of another `state` is handed over to that of this file: the other pipeline stops with `source.owned`.
 
     Examples: `penstock forget orders.yaml`, `penstock forget --database shop.db orders`
     """
@@ -40,6 +41,7 @@ def forget(
 def _forget(pipeline: Pipeline, yes: bool) -> None:
     from penstock import decision
     from penstock.cli import terminal
+    from penstock.owner import described
 
     standing, registered = pipeline.state.standing(pipeline.name), decision.registration(pipeline)
     if standing.is_held:
@@ -50,12 +52,27 @@ def _forget(pipeline: Pipeline, yes: bool) -> None:
         terminal.say(f"{pipeline.name} has delivered up to position {mark.position} (lane {lane}); its watermark will be removed.")
     if standing.dead:
         terminal.say(f"{standing.dead} dead letters, which were never delivered, will be removed: penstock dead list FILE")
-    if registered is not None:
+    stranger = decision.stranger(pipeline)
+    if stranger:
+        terminal.say(f"{described(stranger)}. It will be handed over, at position {registered}: that pipeline stops.")
+    elif registered is not None:
         terminal.say(f"Its source will no longer keep anything for it: noted position {registered}.")
     if not yes:
         terminal.confirm(f"Forget {pipeline.name}?")
     decision.forget(pipeline)
-    terminal.say(f"{pipeline.name} is forgotten.")
+    if stranger:
+        _say_handed_over(pipeline, registered)
+    else:
+        terminal.say(f"{pipeline.name} is forgotten.")
+
+
+def _say_handed_over(pipeline: Pipeline, position: int | None) -> None:
+    from penstock.cli import terminal
+
+    terminal.say(
+        f"{pipeline.name} is registered for {pipeline.state.address} now; the source keeps what comes after position {position}. "
+        f"Say where to go on: penstock run FILE --from {position} | --from beginning | --from now; or forget it once more."
+    )
 
 
 def _source(database: str, table: str) -> Source:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
+from penstock.change import Lane
 from penstock.duration import Duration
+from penstock.owner import Owner
 from penstock.settings import refuse, settings
 
 GONE = 900.0
@@ -44,6 +46,7 @@ class Registration:
     silent: float = 0.0
     history: float = 0.0
     is_released: bool = False
+    owner: Owner | None = None
 
     @property
     def name(self) -> tuple[str, str]:
@@ -54,6 +57,19 @@ class Registration:
     def is_gone(self) -> bool:
         """Whether it has been silent for longer than a living one ever is, as far as the wall clock can tell."""
         return self.silent >= GONE
+
+
+@dataclass(frozen=True, slots=True)
+class Registrant:
+    """Who registers: a pipeline on a lane, and the state to which its registration belongs."""
+
+    pipeline: str
+    lane: Lane
+    owner: Owner | None = None
+
+    def at(self, position: int, retain: Retain) -> Registration:
+        """Its registration there."""
+        return Registration(self.pipeline, self.lane, position, 0.0, history=retain.history.total_seconds(), owner=self.owner)
 
 
 def kept_for(one: Registration, everybody: Iterable[Registration], head: int) -> int:

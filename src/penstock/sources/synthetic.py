@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.change import CHANGES, NO_CHANGES, Change, Lane, Op
 from penstock.cursor import Cursor
 from penstock.errors import CursorInvalid
+from penstock.owner import Owner
 from penstock.settings import settings
 from penstock.source import Backlog, Reader, Rowless, Settlement, Span, Window
 
@@ -101,7 +102,7 @@ class SyntheticSource(Rowless):
         """The cursor before the first change of this moment or later."""
         return _cursor(max(0, self._made(moment.timestamp()) - 1))
 
-    def register(self, pipeline: str, lane: Lane, upto: Cursor) -> None:
+    def register(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> None:
         """It remembers nobody."""
 
     def registered(self, pipeline: str, lane: Lane) -> int | None:
@@ -116,11 +117,11 @@ class SyntheticSource(Rowless):
         """Nothing hinders it."""
         return ()
 
-    def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> Settlement:
+    def settle(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> Settlement:
         """There is nothing to forget."""
         return Settlement()
 
-    def forget(self, pipeline: str) -> bool:
+    def forget(self, pipeline: str, owner: Owner | None = None) -> bool:
         """It knew nobody."""
         return False
 

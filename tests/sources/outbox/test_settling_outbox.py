@@ -13,11 +13,23 @@ from boxes import Box
 from deadline import PATIENCE, until
 from penstock.change import Lane
 from penstock.cursor import Cursor
-from penstock.errors import ConfigInvalid, LogDamaged, OutboxMissing, OutboxUnfit, SourcePruned, SourceRewound, SourceUnavailable
+from penstock.errors import (
+    ConfigInvalid,
+    LogDamaged,
+    OutboxMissing,
+    OutboxUnfit,
+    SourceOwned,
+    SourcePruned,
+    SourceRewound,
+    SourceUnavailable,
+)
+from penstock.owner import Owner
 from penstock.source import Span
 from penstock.sources.outbox import follow, settle
+from penstock.sources.outbox.naming import Names
+from penstock.sources.outbox.schema import init
 from penstock.sources.outbox.source import LANE, OutboxSource
-from penstock.sources.retain import Retain
+from penstock.sources.retain import Registration, Retain
 
 
 def at(box: Box, position: int) -> Cursor:
@@ -71,6 +83,63 @@ def test_nothing_goes_that_another_pipeline_needs_and_nothing_while_it_registers
     assert box.source.settle("fast", LANE, end).pruned == 2
     with pytest.raises(SourcePruned):
         box.source.register("late", LANE, box.start)
+
+
+A, B = Owner("a" * 16, "a.db", "here:1"), Owner("b" * 16, "b.db", "here:2")
+WITHOUT_OWNERS = "alter table {}_reader drop column owner, drop column owner_state, drop column owner_process"
+
+
+def test_one_that_loses_its_registration_while_it_settles_changes_nothing(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The handover comes between its look and its note."""
+    box.commit("a", "b", "c")
+    box.source.register("p", LANE, at(box, 1), A)
+    real = settle._is_due
+
+    def handed_over(*arguments: Registration) -> bool:
+        OutboxSource(database=f"{box.dsn}?application_name=other", table=box.table).forget("p", B)
+        return real(*arguments)
+
+    monkeypatch.setattr(settle, "_is_due", handed_over)
+    with pytest.raises(SourceOwned):
+        box.source.settle("p", LANE, box.source.head(LANE), A)
+    assert box.source.registered("p", LANE) == 1
+    assert box.execute("select count(*) from {}") == [(3,)]
+
+
+def test_a_released_registration_goes_to_the_next_state_that_comes(box: Box) -> None:
+    box.commit("a", "b")
+    box.source.register("p", LANE, at(box, 1), A)
+    box.execute("update {}_reader set released_at = now()")
+    box.source.register("p", LANE, at(box, 2), B)
+    with pytest.raises(SourceOwned):
+        box.source.settle("p", LANE, box.source.head(LANE), A)
+
+
+def test_an_outbox_of_a_version_without_owners_is_read_and_gets_them_with_the_next_note(box: Box) -> None:
+    box.commit("a")
+    box.source.register("p", LANE, at(box, 1))
+    box.execute(WITHOUT_OWNERS)
+    assert [one.owner for one in box.source.readers()] == [None]
+    box.source.settle("p", LANE, at(box, 1), A)
+    assert [one.owner for one in box.source.readers()] == [A]
+
+
+def test_a_role_that_may_not_add_them_is_told_how_they_are_added(box: Box) -> None:
+    box.commit("a")
+    box.execute(WITHOUT_OWNERS)
+    box.execute("create role {} login password 'guest'")
+    box.execute("grant select, insert, update, delete on {}, {}_window, {}_life, {}_reader to {}")
+    guest = OutboxSource(database=f"postgresql://{box.table}:guest@{box.dsn.rpartition('@')[2]}", table=box.table)
+    try:
+        with pytest.raises(OutboxUnfit, match="may not alter it") as refused:
+            guest.register("p", LANE, box.start, A)
+        assert f"penstock outbox init DSN --table {box.table}" in refused.value.remedy
+        init(box.dsn, Names(box.table))
+        guest.register("p", LANE, box.start, A)
+        assert [one.owner for one in guest.readers()] == [A]
+    finally:
+        box.execute("drop owned by {}")
+        box.execute("drop role {}")
 
 
 def test_a_pipeline_that_was_not_waited_for_is_told(box: Box) -> None:
@@ -193,9 +262,6 @@ def test_an_older_state_of_the_same_cluster_is_noticed(box: Box) -> None:
 
 
 def test_a_table_that_was_restored_alone_counts_as_new(box: Box) -> None:
-    from penstock.sources.outbox.naming import Names
-    from penstock.sources.outbox.schema import init
-
     box.commit("a")
     box.execute("update {} set xid = '1000000000000'")
     for suffix in ("window", "life", "reader"):
@@ -205,9 +271,6 @@ def test_a_table_that_was_restored_alone_counts_as_new(box: Box) -> None:
 
 
 def test_a_commit_wakes_a_reader_that_listens(postgres_of_module: str) -> None:
-    from penstock.sources.outbox.naming import Names
-    from penstock.sources.outbox.schema import init
-
     init(postgres_of_module, Names("waking"), notify=True)
     with psycopg.connect(postgres_of_module, autocommit=True) as listener:
         listener.execute(b'listen "penstock_waking"')

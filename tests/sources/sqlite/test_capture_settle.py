@@ -18,7 +18,7 @@ from replay import connect, logged, source_of
 
 from penstock.cursor import Cursor
 from penstock.errors import SourceRewound, SourceUnavailable
-from penstock.sources.retain import Retain
+from penstock.sources.retain import Registrant, Retain
 from penstock.sources.sqlite import database, settle
 from penstock.sources.sqlite.place import of_cursor
 from penstock.sources.sqlite.settle import BATCH, BOUND, STILL, Ledger, is_due
@@ -158,7 +158,7 @@ def test_a_still_log_is_pruned_at_once(writer: sqlite3.Connection, path: Path) -
     fill(writer, 2_000)
     source.settle("orders", LANE, source.begin(LANE, "beginning"))
     quieten(path)
-    done = settle.settle(str(path), "orders", LANE, of_cursor(at(path, 2_000)), Retain(), budget=math.inf)
+    done = settle.settle(str(path), Registrant("orders", LANE), of_cursor(at(path, 2_000)), Retain(), budget=math.inf)
     assert done.pruned == 1_999
     assert kept(writer) == (2_000, 2_000)
     assert source.settle("orders", LANE, at(path, 2_000)).pruned == 0
@@ -169,9 +169,9 @@ def test_pruning_ends_with_its_budget_and_goes_on_in_the_next_call(writer: sqlit
     source_of(path).settle("orders", LANE, source_of(path).begin(LANE, "beginning"))
     quieten(path)
     place = of_cursor(at(path, 2_000))
-    assert settle.settle(str(path), "orders", LANE, place, Retain(), budget=-1.0).pruned == BATCH
+    assert settle.settle(str(path), Registrant("orders", LANE), place, Retain(), budget=-1.0).pruned == BATCH
     quieten(path)
-    assert settle.settle(str(path), "orders", LANE, place, Retain(), budget=math.inf).pruned == 1_999 - BATCH
+    assert settle.settle(str(path), Registrant("orders", LANE), place, Retain(), budget=math.inf).pruned == 1_999 - BATCH
 
 
 @given(noted=st.none() | st.integers(0, 10**6), upto=st.integers(0, 10**6), held=st.integers(0, 10**6), still=st.floats(-10, 10))

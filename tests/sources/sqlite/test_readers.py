@@ -18,10 +18,11 @@ from replay import connect
 from test_capture_settle import at, fill, kept, quieten
 
 from examples import examples
-from penstock.errors import SourcePruned
+from penstock.errors import SourceOwned, SourcePruned
+from penstock.owner import Owner
 from penstock.source import Settlement
 from penstock.sources import retain
-from penstock.sources.retain import GONE, Registration, Retain, is_overdue, kept_for, prunable_below
+from penstock.sources.retain import GONE, Registrant, Registration, Retain, is_overdue, kept_for, prunable_below
 from penstock.sources.sqlite import settle
 from penstock.sources.sqlite.place import of_cursor
 from penstock.sources.sqlite.settle import BEAT, STILL, STILL_BEAT, Ledger, is_due
@@ -36,7 +37,7 @@ def source_of(path: Path, rule: Retain = RELEASE) -> SqliteSource:
 
 def settled(path: Path, pipeline: str, position: int, rule: Retain = RELEASE) -> Settlement:
     quieten(path)
-    return settle.settle(str(path), pipeline, LANE, of_cursor(at(path, position)), rule, budget=math.inf)
+    return settle.settle(str(path), Registrant(pipeline, LANE), of_cursor(at(path, position)), rule, budget=math.inf)
 
 
 def silence(writer: sqlite3.Connection, pipeline: str, days: float) -> None:
@@ -204,6 +205,51 @@ def test_what_is_pruned_while_it_is_registered_is_refused_and_leaves_no_note(
     with pytest.raises(SourcePruned, match="just been pruned"):
         source_of(path).register("late", LANE, early)
     assert list(states(path)) == ["orders"]
+
+
+A, B = Owner("a" * 16, "a.db", "here:1"), Owner("b" * 16, "b.db", "here:2")
+
+
+def test_one_that_loses_its_registration_while_it_settles_changes_nothing(
+    writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handover comes between its look and its transaction."""
+    fill(writer, 10)
+    source = source_of(path)
+    source.register("orders", LANE, at(path, 3), A)
+    real = settle._write
+
+    def handed_over(*arguments: object) -> Settlement:
+        source.forget("orders", B)
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(settle, "_write", handed_over)
+    quieten(path)
+    with pytest.raises(SourceOwned):
+        source.settle("orders", LANE, at(path, 10), A)
+    assert kept(writer) == (1, 10)
+    assert source.registered("orders", LANE) == 3
+    assert [one.owner for one in source.readers()] == [B]
+
+
+def test_a_released_registration_goes_to_the_next_state_that_comes(writer: sqlite3.Connection, path: Path) -> None:
+    fill(writer, 10)
+    source = source_of(path)
+    source.register("orders", LANE, at(path, 3), A)
+    writer.execute("update _penstock_reader set released_at = 1")
+    source.register("orders", LANE, at(path, 5), B)
+    with pytest.raises(SourceOwned):
+        source.settle("orders", LANE, at(path, 10), A)
+
+
+def test_a_log_of_a_version_without_owners_is_read_and_gets_them_with_the_next_note(writer: sqlite3.Connection, path: Path) -> None:
+    fill(writer, 10)
+    source = source_of(path)
+    source.register("orders", LANE, at(path, 3))
+    writer.execute("drop table _penstock_owner")
+    assert [one.owner for one in source.readers()] == [None]
+    source.settle("orders", LANE, at(path, 3), A)
+    assert [one.owner for one in source.readers()] == [A]
 
 
 def test_forgetting_frees_the_log(writer: sqlite3.Connection, path: Path) -> None:

@@ -159,7 +159,7 @@ class Store:
 
     def _remedy(self, error: psycopg.Error) -> str:
         if not isinstance(error, errors.InsufficientPrivilege):
-            return "restore the tables from a backup, or say where to go on: penstock run FILE --from ..."
+            return "restore the tables from a backup, or: penstock forget FILE, then penstock run FILE --from ..."
         return schema.grants(self._user, is_missing=False)
 
 

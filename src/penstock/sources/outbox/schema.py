@@ -22,6 +22,10 @@ NOTHING = "1:1:"
 SWEEP = "autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0"
 
 
+OWNER = ("owner", "owner_state", "owner_process")
+"""What a registration says of its owner."""
+
+
 def statements(names: Names, notify: bool = False) -> list[str]:
     """The SQL that makes an outbox where there is none; what is there already stays."""
     return [
@@ -64,8 +68,14 @@ def statements(names: Names, notify: bool = False) -> list[str]:
         "  released_at timestamptz,\n"
         "  primary key (pipeline, lane)\n"
         ") with (fillfactor = 20)",
+        owners(names),
         *(_notifying(names) if notify else ()),
     ]
+
+
+def owners(names: Names) -> str:
+    """The SQL that adds to a registration the state to which it belongs; outboxes of earlier versions lack that."""
+    return f"alter table {names.reader} " + ", ".join(f"add column if not exists {column} text" for column in OWNER)
 
 
 def _notifying(names: Names) -> list[str]:

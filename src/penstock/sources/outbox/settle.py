@@ -8,14 +8,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock import failpoint
-from penstock.change import Lane
+from penstock.owner import refuse_another
 from penstock.source import Settlement
 from penstock.sources.outbox import readers
 from penstock.sources.outbox.log import Log, reading
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.place import Place
 from penstock.sources.outbox.window import Window, inside, pruned
-from penstock.sources.retain import Registration, Retain, is_overdue
+from penstock.sources.retain import Registrant, Registration, Retain, is_overdue
 
 if TYPE_CHECKING:
     import psycopg
@@ -29,15 +29,16 @@ _SWEEP_SECONDS = 2.0  # a sweep that takes longer is left to autovacuum
 _unswept: dict[tuple[str, str], int] = {}
 
 
-def settle(dsn: str, names: Names, who: tuple[str, Lane], upto: Place, retain: Retain) -> Settlement:
-    """Note and purge. Raises SourcePruned and SourceRewound if the outbox no longer goes on at this place."""
+def settle(dsn: str, names: Names, who: Registrant, upto: Place, retain: Retain) -> Settlement:
+    """Note and purge. Raises SourcePruned and SourceRewound if the outbox no longer goes on at this place, SourceOwned."""
     failpoint.reach("source.settling")
-    now = _registration(who, upto, retain)
+    now = who.at(upto.position, retain)
     with reading(dsn, names) as log:
-        log.confirm(upto)
         known = {one.name: one for one in readers.load(log.connection, names)}
         mine = known.pop(now.name, None)
-        if mine is None or mine.is_released or mine.position != now.position or mine.silent >= BEAT:
+        refuse_another(mine, now.owner)
+        log.confirm(upto)
+        if mine is None or _is_due(mine, now):
             readers.note(log.connection, names, now)
         head = log.windows.tip().end
         overdue = [one for one in known.values() if is_overdue(one, head, _watched(dsn, one), retain)]
@@ -49,19 +50,20 @@ def settle(dsn: str, names: Names, who: tuple[str, Lane], upto: Place, retain: R
         return Settlement(gone, _shown(released, [now], head), _shown(held, living, head))
 
 
-def register(dsn: str, names: Names, who: tuple[str, Lane], upto: Place, retain: Retain) -> None:
-    """Note at once where a pipeline stands. Raises SourcePruned."""
+def _is_due(mine: Registration, now: Registration) -> bool:
+    """Whether a registration is to be written anew."""
+    return mine.is_released or mine.owner != now.owner or mine.position != now.position or mine.silent >= BEAT
+
+
+def register(dsn: str, names: Names, who: Registrant, upto: Place, retain: Retain) -> None:
+    """Note at once where a pipeline stands. Raises SourcePruned, SourceOwned."""
     with reading(dsn, names) as log:
         log.confirm(upto)
         with log.connection.transaction():
             [(purged,)] = log.connection.execute(f"{_life(names)} for update".encode()).fetchall()
             if purged > upto.position:
                 raise pruned(names, upto.position)
-            readers.note(log.connection, names, _registration(who, upto, retain))
-
-
-def _registration(who: tuple[str, Lane], upto: Place, retain: Retain) -> Registration:
-    return Registration(*who, upto.position, 0.0, history=retain.history.total_seconds())
+            readers.note(log.connection, names, who.at(upto.position, retain))
 
 
 def _shown(several: Sequence[Registration], everybody: Sequence[Registration], head: int) -> list[Any]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from penstock.change import Change, Lane
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid
+from penstock.owner import Owner
 from penstock.settings import settings
 from penstock.source import Backlog, Reader, Rowless, Settlement, Span, Window
 from penstock.sources.outbox import readers, schema
@@ -23,7 +24,7 @@ from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.place import Place, of_cursor
 from penstock.sources.outbox.settle import register, settle
 from penstock.sources.outbox.survey import survey
-from penstock.sources.retain import Retain
+from penstock.sources.retain import Registrant, Retain
 
 LANE = Lane("outbox")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -110,9 +111,9 @@ class OutboxSource(Rowless):
         with self._reading() as log:
             return log.since(moment).to_cursor()
 
-    def register(self, pipeline: str, lane: Lane, upto: Cursor) -> None:
+    def register(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> None:
         """Note the position at once, also backwards."""
-        register(self.database, self._names, (pipeline, lane), of_cursor(upto), self.retain)
+        register(self.database, self._names, Registrant(pipeline, lane, owner), of_cursor(upto), self.retain)
 
     def registered(self, pipeline: str, lane: Lane) -> int | None:
         """The position noted beside the outbox for this pipeline."""
@@ -131,14 +132,14 @@ class OutboxSource(Rowless):
         holders = survey(self.database, self._names).holders
         return [f"{one.who} keeps vacuum from reusing the space of settled messages: {one.remedy}" for one in holders]
 
-    def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> Settlement:
+    def settle(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> Settlement:
         """Note the position and purge."""
-        return settle(self.database, self._names, (pipeline, lane), of_cursor(upto), self.retain)
+        return settle(self.database, self._names, Registrant(pipeline, lane, owner), of_cursor(upto), self.retain)
 
-    def forget(self, pipeline: str) -> bool:
-        """Strike a pipeline off the list beside the outbox."""
+    def forget(self, pipeline: str, owner: Owner | None = None) -> bool:
+        """Strike a pipeline off the list beside the outbox, or hand it over."""
         with self._reading() as log:
-            return readers.forget(log.connection, self._names, pipeline)
+            return readers.forget(log.connection, self._names, pipeline, owner)
 
     def renew(self) -> None:
         """Begin a new life of the outbox, after a person has decided how to go on with one that was restored."""

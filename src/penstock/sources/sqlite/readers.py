@@ -6,8 +6,10 @@ import sqlite3
 from collections.abc import Iterable
 
 from penstock.change import Lane
+from penstock.owner import Owner, is_anothers, refuse_another
 from penstock.source import Reader
 from penstock.sources.retain import Registration, kept_for
+from penstock.sources.sqlite.catalog import OWNER
 from penstock.sources.sqlite.database import opened, transaction
 
 _DAY = 86400.0
@@ -20,19 +22,41 @@ def load(connection: sqlite3.Connection) -> list[Registration]:
         f"select pipeline, lane, position, noted_at, (julianday('now') - noted_at) * {_DAY}, history * {_DAY},"
         " released_at is not null from _penstock_reader order by position, pipeline"
     )
+    owners = _owners(connection)
     return [
-        Registration(pipeline, lane, position, noted_at, silent, history, bool(is_released))
+        Registration(pipeline, lane, position, noted_at, silent, history, bool(is_released), owners.get(pipeline))
         for pipeline, lane, position, noted_at, silent, history, is_released in rows
     ]
 
 
-def note(connection: sqlite3.Connection, pipeline: str, lane: Lane, position: int, history: float = 0.0) -> None:
-    """Write down where a pipeline stands; it is registered from then on, also if it was released before."""
+def note(connection: sqlite3.Connection, now: Registration) -> None:
+    """Write down where a pipeline stands; it is registered from then on, also if it was released before. Raises SourceOwned."""
+    refuse_another(_known(connection, now.pipeline), now.owner)
+    _own(connection, now.pipeline, now.owner)
     connection.execute(
         "insert into _penstock_reader values(?, ?, ?, ?, julianday('now'), julianday('now'), null) on conflict do update set"
         " position = excluded.position, history = excluded.history, noted_at = excluded.noted_at, released_at = null",
-        (pipeline, lane, position, history / _DAY),
+        (now.pipeline, now.lane, now.position, now.history / _DAY),
     )
+
+
+def _own(connection: sqlite3.Connection, pipeline: str, owner: Owner | None) -> None:
+    connection.execute(OWNER)
+    if owner:
+        facts = (pipeline, owner.identity, owner.state, owner.process)
+        connection.execute("insert or replace into _penstock_owner values(?, ?, ?, ?)", facts)
+    else:
+        connection.execute("delete from _penstock_owner where pipeline = ?", (pipeline,))
+
+
+def _owners(connection: sqlite3.Connection) -> dict[str, Owner]:
+    if not connection.execute("select 1 from sqlite_master where name = '_penstock_owner'").fetchone():
+        return {}
+    return {pipeline: Owner(*facts) for pipeline, *facts in connection.execute("select * from _penstock_owner")}
+
+
+def _known(connection: sqlite3.Connection, pipeline: str) -> Registration | None:
+    return next((one for one in load(connection) if one.pipeline == pipeline), None)
 
 
 def release(connection: sqlite3.Connection, one: Registration) -> bool:
@@ -49,7 +73,7 @@ def lowest(connection: sqlite3.Connection) -> int:
 
 def shown(one: Registration, everybody: Iterable[Registration], head: int) -> Reader:
     """A registration as the world outside sees it."""
-    return Reader(one.pipeline, one.position, one.silent, kept_for(one, everybody, head), one.is_gone, one.is_released)
+    return Reader(one.pipeline, one.position, one.silent, kept_for(one, everybody, head), one.is_gone, one.is_released, one.owner)
 
 
 def everybody(path: str) -> list[Reader]:
@@ -71,7 +95,12 @@ def registered(path: str, pipeline: str, lane: Lane) -> int | None:
         return next((one.position for one in load(connection) if (one.pipeline, one.lane) == (pipeline, lane)), None)
 
 
-def forget(path: str, pipeline: str) -> bool:
-    """Strike a pipeline off, on all its lanes; False if it was not registered."""
+def forget(path: str, pipeline: str, owner: Owner | None = None) -> bool:
+    """Strike a pipeline off, on all its lanes, or hand it over to this owner; False if it was not registered."""
     with opened(path, "rw", _PATIENCE) as connection, transaction(connection, "immediate"):
+        if owner and is_anothers(_known(connection, pipeline), owner):
+            _own(connection, pipeline, owner)
+            connection.execute("update _penstock_reader set noted_at = julianday('now') where pipeline = ?", (pipeline,))
+            return True
+        _own(connection, pipeline, None)
         return connection.execute("delete from _penstock_reader where pipeline = ?", (pipeline,)).rowcount > 0

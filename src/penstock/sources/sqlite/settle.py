@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock import failpoint
-from penstock.change import Lane
 from penstock.duration import roughly
 from penstock.errors import SourcePruned, SourceUnavailable
+from penstock.owner import refuse_another
 from penstock.source import Settlement
-from penstock.sources.retain import Registration, Retain, is_overdue, prunable_below
+from penstock.sources.retain import Registrant, Registration, Retain, is_overdue, prunable_below
 from penstock.sources.sqlite import readers
 from penstock.sources.sqlite.database import data_version, is_busy, opened, transaction
 from penstock.sources.sqlite.log import Extent, Log
@@ -38,7 +38,7 @@ _RECENT = "select seq from _penstock_log where seq < ? and at >= julianday('now'
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What is noted and what could go: `noted` None for a pipeline that is not registered, or was released."""
+    """What is noted and what could go: `noted` None for a pipeline that is not registered, was released, or lacks its owner."""
 
     noted: int | None
     upto: int
@@ -62,13 +62,14 @@ def is_due(ledger: Ledger, still_seconds: float) -> bool:
     return still_seconds >= STILL and (due > 0 or ledger.is_stained or bool(ledger.doomed) or ledger.silent >= STILL_BEAT)
 
 
-def settle(path: str, pipeline: str, lane: Lane, upto: Place, retain: Retain, *, budget: float = BUDGET) -> Settlement:
-    """Note and forget, if now is a good time. Raises SourcePruned if the log no longer goes on at this place, SourceUnavailable."""
+def settle(path: str, who: Registrant, upto: Place, retain: Retain, *, budget: float = BUDGET) -> Settlement:
+    """Note and forget, if now is a good time.
+
+    Raises SourcePruned if the log no longer goes on at this place, SourceOwned, SourceUnavailable.
+    """
     failpoint.reach("source.settling")
     try:
-        return _settle(
-            path, Registration(pipeline, lane, upto.position, 0.0, history=retain.history.total_seconds()), upto, retain, budget
-        )
+        return _settle(path, who.at(upto.position, retain), upto, retain, budget)
     except SourceUnavailable as error:
         if not is_busy(error):
             raise
@@ -79,6 +80,7 @@ def _settle(path: str, now: Registration, upto: Place, retain: Retain, budget: f
     with opened(path, "rw", _PATIENCE) as connection:
         known = {one.name: one for one in readers.load(connection)}
         mine = known.pop(now.name, None)
+        refuse_another(mine, now.owner)
         extent = _confirmed(path, connection, upto, mine)
         overdue = [one for one in known.values() if is_overdue(one, extent.head, _watched(path, one), retain)]
         doomed = overdue if retain.then == "release" else []
@@ -89,15 +91,15 @@ def _settle(path: str, now: Registration, upto: Place, retain: Retain, budget: f
         return replace(done, overdue=[readers.shown(one, [now, *living], extent.head) for one in held])
 
 
-def register(path: str, pipeline: str, lane: Lane, upto: Place, retain: Retain) -> None:
-    """Note at once where a pipeline stands. Raises SourcePruned, SourceUnavailable."""
+def register(path: str, who: Registrant, upto: Place, retain: Retain) -> None:
+    """Note at once where a pipeline stands. Raises SourcePruned, SourceOwned, SourceUnavailable."""
     with opened(path, "rw", _REGISTER_PATIENCE) as connection:
         seen = _confirmed(path, connection, upto, None)
         with transaction(connection, "immediate"):
             [(first,)] = connection.execute("select coalesce(min(seq), 1) from _penstock_log")
             if first > max(seen.first, upto.position):
                 raise SourcePruned(f"the changes behind {upto.position} have just been pruned from the log of {path}")
-            readers.note(connection, pipeline, lane, upto.position, retain.history.total_seconds())
+            readers.note(connection, who.at(upto.position, retain))
 
 
 def _confirmed(path: str, connection: sqlite3.Connection, upto: Place, mine: Registration | None) -> Extent:
@@ -120,7 +122,7 @@ def _ledger(
     needed = [one.position for one in living]
     recent = _recent(connection, min(needed), max(one.history for one in living))
     return Ledger(
-        noted=mine.position if mine and not mine.is_released else None,
+        noted=mine.position if mine and not mine.is_released and mine.owner == living[0].owner else None,
         upto=living[0].position,
         first=extent.first,
         lowest=prunable_below(needed, extent.first, recent, BATCH),
@@ -142,7 +144,7 @@ def _write(connection: sqlite3.Connection, now: Registration, ledger: Ledger, bu
     while True:
         with transaction(connection, "immediate"):
             released += [one for one in ledger.doomed if one not in released and readers.release(connection, one)]
-            readers.note(connection, now.pipeline, Lane(now.lane), now.position, now.history)
+            readers.note(connection, now)
             connection.execute("delete from _penstock_tx")  # nobody commits one but a writer that forgot to take it back
             below = min(ledger.lowest, readers.lowest(connection), ledger.first + gone + BATCH)
             went = connection.execute("delete from _penstock_log where seq < ?", (below,)).rowcount

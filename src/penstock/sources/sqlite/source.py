@@ -13,9 +13,10 @@ import pyarrow as pa
 from penstock.change import Change, Lane
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid
+from penstock.owner import Owner
 from penstock.settings import settings
 from penstock.source import Backlog, Reader, Settlement, Span, Window
-from penstock.sources.retain import Retain
+from penstock.sources.retain import Registrant, Retain
 from penstock.sources.sqlite import readers
 from penstock.sources.sqlite.follow import follow
 from penstock.sources.sqlite.image import Choice
@@ -160,9 +161,9 @@ class SqliteSource:
             place = log.since(moment)
         return place.to_cursor()
 
-    def register(self, pipeline: str, lane: Lane, upto: Cursor) -> None:
+    def register(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> None:
         """Note the position at once, also backwards."""
-        register(self.database, pipeline, lane, of_cursor(upto), self.retain)
+        register(self.database, Registrant(pipeline, lane, owner), of_cursor(upto), self.retain)
 
     def registered(self, pipeline: str, lane: Lane) -> int | None:
         """The position noted in the database for this pipeline."""
@@ -176,13 +177,13 @@ class SqliteSource:
         """Nothing that `readers` does not tell."""
         return ()
 
-    def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> Settlement:
+    def settle(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> Settlement:
         """Note the position and prune, when that disturbs nobody."""
-        return settle(self.database, pipeline, lane, of_cursor(upto), self.retain)
+        return settle(self.database, Registrant(pipeline, lane, owner), of_cursor(upto), self.retain)
 
-    def forget(self, pipeline: str) -> bool:
-        """Strike a pipeline off the list in the database."""
-        return readers.forget(self.database, pipeline)
+    def forget(self, pipeline: str, owner: Owner | None = None) -> bool:
+        """Strike a pipeline off the list in the database, or hand it over."""
+        return readers.forget(self.database, pipeline, owner)
 
     def renew(self) -> None:
         """Begin a new life of the log, after a person has decided how to go on with a rewound one."""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from penstock import source
+from penstock.owner import Owner
 from penstock.sources.sqlite import readers
 from penstock.sources.sqlite.catalog import Captured, Role
 from penstock.sources.sqlite.database import opened, transaction
@@ -34,7 +35,7 @@ class TableState:
 class Reader:
     """A pipeline that is registered; the log is kept from the lowest position of them all, save those that were released.
 
-    `kept`: changes that are kept for it alone. `state`: at work, gone, or released.
+    `kept`: changes that are kept for it alone. `state`: at work, gone, or released. `owner`: the state store to which it belongs.
     """
 
     pipeline: str
@@ -43,6 +44,7 @@ class Reader:
     noted_at: str
     kept: int
     state: str
+    owner: Owner | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ def state_of(work: Installation, captured: Captured, touched: int) -> tuple[str,
 
 def _readers(connection: sqlite3.Connection) -> tuple[Reader, ...]:
     known = zip(readers.load(connection), readers.seen(connection), strict=True)
-    return tuple(Reader(*one.name, one.position, _instant(one.noted_at), seen.kept, _life(seen)) for one, seen in known)
+    return tuple(Reader(*one.name, one.position, _instant(one.noted_at), seen.kept, _life(seen), one.owner) for one, seen in known)
 
 
 def _life(seen: source.Reader) -> str:

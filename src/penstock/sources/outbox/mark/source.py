@@ -14,6 +14,7 @@ from penstock.cursor import Cursor
 from penstock.duration import Duration
 from penstock.errors import ConfigInvalid
 from penstock.failpoint import reach
+from penstock.owner import Owner
 from penstock.settings import refuse, settings
 from penstock.source import Backlog, Custody, Reader, Rowless, Settlement, Span, Stamp, Window
 from penstock.sources.outbox.mark.custody import TableCustody
@@ -133,7 +134,7 @@ class MarkSource(Rowless):
         """Nothing of the past is kept."""
         raise ConfigInvalid("a table with reader mark keeps nothing that was delivered", _SENDS_ALL)
 
-    def register(self, pipeline: str, lane: Lane, upto: Cursor) -> None:
+    def register(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> None:
         """A pipeline that has no watermark yet takes everything: marks of an earlier one, with other epochs, would hide rows."""
         with self._opened() as table:
             table.reset(None, EVERY)
@@ -150,14 +151,14 @@ class MarkSource(Rowless):
         """Nothing."""
         return ()
 
-    def settle(self, pipeline: str, lane: Lane, upto: Cursor) -> Settlement:
+    def settle(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> Settlement:
         """Purge what was delivered up to there."""
         reach("source.settling")
         position, stamp = of_cursor(upto)
         with self._opened() as table:
             return Settlement(_purged(table, stamp, position))
 
-    def forget(self, pipeline: str) -> bool:
+    def forget(self, pipeline: str, owner: Owner | None = None) -> bool:
         """Take the marks from all rows; False if none bore one."""
         with self._opened() as table:
             return table.reset(None, EVERY) > 0
