@@ -204,6 +204,21 @@ def test_a_redrive_sends_a_key_in_order_and_its_receiver_takes_each_once(office:
     assert office.pipeline.state.standing("orders").redriven == 5
 
 
+def test_a_letter_that_was_corrected_is_sent_with_another_key(office: Office, capsys: Any) -> None:
+    content = yaml.safe_load(office.file.read_text())
+    for total in (1, 2):
+        (office.file.parent / f"rules_{total}.py").write_text(
+            f"def f(change):\n    return change.replace(after='{{\"n\":{total}}}')\n"
+        )
+        office.file.write_text(yaml.safe_dump(content | {"transform": {"function": f"rules_{total}:f"}}))
+        office.poison().condemn(change(3), ERROR, stage="function")
+        assert office.run(capsys, "redrive", "all")[0] == 0
+    first, second = (headers["idempotency-key"] for headers in office.hook.headers)
+    assert first.startswith("orders-cafe-3-3-redriven-")
+    assert second.startswith("orders-cafe-3-3-redriven-")
+    assert first != second, "a receiver that knows the first one would leave the correction out"
+
+
 def test_what_fails_again_stays_with_all_behind_it_and_the_others_go(office: Office, capsys: Any) -> None:
     parked_chain(office)
     office.hook.refused = {5}
