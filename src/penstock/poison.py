@@ -78,9 +78,10 @@ class Poison:
         self._kept_back: list[Place] = []
         self._passing, self._marking, self._returned = set[Place](), set[Place](), set[Place]()
         self._keys, self._parking, self._about = keys, parking, about
-        self._lock, self._is_loose, self._untold = Lock(), False, (0, 0)
+        self._lock, self._untold = Lock(), (0, 0)
         self._gathers, self._unparked, self._owed = gathers, list[DeadLetter](), list[DeadLetter]()
         self._holding = Holding(parking.holds() if parking else ())
+        self._is_loose = bool(self._holding)  # a predecessor may have died before it secured them
 
     @property
     def is_idle(self) -> bool:

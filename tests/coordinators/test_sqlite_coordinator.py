@@ -390,6 +390,20 @@ def test_a_watermark_that_was_asked_for_outlives_a_loss_of_power(
     assert flushed == [f"{path}-wal"]
 
 
+def test_a_letter_of_a_killed_predecessor_is_flushed_before_anything_passes_it(
+    coordinator: SqliteCoordinator, path: Path, leader: candidate.SqliteCandidate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    term, about = taken(coordinator, leader), Circumstances("p", LANE, "cafe", 1, lambda event: None)
+    with coordinator.claim(term, LANE, 0) as held:
+        predecessor = Poison("dead-letter", parking=held, about=about)
+        predecessor.condemn(Change(5, Op.INSERT, "t", '{"id":1}'), DeliveryExhausted("no", "mend it"))
+    with coordinator.claim(term, LANE, 1) as held:
+        flushed: list[str] = []
+        monkeypatch.setattr(os, "fsync", lambda file: flushed.append(os.readlink(f"/proc/self/fd/{file}")))
+        Poison("dead-letter", parking=held, about=about).secure()
+        assert flushed == [f"{path}-wal"]
+
+
 def test_a_letter_outlives_a_loss_of_power_once_it_is_secured(
     coordinator: SqliteCoordinator, path: Path, leader: candidate.SqliteCandidate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
