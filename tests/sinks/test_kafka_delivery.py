@@ -15,6 +15,7 @@ from deadline import PATIENCE, until
 from penstock import failpoint
 from penstock.change import Lane, to_batch
 from penstock.checkup.brokers import brokers
+from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted, SinkRefused, SinkUnavailable, TermLost
 from penstock.message import Message, to_change
@@ -74,14 +75,14 @@ class Line:
         servers = {"bootstrap.servers": broker.servers, "topic.metadata.propagation.max.ms": 500}
         self.sink = KafkaSink(config={**servers, **(config or {})}, delivery=delivery, retry=QUICK)
 
-    def open(self, parking=None, **about):
+    def open(self, parking=None, keys="wait", **about):
         def tell(event):
             if hasattr(event, "position"):
                 self.drop(event.position)
 
         poison = Poison(
             self.then,
-            "wait",
+            keys,
             parking or Nowhere(),
             Circumstances(self.topic, Lane("main"), "cafe", 1, lambda events: list(map(tell, events))),
         )
@@ -243,6 +244,28 @@ def test_letters_are_secured_before_the_transaction_that_passes_them_is_committe
     assert [letter.change.position for letter in drawer.letters] == [2]
     assert drawer.seen == [[]]
     assert_once_and_in_order(line, [1, 3, 4])
+
+
+@pytest.mark.parametrize("delivery", BOTH)
+def test_a_record_that_is_refused_in_its_turn_has_not_overtaken_the_letter_of_its_key(broker, delivery, tmp_path):
+    line, state = (
+        Line(broker, delivery, "dead-letter", {"message.max.bytes": 10 * LIMIT}),
+        SqliteCoordinator(f"{tmp_path}/state.db"),
+    )
+    line.topic = broker.create(partitions=1, config={"max.message.bytes": str(LIMIT)})
+
+    def overtaken():
+        return [(letter.change.position, letter.is_overtaken) for letter in state.letters("p")]
+
+    with closing(state.candidate("p", "me")) as candidate:
+        term = candidate.campaign()
+        state.place(term, Lane("main"), Watermark(Cursor("c"), 0))
+        with state.claim(term, Lane("main"), 0) as claim, line.open(claim, keys="go-on") as opened:
+            for position in (1, 2):
+                deliver(opened, to_batch([line.message(position, b"x" * 2 * LIMIT, key=b"k")]))
+            assert overtaken() == [(1, False), (2, False)]
+            deliver(opened, to_batch([line.message(3, key=b"k")]))
+            assert overtaken() == [(1, True), (2, True)]
 
 
 @pytest.mark.parametrize("delivery", BOTH)

@@ -23,6 +23,7 @@ from penstock.errors import DeliveryExhausted, PenstockError, SinkUnavailable, S
 from penstock.event import DeliveryRetried, InFlight, MessagesReturned
 from penstock.failpoint import reach
 from penstock.interpreter import share_interpreter
+from penstock.poison import Condemned
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import Verdict, condemning, ending, is_refusal, verdict
@@ -276,7 +277,7 @@ class BarrierDelivery:
 
     def _condemn(self, entry: Entry, error: PenstockError) -> None:
         try:
-            self._assignment.poison.condemn(entry.change, error)
+            self._assignment.poison.condemn_all([Condemned(entry.change, error, is_refused=True)])
         except PenstockError as raised:
             self._fail(raised)
         else:

@@ -19,6 +19,7 @@ from penstock.change import Change
 from penstock.errors import DeliveryExhausted, PenstockError
 from penstock.event import DeliveryRetried
 from penstock.failpoint import reach
+from penstock.poison import Condemned
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import Verdict, condemning, ending, is_refusal, verdict
@@ -56,6 +57,7 @@ class PipelinedDelivery:
         self._recorder, self._shelf = Recorder(sink.style, assignment), Shelf()
         self._waiting: deque[Entry] = deque()  # not sent yet, or to be sent again
         self._failed: dict[int, Any] = {}
+        self._doubtful = set[int]()  # sent, and may have arrived though no answer came
         self._careful_upto = 0
         self._under_way, self._tries, self._rests_until, self._told_at = 0, 0, 0.0, 0.0
         self._is_broken = self._has_succeeded = False
@@ -176,9 +178,12 @@ class PipelinedDelivery:
             self._has_succeeded, self._tries = True, 0
             self._sender.footing.heard(entry.record, message.partition())
             self._shelf.settle(entry.number)
+            self._doubtful.discard(entry.number)
         else:
             self._sender.footing.heard(entry.record, None)
             self._failed[entry.number] = error
+            if verdict(error) is Verdict.PASSING:
+                self._doubtful.add(entry.number)
 
     def _serve(self, seconds: float) -> None:
         if self._usual is None:
@@ -241,7 +246,8 @@ class PipelinedDelivery:
 
     def _condemn(self, entry: Entry, error: PenstockError) -> None:
         try:
-            self._assignment.poison.condemn(entry.change, error)
+            is_refused = entry.number not in self._doubtful
+            self._assignment.poison.condemn_all([Condemned(entry.change, error, is_refused=is_refused)])
         except PenstockError as raised:
             self._failure = self._failure or raised
         else:

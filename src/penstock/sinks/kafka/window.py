@@ -11,6 +11,7 @@ from penstock.cursor import Watermark
 from penstock.errors import DeliveryExhausted, PenstockError
 from penstock.event import DeliveryRetried
 from penstock.failpoint import reach
+from penstock.poison import Condemned
 from penstock.sink import Assignment
 from penstock.sinks.kafka.fault import Verdict, condemning, unkept, verdict
 from penstock.sinks.kafka.record import Record, Unfit
@@ -148,7 +149,8 @@ class Window:
         self._entries = [other for other in self._entries if other is not entry]
 
     def _condemn(self, change: Change, error: PenstockError) -> None:
-        self._assignment.poison.condemn(change, error)
+        """It has not arrived: a transaction that held it was aborted."""
+        self._assignment.poison.condemn_all([Condemned(change, error, is_refused=True)])
 
     def _sifted(self, entries: list[Entry]) -> list[Entry]:
         poison = self._assignment.poison
