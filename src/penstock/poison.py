@@ -75,8 +75,10 @@ class Poison:
     ) -> None:
         self.then: Then = then if parking and about else "halt"
         self.dropped = self.passed = 0
+        self._dropping = list[Place]()
         self._kept_back: list[Place] = []
         self._passing, self._marking, self._returned = set[Place](), set[Place](), set[Place]()
+        self._reached: Place = (-1, -1)
         self._keys, self._parking, self._about = keys, parking, about
         self._lock, self._untold = Lock(), (0, 0)
         self._gathers, self._unparked, self._owed = gathers, list[DeadLetter](), list[DeadLetter]()
@@ -104,7 +106,7 @@ class Poison:
             if self.then == "dead-letter":
                 self._gather(found, tries, stage)
                 return
-            self.dropped += len(found)
+            self._dropping += places
         pipeline = self._about.pipeline
         self._about.tell([_told(ChangeDropped, pipeline, one.change, one.error.code, one.error.message) for one in found])
 
@@ -132,17 +134,24 @@ class Poison:
         with self._lock:
             self._kept_back += places
 
-    def reach(self, up_to: Place) -> int:
-        """Everything up to there is durable, and what went past a letter has done so; how many a sink was handed in vain."""
+    def reach(self, up_to: Place) -> list[Place]:
+        """Everything up to there is durable, and what went past a letter has done so; which places a sink was handed in vain."""
         with self._lock:
             kept = [place for place in self._kept_back if place <= up_to]
             self._kept_back = [place for place in self._kept_back if place > up_to] if kept else self._kept_back
-            passed = {place for place in self._passing if place <= up_to}
-            self._passing -= passed
             self._marking = {place for place in self._marking if place > up_to}
-            self.passed += len(passed)
+            self._reached = max(self._reached, up_to)
+            return kept
+
+    def settle(self, position: int) -> None:
+        """The watermark is about to be recorded there: count what has passed a letter, and what was dropped, up to there."""
+        with self._lock:
+            passed = {place for place in self._passing if place <= self._reached and place[0] <= position}
+            dropped = [place for place in self._dropping if place[0] <= position]
+            self._passing -= passed
+            self._dropping = [place for place in self._dropping if place[0] > position]
+            self.passed, self.dropped = self.passed + len(passed), self.dropped + len(dropped)
             self._untold = self._untold[0], self._untold[1] + len(passed)
-            return len(kept)
 
     @property
     def has_letters(self) -> bool:

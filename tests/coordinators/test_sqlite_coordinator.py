@@ -18,7 +18,7 @@ import pytest
 from deadline import PATIENCE
 from penstock.change import Change, Lane, Op
 from penstock.coordinator import Tally, Term
-from penstock.coordinators.sqlite import SqliteCoordinator, candidate, claim, store
+from penstock.coordinators.sqlite import SqliteCoordinator, candidate, claim, letters, store
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted, StateInvalid, StateUnavailable, TermLost
 from penstock.poison import Circumstances, Poison
@@ -388,6 +388,23 @@ def test_a_watermark_that_was_asked_for_outlives_a_loss_of_power(
         assert not flushed, "a worker does not wait for the disk"
         assert coordinator.watermark("p", LANE) == mark(4)
     assert flushed == [f"{path}-wal"]
+
+
+def test_progress_and_what_it_counts_are_recorded_in_one_step(
+    coordinator: SqliteCoordinator, leader: candidate.SqliteCandidate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **counts: int) -> None:
+        raise StateUnavailable("away")
+
+    with coordinator.claim(taken(coordinator, leader), LANE, 0) as held:
+        with monkeypatch.context() as broken:
+            broken.setattr(letters, "count", away)
+            with pytest.raises(StateUnavailable):
+                held.advance(mark(4), Tally(3, dropped=1, passed=2))
+        assert coordinator.watermark("p", LANE) != mark(4)
+        held.advance(mark(4), Tally(3, dropped=1, passed=2))
+    standing = coordinator.standing("p")
+    assert (standing.delivered, standing.dropped, standing.passed) == (3, 1, 2)
 
 
 def test_a_letter_of_a_killed_predecessor_is_flushed_before_anything_passes_it(

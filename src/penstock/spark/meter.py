@@ -14,32 +14,39 @@ from penstock.progress import Place
 
 
 class Meter:
-    """Counts what was delivered, run by run, for the store's tally and for people: what is durable and was not kept back."""
+    """Counts what was delivered, run by run: what is durable and was not kept back.
+
+    People see it as soon as it is durable. The store counts it with the watermark that lies behind it, in one step: whatever lies
+    after the watermark is sent again after a crash, and counted then.
+    """
 
     def __init__(self, poison: Poison) -> None:
         self._poison, self._dropped, self._passed = poison, 0, 0
-        self._runs: deque[pa.RecordBatch] = deque()
+        self._handed, self._durable = Runs(), Runs()
+        self._kept: list[Place] = []
         self._unrecorded = self._untold = 0
         self._rate = 0.0
 
     def hand(self, run: pa.RecordBatch) -> None:
         """This run was handed to the sink."""
-        self._runs.append(run)
+        self._handed.put(run)
 
     def reach(self, place: Place) -> None:
         """Everything up to here is durable."""
-        rows = 0
-        while self._runs and last_place(self._runs[0]) <= place:
-            rows += self._runs.popleft().num_rows
-        if self._runs and (done := sum(at <= place for at in places(self._runs[0]))):  # a request may end inside a run
-            self._runs[0] = self._runs[0].slice(done)
-            rows += done
-        delivered = rows - self._poison.reach(place)
-        self._unrecorded += delivered
-        self._untold += delivered
+        kept = self._poison.reach(place)
+        for run in self._handed.take(place):
+            self._durable.put(run)
+            self._untold += run.num_rows
+        self._kept += kept
+        self._untold -= len(kept)
 
-    def tally(self, trouble: Mapping[str, str] | None = None) -> Tally:
-        """What the store has not heard of yet."""
+    def tally(self, position: int, trouble: Mapping[str, str] | None = None) -> Tally:
+        """What the store has not counted yet and is to count with a watermark at this position."""
+        upto = position, _LAST
+        kept = sum(place <= upto for place in self._kept)
+        self._unrecorded += sum(run.num_rows for run in self._durable.take(upto)) - kept
+        self._kept = [place for place in self._kept if place > upto]
+        self._poison.settle(position)
         self._tally = Tally(
             delivered=max(0, self._unrecorded),
             rate=self._rate,
@@ -61,3 +68,28 @@ class Meter:
         self._untold -= told
         self._rate = told / seconds
         return told
+
+
+class Runs:
+    """Changes in their order, taken from the front."""
+
+    def __init__(self) -> None:
+        self._runs: deque[pa.RecordBatch] = deque()
+
+    def put(self, run: pa.RecordBatch) -> None:
+        """This run is the last."""
+        self._runs.append(run)
+
+    def take(self, upto: Place) -> list[pa.RecordBatch]:
+        """What lies up to there."""
+        taken = []
+        while self._runs and last_place(self._runs[0]) <= upto:
+            taken.append(self._runs.popleft())
+        if self._runs and (count := sum(at <= upto for at in places(self._runs[0]))):  # a request may end inside a run
+            taken.append(self._runs[0].slice(0, count))
+            self._runs[0] = self._runs[0].slice(count)
+        return taken
+
+
+_LAST = 1 << 62
+"""No ordinal is greater."""

@@ -221,9 +221,10 @@ class Carrier:
         reach("writer.advancing")
         self._tried_at = now = time.monotonic()
         watermark = self._durable()
+        tally = self._meter.tally(watermark.position, self._trouble.look(self._reached, self._progress.handed))
         try:
             self._poison.park()
-            self._claim.advance(watermark, self._meter.tally(self._trouble.look(self._reached, self._progress.handed)))
+            self._claim.advance(watermark, tally)
         except StateUnavailable:
             if now - self._recorded_at > self._errand.pipeline.state.ttl:
                 raise

@@ -103,10 +103,17 @@ class SqliteClaim:
             self._recorded, self._trouble, self._written_at = watermark, tally.trouble, now
         if not stands or self._store.is_replaced():
             raise self._lost()
-        if tally.dropped or tally.passed:
-            letters.count(self._store, self._term.pipeline, dropped=tally.dropped, passed=tally.passed)
 
     def _write(self, watermark: Watermark, tally: Tally) -> bool:
+        """Progress and counts in one step."""
+        if not (tally.dropped or tally.passed):
+            return self._move(watermark, tally)
+        with self._store.atomic("normal"):
+            if stands := self._move(watermark, tally):
+                letters.count(self._store, self._term.pipeline, dropped=tally.dropped, passed=tally.passed)
+        return stands
+
+    def _move(self, watermark: Watermark, tally: Tally) -> bool:
         place = (watermark.position, watermark.cursor, watermark.position, watermark.delivered, watermark.delivered)
         trouble = json.dumps(dict(tally.trouble)) if tally.trouble else None
         return self._store.write(_ADVANCE, *place, tally.delivered, tally.rate, time.time(), trouble, *self._mine)
