@@ -17,6 +17,9 @@ UMASK = "PENSTOCK_UMASK"
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
+    from penstock.spark import endings
+
+    endings.follow()
     if UMASK in os.environ:
         os.umask(int(os.environ[UMASK], 8))
     for name in ("pyarrow", "orjson", "penstock.spark.source", "penstock.spark.reader", "penstock.spark.writer"):
