@@ -153,6 +153,19 @@ class AttemptFailed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallDied(Event):
+    """The function ended its worker process, or had to be ended, on a change, so many times by now."""
+
+    level = "warning"
+    position: int
+    table: str
+    key: str
+    tries: int
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settled(Event):
     """The source was told what it may forget."""
 

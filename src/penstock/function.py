@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from operator import is_not
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 import pyarrow as pa
@@ -43,6 +43,26 @@ class Outcome(NamedTuple):
     in_row: int = 0
 
 
+class Watch(Protocol):
+    """Follows the calls of a function."""
+
+    def enter(self, change: Change) -> None:
+        """The next call is with this change. Raises TransformInvalid if there must be none."""
+
+    def leave(self) -> None:
+        """The last call of a run has returned."""
+
+
+class _Unwatched:
+    def enter(self, change: Change) -> None: ...
+
+    def leave(self) -> None: ...
+
+
+UNWATCHED = _Unwatched()
+"""Where a call that never returns is a person's own to end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Function:
     """A function of the pipeline file, imported."""
@@ -50,13 +70,20 @@ class Function:
     name: str
     call: Callable[[Change], Any]
 
-    def apply(self, run: pa.RecordBatch, spared: int = 0, in_row: int = 0) -> Outcome:
+    def apply(self, run: pa.RecordBatch, spared: int = 0, in_row: int = 0, watch: Watch = UNWATCHED) -> Outcome:
         """Call it with every change of a run; what tells of schemas passes by. So many failures in a row are spared."""
+        try:
+            return self._applied(run, spared, in_row, watch.enter)
+        finally:
+            watch.leave()
+
+    def _applied(self, run: pa.RecordBatch, spared: int, in_row: int, enter: Callable[[Change], None]) -> Outcome:
         rows: list[Row] = []
         altered: set[str] = set()
         last, error, failures = None, None, []
         for change in from_batch(run):
             try:
+                enter(change)
                 rows += self._made(change, altered)
                 in_row = 0
             except TransformInvalid as found:

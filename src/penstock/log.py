@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from penstock.event import (
     AttemptFailed,
+    CallDied,
     CatchingUp,
     ChangeDropped,
     ChangeParked,
@@ -53,6 +54,7 @@ _SENTENCES: dict[type[Event], str] = {
     ChangesWaited: "{changes} parked behind dead letters of their keys",
     ChangesPassed: "{changes} went past dead letters of their keys",
     Warned: "{reason}",
+    CallDied: "{message}",
     AttemptFailed: "attempt {attempt} failed: {message}",
     Settled: "{pruned} settled changes pruned below position {position}",
     Unsettled: "delivered changes cannot be settled in the source, whose log grows: {message}; {remedy}",

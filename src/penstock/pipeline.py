@@ -4,21 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Literal
 
 from penstock.coordinator import Coordinator
-from penstock.settings import settings
+from penstock.duration import Duration
+from penstock.settings import refuse, settings
 from penstock.sink import Sink
 from penstock.source import Source
+
+_LEAST_TIMEOUT = timedelta(milliseconds=100)
 
 
 @settings
 class Transform:
-    """What happens to changes between source and sink, in this order."""
+    """What happens to changes between source and sink, in this order; one call of the function may take `timeout`."""
 
     where: str | None = None
     select: Mapping[str, str] | None = None
     function: str | None = None
+    timeout: Duration = timedelta(seconds=60)
+
+    def __post_init__(self) -> None:
+        refuse(
+            self.timeout < _LEAST_TIMEOUT and "transform.timeout is too short: write 100ms or more",
+            self.function is None
+            and self.timeout != Transform.timeout
+            and "transform.timeout limits calls of transform.function, which is missing: remove it, or name a function",
+        )
 
     @property
     def has_sql(self) -> bool:

@@ -26,6 +26,7 @@ from penstock.errors import (
     from_text,
 )
 from penstock.event import (
+    CallDied,
     CatchingUp,
     Completed,
     Event,
@@ -57,6 +58,9 @@ STOP_SECONDS = 15.0
 """How long a stop waits for requests under way."""
 LOST_SECONDS = 1.0
 """The same when the term is lost: nothing can be recorded any more, and a standby is missed."""
+
+_WORKER_DIED = "worker exited unexpectedly"
+"""Spark's words."""
 
 _RESTARTS = Retry(tries="forever")
 
@@ -122,6 +126,7 @@ class PipelineRun:
         self.error: PenstockError | None = None
         self._start, self._stop, self._tell = start, stop, tell
         self._claims: set[str] = set()
+        self._died: CallDied | None = None
         self._settling, self._entered = Settling(pipeline, tell), Standing()
         self._has_entered = False
         self._absence = Absence(pipeline.name, tell)
@@ -134,8 +139,11 @@ class PipelineRun:
         """Follow which lanes workers hold."""
         if isinstance(event, LaneClaimed) and event.pipeline == self.pipeline.name:
             self._claims.add(event.lane)
+            self._died = None
         elif isinstance(event, LaneReleased) and event.pipeline == self.pipeline.name:
             self._claims.discard(event.lane)
+        elif isinstance(event, CallDied) and event.pipeline == self.pipeline.name:
+            self._died = event
 
     def has_nothing_to_do(self) -> bool:
         """Whether this is a batch of nothing, told without Spark; a pipeline that was halted is to try again."""
@@ -289,6 +297,7 @@ class PipelineRun:
         except PenstockError as error:
             if error.directive is Directive.HALT or isinstance(error, EngineLost):
                 raise
+            error = self._named(error)
             failures = failures + 1 if time.monotonic() - began < 60 else 1
             wait = _RESTARTS.wait(failures, chance=0.0)
             self._tell(Restarted(pipeline=self.pipeline.name, code=error.code, message=error.message, wait_seconds=wait))
@@ -296,6 +305,12 @@ class PipelineRun:
                 self.pipeline.state.note(term, error.facts())
             self._stop.wait(wait)
         return failures
+
+    def _named(self, error: PenstockError) -> PenstockError:
+        """The error, or which change ended the worker: Spark knows only that one has ended."""
+        if self._died and _WORKER_DIED in error.message:
+            return EngineFailed(self._died.message, "correct the function: the change is tried again")
+        return error
 
     def _place(self, term: Term) -> None:
         """`--from` is about the error that had halted the pipeline at the start: a leader since then has decided about that."""

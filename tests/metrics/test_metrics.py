@@ -28,6 +28,7 @@ from penstock.cursor import Watermark
 from penstock.errors import ConfigInvalid
 from penstock.event import (
     AttemptFailed,
+    CallDied,
     ChangeDropped,
     ChangeParked,
     ChangesParked,
@@ -132,6 +133,7 @@ EVENTS = (
     Delivered(pipeline="another", lane="main", changes=99, position=7),
     DeliveryRetried(pipeline=NAME, reason="503", tries=1, wait_seconds=0.1),
     AttemptFailed(pipeline=NAME, code="state.unavailable", message="away", attempt=0),
+    CallDied(pipeline=NAME, tries=1, **POISON | {"code": "engine.failed"}),
     RESTARTED,
     Settled(pipeline=NAME, position=7, pruned=5),
     ReaderReleased(pipeline=NAME, reader="old", position=1, silent_seconds=1.0),

@@ -1,4 +1,4 @@
-"""A query that is started again as `penstock run` starts it, where Spark has not waited long enough for a Python process."""
+"""A query that is started again as `penstock run` starts it, where Python processes died or Spark has not waited for one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Restarted(Query):
 
     def failure(self) -> PenstockError | None:
         found = super().failure()
-        if found and "failed to connect back" in found.message:
+        if found and any(words in found.message for words in ("failed to connect back", "worker exited unexpectedly")):
             self._begin()
             return None
         return found

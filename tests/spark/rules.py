@@ -1,6 +1,10 @@
 """Functions that the tests of transforms name; workers import them from here."""
 
+import ctypes
 import json
+import os
+import signal
+import threading
 from dataclasses import replace
 
 
@@ -38,3 +42,41 @@ def refuse_1500(change):
         raise ValueError("refused")
     elsewhere = replace(change, table="elsewhere")
     return [elsewhere, change] if change.position % 5 == 0 else elsewhere
+
+
+BAD = {1, 1500, 1501, 3000}
+
+
+def exits(change):
+    """Ends its process on the first change, two in the middle, and the last one."""
+    if change.position in BAD:
+        os._exit(7)
+    return change
+
+
+def crashes(change):
+    """Reads where there is nothing."""
+    if change.position == 1500:
+        ctypes.string_at(0)
+    return change
+
+
+def is_killed(change):
+    """Ends as if memory had run out."""
+    if change.position == 1500:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return change
+
+
+def waits(change):
+    """Sleeps for ever on one change."""
+    if change.position == 1500:
+        threading.Event().wait()
+    return change
+
+
+def hangs_in_c(change):
+    """Never returns from C, and keeps every other thread of Python from running."""
+    if change.position == 1500:
+        ctypes.PyDLL(None).pause()
+    return change

@@ -35,10 +35,20 @@ class Live:
         self.make(*args, **how)
         self.query.start(self.term)
 
-    def make(self, source=None, where=None, epoch_seconds=300.0, name="live", select=None, function=None, **sink):
+    def make(
+        self,
+        source=None,
+        where=None,
+        epoch_seconds=300.0,
+        name="live",
+        select=None,
+        function=None,
+        timeout=Transform.timeout,
+        **sink,
+    ):
         self.monkeypatch.setattr("penstock.spark.query.EPOCH_SECONDS", epoch_seconds)
         source = source or SyntheticSource(rate=1e6, total=TOTAL)
-        transform = Transform(where=where, select=select, function=function)
+        transform = Transform(where=where, select=select, function=function, timeout=timeout)
         sink = FileSink(path=str(self.out), **sink)
         self.pipeline = Pipeline(name, source, sink, self.state, transform, folder=str(self.folder))
         self.candidate = self.state.candidate(name, "test")

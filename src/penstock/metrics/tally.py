@@ -8,6 +8,7 @@ from typing import Literal
 
 from penstock.event import (
     AttemptFailed,
+    CallDied,
     ChangeDropped,
     ChangeParked,
     ChangesParked,
@@ -89,8 +90,9 @@ def counted(tally: Tally, event: Event, now: float) -> Tally:
             tally = replace(tally, claimed_at=now)
         case DeliveryRetried() | MessagesReturned():
             tally = replace(tally, retries=tally.retries + 1)
-        case AttemptFailed(code=code, message=message):
-            tally = replace(tally, failed=tally.failed + Counter([code]), error=(code, message), claimed_at=None)
+        case AttemptFailed(code=code, message=message) | CallDied(code=code, message=message):
+            claimed_at = now if isinstance(event, CallDied) else None  # its successor has told
+            tally = replace(tally, failed=tally.failed + Counter([code]), error=(code, message), claimed_at=claimed_at)
         case Restarted(code=code, message=message):
             tally = replace(tally, restarts=tally.restarts + Counter([code]), error=(code, message), claimed_at=None)
         case TermGone():

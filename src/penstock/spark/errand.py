@@ -113,6 +113,11 @@ class Errand:
         """Whether the other half of this task has failed. Spark itself would not tell before the epoch's end."""
         return os.path.exists(self._flag(f"failed-{task}"))
 
+    def asked_at(self, task: int) -> int | None:
+        """When this task was asked to end, or one half of it failed, in nanoseconds since 1970; None if neither was so."""
+        flags = (Path(self._flag(name)) for name in ("stop", f"failed-{task}"))
+        return min((flag.stat().st_mtime_ns for flag in flags if flag.exists()), default=None)
+
     @contextmanager
     def reporting(self, task: int) -> Iterator[None]:
         """The one broad catch on the data path: say what failed, to the other half and to the driver, and raise it on.

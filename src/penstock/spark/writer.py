@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from penstock.change import NO_CHANGES, Change, last_place
+from penstock.change import NO_CHANGES, Change, from_batch, last_place
 from penstock.coordinator import Claim, Tally
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateUnavailable, TransformInvalid
 from penstock.event import Delivered, LaneClaimed, LaneReleased, Observer
 from penstock.failpoint import reach
-from penstock.function import Function, Outcome, described, origins, way_on
+from penstock.function import Function, Outcome, Watch, described, origins, way_on
 from penstock.importing import function_of
 from penstock.keeping import kept, later
 from penstock.pipeline import Pipeline
@@ -25,6 +25,8 @@ from penstock.poison import IN_A_ROW, Circumstances, of_sink
 from penstock.progress import Place, Progress
 from penstock.sink import Assignment, Delivery, KeepingDelivery
 from penstock.source import Stamp, is_own
+from penstock.spark.calls import Calls, Refusal
+from penstock.spark.death import Death
 from penstock.spark.errand import Errand
 from penstock.spark.form import form_of
 from penstock.spark.meter import Meter
@@ -106,7 +108,9 @@ class Carrier:
         self._keeping = self._delivery if isinstance(self._delivery, KeepingDelivery) else None  # asked once: it takes long
         self._custody = assignment.custody
         self._since = self._custody.cursor(opening.cursor) if self._custody else opening.cursor
-        self._poison, self._failed_in_row, self._raised_in_row = assignment.poison, 0, 0
+        self._calls = Calls(errand, opening.lane, task) if self._function else None
+        self._poison, self._raised_in_row = assignment.poison, 0
+        self._failed_in_row = self._calls.in_row(reached.position) if self._calls else 0
         self._progress, self._meter = Progress(reached), Meter(self._poison)
         self._floor, self._is_whole = reached.position, True
         self._reached: Place | None = None
@@ -132,6 +136,8 @@ class Carrier:
             self._delivery.close()
             self._record()
         finally:
+            if self._calls:
+                self._calls.close()
             self._errand.tell(LaneReleased(pipeline=name, lane=lane, position=self._progress.watermark.position))
 
     def _take(self, piece: pa.RecordBatch | Mark | Raised) -> None:
@@ -170,11 +176,42 @@ class Carrier:
             self._poison.condemn(raised.change, error, stage="sql")
 
     def _call(self, function: Function, run: pa.RecordBatch) -> None:
+        """Hand over what the function makes of a run; a change that a worker died on before goes by itself."""
+        assert self._calls
+        for part, death in self._calls.parts(run):
+            if not death:
+                self._apply(function, part, self._calls)
+            elif self._is_settled():
+                self._again(function, part, death, self._calls)
+            if self._errand.is_stopped():
+                return
+
+    def _again(self, function: Function, part: pa.RecordBatch, death: Death, calls: Calls) -> None:
+        """One change once more, or, when its tries are spent, no more."""
+        [change] = from_batch(part)
+        if error := calls.meet(change):
+            self._apply(function, part, Refusal(error), death.tries)
+        else:
+            self._record()
+            self._apply(function, part, calls)
+            calls.survive(change)
+        if self._is_settled():
+            calls.settle(self._failed_in_row, self._progress.watermark.position)
+
+    def _is_settled(self) -> bool:
+        """Whether everything handed over is durable and recorded, as soon as it is; not so if somebody asks to stop."""
+        self._drain()
+        if self._errand.is_stopped():
+            return False
+        self._record()
+        return True
+
+    def _apply(self, function: Function, run: pa.RecordBatch, watch: Watch, tries: int = 1) -> None:
         """Hand over what the function makes of a run; what it raises on is poison."""
-        outcome = function.apply(run, 0 if self._poison.then == "halt" else IN_A_ROW, self._failed_in_row)
+        outcome = function.apply(run, 0 if self._poison.then == "halt" else IN_A_ROW, self._failed_in_row, watch)
         self._failed_in_row = outcome.in_row
         for change, error in outcome.failures:
-            self._poison.condemn(change, error, stage="function")
+            self._poison.condemn(change, error, tries, stage="function")
         self._hand_made(self._without_followers(run, outcome))
         if outcome.error:
             self._drain()
@@ -221,7 +258,8 @@ class Carrier:
         reach("writer.advancing")
         self._tried_at = now = time.monotonic()
         watermark = self._durable()
-        tally = self._meter.tally(watermark.position, self._trouble.look(self._reached, self._progress.handed))
+        trouble = self._trouble.look(self._reached, self._progress.handed) or (self._calls.trouble if self._calls else None)
+        tally = self._meter.tally(watermark.position, trouble)
         try:
             self._poison.park()
             self._claim.advance(watermark, tally)

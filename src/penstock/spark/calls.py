@@ -1,0 +1,216 @@
+"""The calls of the user's function on one lane, noted in files of the run that outlive the worker which makes them.
+
+A worker that dies inside a call leaves the position of the change there, and its successor counts that death. A call that takes too
+long ends by SIGALRM, whose action needs nothing of Python: a C function that never returns is ended, too.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import hashlib
+import json
+import mmap
+import os
+import signal
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.change import Change, Lane, from_batch
+from penstock.errors import TransformInvalid
+from penstock.event import CallDied
+from penstock.function import described
+from penstock.retry import Retry
+from penstock.spark.death import Death, Name, how_it_ended, name_of, place_in
+from penstock.spark.endings import ending_of
+from penstock.spark.errand import Errand
+
+_POSITION, _LENGTH, _TEXT = 0, 1, 16
+_SIZE = 1 << 16
+_NOWHERE = -(1 << 63)
+"""In the place of a position: no call is under way."""
+
+_REARMS = 10
+"""A timer is set again after a tenth of the limit: to set it for each change would cost more than many a function."""
+
+
+class Calls:
+    """The calls of one attempt. As it begins, it counts the death of its predecessor."""
+
+    def __init__(self, errand: Errand, lane: Lane, task: int) -> None:
+        digest = hashlib.sha256(lane.encode()).hexdigest()[:12]
+        self._calls = Path(errand.folder, f"{errand.pipeline.name}.{digest}.calls")
+        self._book, self._trace = self._calls.with_suffix(".deaths"), self._calls.with_suffix(".trace")
+        self._errand, self._transform = errand, errand.pipeline.transform
+        self._retry: Retry = getattr(errand.pipeline.sink, "retry", None) or Retry()
+        self._facts: dict[str, Any] = {"pid": os.getpid(), "task": task, "query": errand.query, "in_row": 0, "at": None}
+        self._deaths, self._news = self._inherited()
+        self._rearm_at, self._limit = 0.0, self._transform.timeout.total_seconds()
+        self._open()
+
+    @property
+    def trouble(self) -> dict[str, str] | None:
+        """What is wrong, while a change that a worker died on waits for its next try."""
+        waiting = [death for death in self._deaths.values() if not self._retry.is_spent(death.tries)]
+        return waiting[-1].trouble(self._name, self._retry).facts() if waiting else None
+
+    def in_row(self, position: int) -> int:
+        """How many changes in a row were condemned before the one behind this position, which is recorded."""
+        return int(self._facts["in_row"]) if self._facts["at"] == position else 0
+
+    def enter(self, change: Change) -> None:
+        """The function is called with this change now."""
+        if change.ordinal is None:
+            self._slots[_POSITION] = change.position
+        else:
+            self._note(change)
+        if (now := time.monotonic()) > self._rearm_at:
+            self._rearm_at = now + self._limit / _REARMS
+            signal.setitimer(signal.ITIMER_REAL, self._limit * (1 + 1 / _REARMS))
+
+    def leave(self) -> None:
+        """No call is under way any more."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        self._slots[_POSITION], self._rearm_at = _NOWHERE, 0.0
+
+    def parts(self, run: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Death | None]]:
+        """A run in parts: each change that workers have died on is one by itself."""
+        begin = 0
+        for index, change in enumerate(from_batch(run) if self._deaths else ()):
+            if death := self._deaths.get(name_of(change)):
+                if index > begin:
+                    yield run.slice(begin, index - begin), None
+                yield run.slice(index, 1), death
+                begin = index + 1
+        if begin < run.num_rows:
+            yield run.slice(begin), None
+
+    def meet(self, change: Change) -> TransformInvalid | None:
+        """A change that workers have died on has come again: the error that it is poison with, once its tries are spent."""
+        name = name_of(change)
+        death = self._deaths[name] = replace(self._deaths[name], change=described(change))
+        if name == self._news:
+            self._news = None
+            self._errand.tell(self._event(change, death))
+        self._save()
+        return death.error(self._name, change) if self._retry.is_spent(death.tries) else None
+
+    def survive(self, change: Change) -> None:
+        """The function has returned: this change is not what its workers died of."""
+        self._deaths.pop(name_of(change), None)
+        self._save()
+
+    def settle(self, in_row: int, position: int) -> None:
+        """Everything up to this position is recorded, the last so many changes of it as condemned."""
+        self._facts |= {"in_row": in_row, "at": position}
+        self._deaths = {name: death for name, death in self._deaths.items() if name[1] or name[0] > position}
+        self._save()
+
+    def close(self) -> None:
+        """Give the process back as it was."""
+        self.leave()
+        faulthandler.unregister(signal.SIGALRM)
+        if self._enables:
+            faulthandler.disable()
+        os.close(self._stack)
+
+    @property
+    def _name(self) -> str:
+        return self._transform.function or ""
+
+    def _note(self, change: Change) -> None:
+        name = name_of(change)[1].encode("utf-8", "surrogatepass")[: _SIZE - _TEXT]
+        self._bytes[_TEXT : _TEXT + len(name)] = name
+        self._slots[_LENGTH], self._slots[_POSITION] = len(name), 0
+
+    def _event(self, change: Change, death: Death) -> CallDied:
+        found = death.trouble(self._name, self._retry)
+        return CallDied(
+            pipeline=self._errand.pipeline.name,
+            position=change.position,
+            table=change.table,
+            key=change.key[:200],
+            tries=death.tries,
+            code=found.code,
+            message=found.message,
+        )
+
+    def _inherited(self) -> tuple[dict[Name, Death], Name | None]:
+        """The deaths so far, and which of them the predecessor has added."""
+        try:
+            before = json.loads(self._book.read_text())
+        except FileNotFoundError:
+            return {}, None
+        deaths = {(position, text): Death(**facts) for (position, text), facts in before.pop("deaths")}
+        self._facts |= {"in_row": before["in_row"], "at": before["at"]}
+        if (name := self._under_way()) and (how := self._end(**before)):
+            found = deaths.pop(name, None) or Death(0, "")
+            deaths[name] = replace(found, tries=found.tries + 1, how=how, where=self._where())
+            return deaths, name
+        return deaths, None
+
+    def _under_way(self) -> Name | None:
+        """Which call the predecessor was in at its end."""
+        packed = self._calls.read_bytes()
+        position, length = struct.unpack_from("qq", packed)
+        text = packed[_TEXT : _TEXT + length].decode("utf-8", "surrogatepass")
+        return None if position == _NOWHERE else (position, text)
+
+    def _end(self, pid: int, task: int, query: str, **_: Any) -> str | None:
+        """How it ended; None if it was ended because its query stopped, or its reader had failed."""
+        ending = ending_of(pid)
+        asked = replace(self._errand, query=query).asked_at(task)
+        if asked is not None and (ending is None or asked < ending.at):
+            return None
+        return how_it_ended(ending.code if ending else None, self._transform.timeout)
+
+    def _where(self) -> str:
+        module = sys.modules.get(self._name.partition(":")[0])
+        with suppress(FileNotFoundError):
+            return place_in(self._trace.read_text(errors="replace"), getattr(module, "__file__", None))
+        return ""
+
+    def _open(self) -> None:
+        """Begin files of our own: a predecessor that still lives keeps its own."""
+        os.makedirs(self._calls.parent, 0o700, exist_ok=True)  # on another host the driver's folder is not there yet
+        for path in (self._calls, self._trace):
+            path.unlink(missing_ok=True)
+        with open(os.open(self._calls, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "r+b") as file:
+            file.truncate(_SIZE)
+            self._bytes = memoryview(mmap.mmap(file.fileno(), _SIZE))
+        self._slots = self._bytes.cast("q")
+        self._slots[_POSITION] = _NOWHERE
+        self._save()
+        self._stack = os.open(self._trace, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        faulthandler.register(signal.SIGALRM, self._stack, all_threads=False, chain=True)
+        self._enables = not faulthandler.is_enabled()
+        if self._enables:
+            faulthandler.enable(self._stack, all_threads=False)
+
+    def _save(self) -> None:
+        draft = self._book.with_suffix(".draft")
+        facts = self._facts | {"deaths": [[list(name), asdict(death)] for name, death in self._deaths.items()]}
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump(facts, file)
+        draft.rename(self._book)
+
+
+class Refusal:
+    """In the place of calls: the function is not called with a change that is poison."""
+
+    def __init__(self, error: TransformInvalid) -> None:
+        self._error = error
+
+    def enter(self, change: Change) -> None:
+        """Raise why not."""
+        raise self._error
+
+    def leave(self) -> None:
+        """There was no call."""

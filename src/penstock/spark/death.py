@@ -1,0 +1,82 @@
+"""A worker process that ended inside a call of the user's function: which change it was called with, and how it ended."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+from datetime import timedelta
+
+from penstock.change import Change
+from penstock.errors import EngineFailed, TransformInvalid
+from penstock.function import described, way_on
+from penstock.retry import Retry
+
+Name = tuple[int, str]
+"""What a change is recognised by after a restart."""
+
+_FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+)', re.MULTILINE)
+
+
+def name_of(change: Change) -> Name:
+    """Its position; for a row of a range, which is read anew each time, its table and key."""
+    return (change.position, "") if change.ordinal is None else (0, f"{change.table}\0{change.key}")
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """So many workers ended inside a call with one change; `how` the last one ended, `where` in the code, `change` if met again."""
+
+    tries: int
+    how: str
+    where: str = ""
+    change: str = ""
+
+    def error(self, function: str, change: Change) -> TransformInvalid:
+        """The change is poison."""
+        return TransformInvalid(
+            f"transform.function {function} {self._what(described(change))}, in {self.tries} of {self.tries} tries",
+            f"correct the function{_else(self.how)}; {way_on(change)}",
+        )
+
+    def trouble(self, function: str, retry: Retry) -> EngineFailed:
+        """The change is tried again."""
+        end = f"after {retry.tries} tries it is poison" if retry.tries != "forever" else "it is tried again for ever"
+        what = self._what(self.change or "a change that is read again now")
+        return EngineFailed(
+            f"transform.function {function} {what}; try {self.tries} failed", f"correct the function{_else(self.how)}; {end}"
+        )
+
+    def _what(self, change: str) -> str:
+        return f"{self.how}{self.where} on {change}"
+
+
+def how_it_ended(code: int | None, limit: timedelta) -> str:
+    """What the function did, by the exit code of its worker, or the negative number of a signal."""
+    if code is None:
+        return "ended its worker process"
+    if code >= 0:
+        return f"ended its worker process with exit code {code}"
+    if code == -signal.SIGALRM:
+        return f"did not return within {limit.total_seconds():g} s"
+    return f"ended its worker process with {_signal(-code)}"
+
+
+def place_in(trace: str, module: str | None) -> str:
+    """Where it was, by the stack that was written last: the innermost line of the function's module, or of any."""
+    frames = [(found["file"], found["line"]) for found in _FRAME.finditer(trace)]
+    own = [frame for frame in frames if frame[0] == module] or frames[:1]
+    return f" at {own[0][0]}:{own[0][1]}" if own else ""
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _else(how: str) -> str:
+    if how.startswith("did not return"):
+        return " or raise transform.timeout"
+    return ", or give the machine more memory if it ran out" if how.endswith("SIGKILL") else ""

@@ -1,0 +1,163 @@
+"""The calls of a function in processes that die in them: which change is counted, and how it was."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock.change import Change, Op, to_batch
+from penstock.config import parse
+from penstock.coordinator import Term
+from penstock.function import Function
+from penstock.spark import calls as module
+from penstock.spark import endings
+from penstock.spark.calls import Calls
+from penstock.spark.errand import Errand
+
+CHANGES = [Change(at, Op.INSERT, "orders", f'{{"id":{at}}}', None, "{}") for at in range(1, 6)]
+ROWS = [replace(change, position=9, ordinal=change.position) for change in CHANGES]
+WAYS = {
+    "exit": lambda: os._exit(7),
+    "segfault": lambda: ctypes.string_at(0),
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "wait": signal.pause,
+    "wait in C with the lock of Python": lambda: ctypes.PyDLL(None).pause(),
+    "return": lambda: None,
+}
+
+
+def errand(folder, tries=3, timeout="60s"):
+    transform = {"function": "rules:f", "timeout": timeout}
+    sink = {"type": "webhook", "url": "http://127.0.0.1:1/", "retry": {"tries": tries}}
+    source = {"type": "sqlite", "database": "shop.db"}
+    pipeline = parse({"name": "orders", "source": source, "sink": sink, "transform": transform}, folder)
+    return Errand(pipeline, Term("orders", "me", 1), str(folder), "query", 300.0)
+
+
+def die(folder, way, bad=3, changes=CHANGES, **how):
+    """A process that calls a function with changes and dies in one of the calls; what its successor finds."""
+    script = f"import test_calls; test_calls.call({str(folder)!r}, {way!r}, {bad}, {changes is ROWS}, {how!r})"
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(__file__).parent)
+
+
+def call(folder, way, bad, are_rows, how):
+    """As the daemon of workers does: fork, wait, note; this process stays and is asked for the endings."""
+    stops = how.pop("stops", False)
+    for _ in range(how.pop("times", 1)):
+        pid = os.fork()
+        if pid == 0:
+            watch = Calls(errand(folder, **how), "main", 0)
+            changes = ROWS if are_rows else CHANGES
+            Function("rules:f", lambda change: change if change.key != f'{{"id":{bad}}}' else WAYS[way]()).apply(
+                to_batch(changes), watch=watch
+            )
+            os._exit(0)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        endings.reap(signal.SIGCHLD, None)
+    if stops:
+        errand(folder).stop()
+    found = Calls(errand(folder, **how), "main", 0)
+    found.close()
+    Path(folder, "found").write_text((found.trouble or {"message": "nothing"})["message"])
+
+
+def said(folder):
+    return Path(folder, "found").read_text()
+
+
+@pytest.mark.parametrize(
+    ("way", "how", "bad", "changes"),
+    [
+        ("exit", "ended its worker process with exit code 7", 3, CHANGES),
+        ("exit", "ended its worker process with exit code 7", 3, ROWS),
+        ("segfault", "ended its worker process with SIGSEGV at ", 3, CHANGES),
+        ("kill", "ended its worker process with SIGKILL", 3, CHANGES),
+        ("wait", "did not return within 0.1 s at ", 1, CHANGES),
+        ("wait in C with the lock of Python", "did not return within 0.1 s at ", 1, CHANGES),
+    ],
+)
+def test_the_successor_counts_how_its_predecessor_died(tmp_path, way, how, bad, changes):
+    die(tmp_path, way, bad, changes, times=2, tries=9, timeout="100ms" if "wait" in way else "60s")
+    assert said(tmp_path).startswith(f"transform.function rules:f {how}")
+    assert said(tmp_path).endswith("; try 2 failed")
+    watch = Calls(errand(tmp_path, tries=9), "main", 1)
+    met = [(part.num_rows, death and death.tries) for part, death in watch.parts(to_batch(changes))]
+    watch.close()
+    assert met == [part for part in ((bad - 1, None), (1, 2), (5 - bad, None)) if part[0]]
+
+
+def test_who_returns_or_ends_outside_of_a_call_leaves_nothing(tmp_path):
+    die(tmp_path, "return")
+    assert said(tmp_path) == "nothing"
+
+
+def test_another_lane_and_another_pipeline_count_for_themselves(tmp_path):
+    die(tmp_path, "kill")
+    other = errand(tmp_path)
+    for one, lane in ((other, "other"), (replace(other, pipeline=replace(other.pipeline, name="items")), "main")):
+        watch = Calls(one, lane, 1)
+        watch.close()
+        assert watch.trouble is None
+
+
+def test_who_was_ended_because_its_query_stops_is_not_counted(tmp_path):
+    errand(tmp_path).stop()
+    die(tmp_path, "kill")
+    assert said(tmp_path) == "nothing"
+
+
+def test_a_query_that_stops_because_of_a_death_does_not_excuse_it(tmp_path):
+    die(tmp_path, "exit", stops=True)
+    assert said(tmp_path).endswith("try 1 failed")
+
+
+@pytest.fixture
+def watch(tmp_path):
+    die(tmp_path, "kill", times=2, tries=2)
+    made = Calls(errand(tmp_path, tries=2), "main", 1)
+    yield made
+    made.close()
+
+
+def test_a_change_whose_tries_are_spent_is_poison_and_one_that_survives_is_forgotten(watch, tmp_path):
+    assert watch.trouble is None, "its tries are spent"
+    error = watch.meet(CHANGES[2])
+    assert (
+        error.message
+        == 'transform.function rules:f ended its worker process with SIGKILL on change 3 of orders, key {"id":3}, in 2 of 2 tries'
+    )
+    assert error.remedy.endswith("penstock run FILE --from 3")
+    watch.survive(CHANGES[2])
+    assert [death for _, death in watch.parts(to_batch(CHANGES))] == [None]
+
+
+def test_how_many_in_a_row_were_condemned_is_known_where_they_are_recorded(watch, tmp_path):
+    watch.settle(4, 2)
+    assert [death and death.tries for _, death in watch.parts(to_batch(CHANGES))] == [None, 2, None]
+    watch.settle(4, 17)
+    assert [death for _, death in watch.parts(to_batch(CHANGES))] == [None], "what is behind the watermark does not come again"
+    successor = Calls(errand(tmp_path, tries=2), "main", 2)
+    successor.close()
+    assert [successor.in_row(17), successor.in_row(16)] == [4, 0]
+
+
+def test_the_timer_is_set_again_after_a_tenth_of_the_limit_and_off_between_runs(tmp_path, monkeypatch):
+    watch, now = Calls(errand(tmp_path, timeout="1h"), "main", 1), [time.monotonic()]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    left = []
+    for later in (0, 300, 300):
+        now[0] += later
+        watch.enter(CHANGES[0])
+        left.append(signal.getitimer(signal.ITIMER_REAL)[0])
+        signal.setitimer(signal.ITIMER_REAL, 1800)
+    watch.leave()
+    off = signal.getitimer(signal.ITIMER_REAL)[0]
+    watch.close()
+    assert [round(seconds / 1800) for seconds in left] == [2, 1, 2]
+    assert off == 0
