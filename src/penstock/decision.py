@@ -61,8 +61,6 @@ def plan(pipeline: Pipeline, to: str, now: datetime) -> list[Move]:
     lanes, place = pipeline.source.lanes(), target(to, now)
     if standing.is_held:
         raise TermHeld(f"{standing.holder} leads {pipeline.name}")
-    if standing.epoch:
-        require_registration(pipeline, owner_of(pipeline))
     if not set(lanes) <= set(standing.watermarks):
         raise ConfigInvalid(f"{pipeline.name} has no watermark yet", "it starts where `source.start` says when it is first run")
     if any(pipeline.source.ranges(mark.cursor) for lane, mark in standing.watermarks.items() if lane in lanes):
