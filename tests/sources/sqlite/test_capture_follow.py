@@ -68,11 +68,27 @@ def test_a_window_in_pieces_is_whole_only_at_its_end(
 
 def test_large_rows_are_read_few_at_a_time_and_small_ones_many(writer: sqlite3.Connection, path: Path) -> None:
     writer.executemany("insert into orders(status) values(?)", [("x" * 100_000,)] * 150 + [("small",)] * 900)
-    source = source_of(path)
-    sizes = [window.changes.num_rows for window in followed(source.follow(LANE, source.begin(LANE, "beginning")), upto=1050)]
-    assert sizes[0] == log.FIRST
-    assert sizes[1] == pytest.approx(log.CHUNK_BYTES / 100_000, abs=2)
+    windows = followed(source_of(path).follow(LANE, source_of(path).begin(LANE, "beginning")), upto=1050)
+    assert positions(windows) == list(range(1, 1051))
+    sizes = [window.changes.num_rows for window in windows]
+    assert sizes[:2] == pytest.approx([log.CHUNK_BYTES / 100_000] * 2, abs=2)
     assert max(sizes) == log.CHUNK
+
+
+@pytest.mark.parametrize("is_snapshot", [False, True], ids=["log", "snapshot"])
+def test_however_large_and_many_rows_are_few_are_in_memory_at_a_time(
+    writer: sqlite3.Connection, path: Path, is_snapshot: bool
+) -> None:
+    """Small ones come first, so that the reader expects many of them in a window."""
+    writer.executemany("insert into orders(status) values(?)", [("small",)] * 700 + [("x" * 5_000_000,)] * 12 + [("small",)] * 5)
+    source = source_of(path)
+    if is_snapshot:
+        cursors = source.ranges(source.begin(LANE, "snapshot")).values()
+        windows = [window for cursor in cursors for window in source.rows(cursor, again=False)]
+    else:
+        windows = followed(source.follow(LANE, source.begin(LANE, "beginning")), upto=717)
+    assert sum(window.changes.num_rows for window in windows) == 717
+    assert max(window.changes.nbytes for window in windows) < 11_000_000
 
 
 def test_updates_behind_many_inserts_have_both_images(writer: sqlite3.Connection, path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -29,12 +29,13 @@ from penstock.sources.sqlite.image import (
     text_or_bytes,
 )
 from penstock.sources.sqlite.place import Place
+from penstock.sources.sqlite.portion import CHUNK_BYTES, portion, small_values
 from penstock.sources.sqlite.schema import read_schema
 
 _T = TypeVar("_T")
 
 CHUNK = 500  # positions read at a time, at most
-CHUNK_BYTES = 1 << 20  # and so many of them that their changes take about this
+SMALL = 1 << 16  # bytes of a value; rows that have a larger one are read one by one
 FIRST = 100  # positions read at first, when nobody knows how large rows are
 FEW = 50  # rows that are read with both images in no more time than it takes to see whether they have them
 
@@ -146,13 +147,14 @@ class Log:
             extent = self._extent()
             last = min(extent.head, after.position + self._reach, extent.head if bound is None else bound)
             found = self._rows(after.position, last)
+            last = found.rows[-1][SEQ] if found.is_cut else last
             self._continues(extent, after, found.rows)
             known = bool(found.rows) and found.rows[0][SEQ] == after.position
             behind = Rows(found.rows[1:] if known else found.rows, found.is_doubtful)
             self._is_dense(after.position, last, behind.rows)
             healed = {} if self._glass.is_clear(behind.rows) else catalog.healings(self._connection)
         stretch = self._glass.stretch(behind, after, extent.head, healed)
-        if last - after.position == self._reach:
+        if found.is_cut or last - after.position == self._reach:
             self._reach = reach_behind(stretch.changes)
         return stretch
 
@@ -208,12 +210,22 @@ class Log:
     def _fetched(self, sql: str, first: int, last: int) -> Rows:
         self._connection.text_factory = str
         try:
-            return Rows(self._connection.execute(sql, (first, last)).fetchall(), is_doubtful=False)
+            return self._taken(sql, (first, last), is_doubtful=False)
         except sqlite3.OperationalError as error:
             if "decode" not in str(error):
                 raise
         self._connection.text_factory = text_or_bytes
-        return Rows(self._connection.execute(sql, (first, last)).fetchall(), is_doubtful=True)
+        return self._taken(sql, (first, last), is_doubtful=True)
+
+    def _taken(self, sql: str, ends: tuple[int, int], *, is_doubtful: bool) -> Rows:
+        """All of them, or the first two and what else takes about as much memory as is given at a time."""
+        try:
+            with small_values(self._connection, SMALL):
+                return Rows(self._connection.execute(sql, ends).fetchall(), is_doubtful)
+        except sqlite3.DataError:
+            with closing(self._connection.execute(sql, ends)) as cursor:
+                rows = portion(cursor, CHUNK, CHUNK_BYTES, least=2)
+                return Rows(rows, is_doubtful, is_cut=bool(rows) and rows[-1][SEQ] < ends[1])
 
     def _continues(self, extent: Extent, after: Place, rows: list[Row]) -> None:
         if extent.incarnation != after.incarnation:

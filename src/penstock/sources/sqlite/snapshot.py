@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from itertools import chain, islice
+from itertools import chain
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from penstock.sources.sqlite.catalog import Captured
 from penstock.sources.sqlite.database import enable_remedy, opened, schema_version, transaction
 from penstock.sources.sqlite.image import EVERYTHING, Choice, Row, text_or_bytes, to_changes
 from penstock.sources.sqlite.place import Place
+from penstock.sources.sqlite.portion import CHUNK_BYTES, portion, small_values, weight
 from penstock.sources.sqlite.ranges import ORDINALS, Edge, Range, RangePlace, Ruler, cut, ruler
 from penstock.sources.sqlite.schema import read_schema
 from penstock.sources.sqlite.shape import Shape
@@ -31,6 +32,12 @@ RANGES = 2_000
 
 PIECE = 500
 """Rows given at a time."""
+
+SMALL = 1 << 12
+"""Bytes of a value: a range that has a larger one is streamed, since all of it might not fit into memory."""
+
+ROWS_BYTES = ROWS * SMALL
+"""The same of a range in which texts are checked."""
 
 _AGAIN = "begin anew: penstock run FILE --from snapshot"
 
@@ -112,12 +119,16 @@ class _Rows:
     def fetched(self) -> list[Row] | None:
         """All of them, unless they are so many that they must be streamed."""
         try:
-            found = self._connection.execute(self._sql, self._bounds).fetchmany(2 * ROWS + 1)
+            with small_values(self._connection, SMALL):
+                found = self._connection.execute(self._sql, self._bounds).fetchmany(2 * ROWS + 1)
+        except sqlite3.DataError:
+            return None
         except sqlite3.OperationalError as error:
             if "decode" not in str(error):
                 raise
             self.is_doubtful = True
-            found = list(islice(self.streamed(), 2 * ROWS + 1))
+            found = portion(self.streamed(), 2 * ROWS + 1, ROWS_BYTES)
+            return found if len(found) <= 2 * ROWS and sum(map(weight, found)) < ROWS_BYTES else None
         return found if len(found) <= 2 * ROWS else None
 
     def streamed(self) -> Iterator[Row]:
@@ -141,7 +152,7 @@ def condition(shape: Shape, one: Range) -> tuple[str, list[Edge]]:
 
 def _windows(rows: Iterator[Row], vanished: Vanished, place: RangePlace, is_doubtful: bool = True) -> Iterator[Window]:
     ordinal, told = (place.number + 1) * ORDINALS, chain(map(vanished.found, rows), vanished.rows())
-    while piece := list(islice(told, PIECE)):
+    while piece := portion(told, PIECE, CHUNK_BYTES):
         yield Window(_numbered(to_changes(piece, vanished.imagers, is_doubtful=is_doubtful), ordinal), None, idle=False)
         ordinal += len(piece)
     yield Window(NO_CHANGES, place.to_cursor(), idle=True)
