@@ -160,6 +160,12 @@ def test_the_public_names_are_these() -> None:
         (inside("sink", type="webhok"), "sink.type webhok is unknown: did you mean webhook?"),
         (inside("sink", ulr="x"), "sink.ulr is unknown: did you mean url?"),
         (inside("sink", url="ftp://x"), "sink.url must begin with http"),
+        (plain(spark={"memory": "1x"}), "spark.memory: '1x' is not a size: write a number from 1 on and a unit, such as 512m"),
+        (plain(spark={"memory": "511m"}), "spark.memory: 511m is less than 512MiB, and Spark does not start with less"),
+        (
+            plain(spark={"memory": "2g", "config": {"spark.driver.memory": "1g"}}),
+            "spark.memory and spark.config.spark.driver.memory exclude each other: remove the latter",
+        ),
         (inside("sink", batch={"size": "many"}), "sink.batch.size must be a whole number"),
         (inside("sink", batch={"size": 0}), "sink.batch.size is 0: it must be 1 or more"),
         (inside("sink", batch={"delay": 5}), "sink.batch.delay: 5 is not a duration: write a number and a unit"),

@@ -199,6 +199,8 @@ def _contradictions(given: Document, file: PipelineFile, source: Any) -> dict[Ke
     found: dict[Key, str] = {}
     if not _NAME.fullmatch(file.name):
         found[("name",)] = f"{file.name!r} must be 1 to 64 letters, digits or _ . -"
+    if file.spark.memory is not None and "spark.driver.memory" in file.spark.config:
+        found["spark", "memory"] = "and spark.config.spark.driver.memory exclude each other: remove the latter"
     return found | _transform_complaints(file.transform) | _state_complaint(given, file.state, source) | _term_complaint(file)
 
 

@@ -228,6 +228,13 @@ class EngineLost(PenstockError):
     code, directive = "engine.lost", Directive.RETRY
 
 
+class EngineMemory(EngineLost):
+    """The JVM ended because its heap was exhausted."""
+
+    code = "engine.memory"
+    remedy = "set spark.memory to more"
+
+
 class TransformInvalid(PenstockError):
     """Spark cannot understand the transform, or it raised on a change."""
 

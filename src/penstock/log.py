@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import Any
 
 from penstock.event import (
     AttemptFailed,
@@ -81,6 +83,10 @@ def text_line(event: Event, now: datetime) -> str:
 
 def json_line(event: Event, now: datetime) -> str:
     """The event as one JSON object."""
+    return json_facts(type(event).__name__, event.level, asdict(event), now)
+
+
+def json_facts(event: str, level: str, facts: Mapping[str, Any], now: datetime) -> str:
+    """The same of what is no event of a pipeline."""
     at = now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    facts = {"at": at, "level": event.level, "event": type(event).__name__, **asdict(event)}
-    return as_json(facts, separators=(",", ":"))
+    return as_json({"at": at, "level": level, "event": event, **facts}, separators=(",", ":"))

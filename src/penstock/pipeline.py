@@ -11,6 +11,7 @@ from penstock.coordinator import Coordinator
 from penstock.duration import Duration
 from penstock.settings import refuse, settings
 from penstock.sink import Sink
+from penstock.size import Heap
 from penstock.source import Source
 
 _LEAST_TIMEOUT = timedelta(milliseconds=100)
@@ -44,6 +45,7 @@ class SparkSettings:
     """Where Spark runs, and with which settings beyond ours."""
 
     master: str | None = None
+    memory: Heap | None = None
     config: Mapping[str, str] = field(default_factory=dict)
 
 

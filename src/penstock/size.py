@@ -7,6 +7,8 @@ from typing import Annotated
 
 from penstock.settings import Spelled
 
+MIB, GIB = 2**20, 2**30
+
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _SPELLING = re.compile(rf"(\d{{1,12}})\s*({'|'.join(_UNITS)})")
 
@@ -29,4 +31,23 @@ def parse(text: object) -> Bytes:
     return Bytes(int(found[1]) * _UNITS[found[2]])
 
 
+LEAST_HEAP = Bytes(512 * MIB)
+"""Spark refuses to start with less than 450 MiB, and a JVM counts not all of its heap."""
+
+_HEAP = re.compile(r"(\d{1,9})([mg])", re.IGNORECASE)
+
+
+def parse_heap(text: object) -> Bytes:
+    """The size of a heap, also as Java and Spark spell it: 512m 2g."""
+    found = _HEAP.fullmatch(text.strip()) if isinstance(text, str) else None
+    try:
+        size = Bytes(int(found[1]) * (GIB if found[2] in "gG" else MIB)) if found else parse(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a size: write a number from 1 on and a unit, such as 512m, 2g or 2GiB") from None
+    if size < LEAST_HEAP:
+        raise ValueError(f"{text} is less than {LEAST_HEAP}, and Spark does not start with less")
+    return size
+
+
 Size = Annotated[Bytes, Spelled(parse)]
+Heap = Annotated[Bytes, Spelled(parse_heap)]

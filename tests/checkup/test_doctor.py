@@ -113,7 +113,7 @@ def test_a_pipeline_in_order_passes_and_nothing_is_changed_or_sent(
         *("file", "secrets", "database", "capture", "log", "clock", "disk", "state file", "state", "leader", "endpoint")
     }
     assert [one["check"] for one in told["checks"] if one["about"] == "machine"] == [
-        *("java", "spark", "python workers", "class archive", "cache folder", "disk")
+        *("memory", "java", "spark", "python workers", "class archive", "cache folder", "disk")
     ]
     assert {one["check"] for one in told["checks"] if one["result"] != "ok"} <= {"class archive", "disk"}
     assert files_in(tmp_path) == before

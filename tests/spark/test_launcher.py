@@ -9,6 +9,7 @@ import pytest
 from penstock.errors import ConfigInvalid, EngineFailed, EngineSlots, JavaMissing
 from penstock.pipeline import Pipeline, SparkSettings
 from penstock.sinks.discard import DiscardSink
+from penstock.size import GIB, Bytes
 from penstock.sources.synthetic import SyntheticSource
 from penstock.spark import archive, jvm
 from penstock.spark.daemon import MODULES
@@ -167,7 +168,10 @@ def test_pipelines_that_contradict_each_other_cannot_share_a_session():
         common_settings([pipeline("a", master="local[2]"), pipeline("b", master="local[3]")])
     with pytest.raises(ConfigInvalid, match=r"spark\.config\.k"):
         common_settings([pipeline("a", config={"k": "1"}), pipeline("b", config={"k": "2"})])
+    with pytest.raises(ConfigInvalid, match=r"spark\.memory differs between the pipelines: 1GiB, 2GiB"):
+        common_settings([pipeline("a", memory=Bytes(2 * GIB)), pipeline("b", memory=Bytes(GIB))])
     assert common_settings([pipeline("a", config={"k": "1"}), pipeline("b", config={"l": "2"})]).config == {"k": "1", "l": "2"}
+    assert common_settings([pipeline("a"), pipeline("b", memory=Bytes(GIB))]).memory == GIB
 
 
 def test_what_is_printed_begins_anew_when_it_has_grown_long(tmp_path, monkeypatch):

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from penstock.checkup.finding import Check, Finding, failed, ok, warning
 from penstock.checkup.room import disk, unwritable
+from penstock.size import MIB
 from penstock.spark import archive
+from penstock.spark.heap import default_heap, machine_memory
 from penstock.spark.java import find_jars, find_java
 
 _PATIENCE = 600.0
@@ -24,6 +26,7 @@ _TRIAL = f"import json, sys, {_NEEDED}; print(json.dumps([*sys.version_info[:2],
 def checks() -> Mapping[str, Check]:
     """All of them by name."""
     return {
+        "memory": memory,
         "java": java,
         "spark": spark,
         "python workers": workers,
@@ -31,6 +34,12 @@ def checks() -> Mapping[str, Check]:
         "cache folder": cache_folder,
         "disk": lambda: disk([archive.cache(), Path(tempfile.gettempdir())]),
     }
+
+
+def memory() -> Iterator[Finding]:
+    """How large the heap is, unless a file says otherwise."""
+    heap = default_heap()
+    yield ok("memory", f"{machine_memory() // MIB} MiB; by default the JVM has {heap // MIB} MiB of heap (spark.memory)")
 
 
 def java() -> Iterator[Finding]:

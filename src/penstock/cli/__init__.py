@@ -110,10 +110,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from penstock.cli import terminal
 
         terminal.complain(error)
-        return 2 if error.code.startswith(_WRONG_REQUESTS) else 1
+        return exit_code(error)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
     return 0
+
+
+def exit_code(error: PenstockError) -> int:
+    """With which the program ends after an error."""
+    return 2 if error.code.startswith(_WRONG_REQUESTS) else 1
 
 
 def _made(name: str, found: Any) -> Any:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from penstock.cli.run import LogFormat, LogOption, MetricsOption, carry_until_stopped, log_to
+from penstock.cli.run import LogFormat, LogOption, MetricsOption, begin_anew, carry_until_stopped, lines, log_to
 
 
 def reap(
@@ -31,11 +30,13 @@ def reap(
     from penstock.harvest.config import load
     from penstock.harvest.translation import file_of, pipeline
 
-    config = load(file)
-    values = pipeline(config.harvest)
-    if print_pipeline:
-        terminal.say_code(file_of(values))
-        return
-    carry_until_stopped(
-        [parse(values, file.parent)], None, metrics, log_to(sys.stderr, log_format, config.level in ("trace", "debug"))
-    )
+    with lines(log_format) as stream:
+        config = load(file)
+        values = pipeline(config.harvest)
+        if print_pipeline:
+            terminal.say_code(file_of(values))
+            return
+        write = log_to(stream, log_format, config.level in ("trace", "debug"))
+        has_ended = carry_until_stopped([parse(values, file.parent)], None, metrics, write)
+    if not has_ended:
+        begin_anew()

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -18,13 +18,13 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.errors import ConfigInvalid, EngineLost
+from penstock.errors import ConfigInvalid, EngineLost, EngineMemory
 from penstock.event import Event
 
 _LEVELS = ("debug", "info", "warning", "error")
 _REBORN = "PENSTOCK_REBORN"
-_LEAST_LIFE = 60.0
-"""Seconds a process must have lived for its engine to be started again by itself."""
+_LEAST_LIFE = {EngineLost: 60.0, EngineMemory: 600.0}
+"""Seconds a process must have lived for its engine to be started again by itself; it takes a while until memory is exhausted."""
 
 
 class LogFormat(StrEnum):
@@ -51,7 +51,8 @@ def run(
             "--from",
             metavar="POSITION|beginning|now|snapshot",
             help="Where to go on when Penstock cannot know: the first time, and after state.lost, source.rewound, source.pruned, "
-            "capture.broken, capture.damaged, transform.invalid. Otherwise it does not count: see penstock rewind.",
+            "capture.broken, capture.damaged, transform.invalid. "
+            "Otherwise it does not count: see penstock rewind.",
         ),
     ] = None,
     available_now: Annotated[
@@ -71,24 +72,36 @@ def run(
     """
     from penstock.config import load
 
-    pipelines = [load(path) for path in files]
-    if len({pipeline.name for pipeline in pipelines}) < len(pipelines):
-        raise ConfigInvalid("two of the files have the same pipeline name", "give each pipeline its own name")
-    if available_now:
-        pipelines = [replace(pipeline, mode="batch") for pipeline in pipelines]
-    carry_until_stopped(pipelines, start, metrics, log_to(sys.stderr, log_format, verbose))
+    with lines(log_format) as stream:
+        pipelines = [load(path) for path in files]
+        if len({pipeline.name for pipeline in pipelines}) < len(pipelines):
+            raise ConfigInvalid("two of the files have the same pipeline name", "give each pipeline its own name")
+        if available_now:
+            pipelines = [replace(pipeline, mode="batch") for pipeline in pipelines]
+        has_ended = carry_until_stopped(pipelines, start, metrics, log_to(stream, log_format, verbose))
+    if not has_ended:
+        begin_anew()
 
 
-def carry_until_stopped(pipelines: list[Any], start: str | None, metrics: str | None, write: Callable[[Event], None]) -> None:
-    """Run these until a signal comes; if the JVM dies, begin anew."""
+def lines(log_format: LogFormat) -> AbstractContextManager[Any]:
+    """The stream for lines of this format."""
+    from penstock.cli.lines import json_lines
+
+    return json_lines() if log_format is LogFormat.JSON else nullcontext(sys.stderr)
+
+
+def carry_until_stopped(pipelines: list[Any], start: str | None, metrics: str | None, write: Callable[[Event], None]) -> bool:
+    """Run these until a signal comes; False if the JVM died, and the program is to begin anew."""
     began, stop = time.monotonic(), Flag()
     with stopping_on_signals(stop), watched(pipelines, metrics, write) as tell:
         try:
             _carry(pipelines, start, stop, tell)
-        except EngineLost:
+        except EngineLost as error:
             if stop.is_set():
-                return
-            _be_reborn(time.monotonic() - began)
+                return True
+            _refuse_again(error, time.monotonic() - began)
+            return False
+    return True
 
 
 def _carry(pipelines: list[Any], start: str | None, stop: Flag, tell: Callable[[Event], None]) -> None:
@@ -147,11 +160,15 @@ def stopping_on_signals(stop: Flag) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _be_reborn(lived: float) -> None:
+def _refuse_again(error: EngineLost, lived: float) -> None:
+    """Raise the error if a process that began anew has lost its JVM again after a short time."""
+    least = _LEAST_LIFE[type(error)]
+    if lived < least and os.environ.get(_REBORN):
+        remedy = error.remedy if isinstance(error, EngineMemory) else "see spark.log and spark.err in the cache folder"
+        raise type(error)(f"twice within {least / 60:g} min: {error.message}", remedy)
+
+
+def begin_anew() -> None:
     """Start this program anew in its own place: a process whose JVM died cannot have another."""
-    if lived < _LEAST_LIFE and os.environ.get(_REBORN):
-        raise EngineLost(
-            "the JVM died twice within a minute", "see spark.log and spark.err in the cache folder; is there enough memory?"
-        )
     os.environ[_REBORN] = "1"
     os.execv(sys.executable, [sys.executable, "-m", "penstock", *sys.argv[1:]])

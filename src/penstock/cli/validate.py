@@ -22,6 +22,7 @@ _ABSENT = {
     "source.tables": "all captured tables",
     "source.columns": "all columns",
     "transform.where": "every change",
+    "spark.memory": "a quarter of memory, 1GiB to 4GiB",
     "spark.master": "local, with as many slots as needed",
 }
 """What it means that a key is not there; others that are not there mean nothing."""

@@ -8,7 +8,7 @@ from threading import Lock
 
 from penstock.errors import EngineSlots
 from penstock.event import Event, Observer
-from penstock.pipeline import Pipeline, SparkSettings
+from penstock.pipeline import Pipeline
 from penstock.spark.engine import Engine
 
 SLOTS = 16
@@ -28,7 +28,7 @@ def join(name: str, pipeline: Pipeline, hear: Observer) -> Engine:
         if _engine and (lost := _engine.lost()):
             raise lost
         if _engine is None:
-            settings = SparkSettings(master=pipeline.spark.master or f"local[{SLOTS},4]", config=pipeline.spark.config)
+            settings = replace(pipeline.spark, master=pipeline.spark.master or f"local[{SLOTS},4]")
             _engine = Engine([replace(pipeline, spark=settings)], _hear)
             atexit.register(_engine.close)
         _hearing[name] = hear

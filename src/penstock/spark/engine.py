@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock, Thread, Timer
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.backfill import Backfill
 from penstock.errors import ConfigInvalid, EngineLost
@@ -20,6 +20,8 @@ from penstock.spark.session import close_session, open_session
 from penstock.spark.training import train_beside
 from penstock.spark.warmup import warm
 from penstock.spark.workplace import Workplace
+
+T = TypeVar("T")
 
 TRAINING_SECONDS = 60.0
 """A run that has lived so long makes the class archive for the next one."""
@@ -38,7 +40,7 @@ class Engine:
         self._workplace = Workplace()
         self._folder = self._workplace.path
         try:
-            self._spark: Any = open_session(slots, settings.master, settings.config, folder=self._folder)
+            self._spark: Any = open_session(slots, settings.master, settings.config, memory=settings.memory, folder=self._folder)
         except BaseException:
             self._workplace.close()
             raise
@@ -102,14 +104,21 @@ def modules(pipelines: Sequence[Pipeline]) -> list[str]:
 
 def common_settings(pipelines: Sequence[Pipeline]) -> SparkSettings:
     """The Spark settings of pipelines that share a session: they must not contradict each other."""
-    masters = {pipeline.spark.master for pipeline in pipelines if pipeline.spark.master}
-    if len(masters) > 1:
-        raise ConfigInvalid(
-            f"spark.master differs between the pipelines: {', '.join(sorted(masters))}", "run them as separate processes"
-        )
     config: dict[str, str] = {}
     for pipeline in pipelines:
         for key, value in pipeline.spark.config.items():
             if config.setdefault(key, value) != value:
                 raise ConfigInvalid(f"spark.config.{key} differs between the pipelines", "run them as separate processes")
-    return SparkSettings(master=masters.pop() if masters else None, config=config)
+    of_all = [pipeline.spark for pipeline in pipelines]
+    master, memory = _common("master", [one.master for one in of_all]), _common("memory", [one.memory for one in of_all])
+    return SparkSettings(master=master, memory=memory, config=config)
+
+
+def _common(key: str, values: Iterable[T | None]) -> T | None:
+    """The one value of those pipelines that have the key."""
+    given = dict.fromkeys(value for value in values if value is not None)
+    if len(given) > 1:
+        raise ConfigInvalid(
+            f"spark.{key} differs between the pipelines: {', '.join(sorted(map(str, given)))}", "run them as separate processes"
+        )
+    return next(iter(given), None)

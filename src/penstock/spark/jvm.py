@@ -34,6 +34,7 @@ MOST_NOISE = 10 << 20
 # Serial: less memory and not slower on few cores. C2 ten times later than usual: it neither slows the start nor is missing later.
 _TUNING = (
     "-XX:+UseSerialGC",
+    "-XX:+ExitOnOutOfMemoryError",  # a JVM that lacks memory may hang, or lose a thread that others wait for
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
     "-XX:Tier4CompileThreshold=150000",
@@ -125,7 +126,7 @@ def _command(settings: Mapping[str, str], java: Java, jars: Sequence[Path], flag
         str(java.program),
         "-cp",
         ":".join(map(str, jars)),
-        f"-Xmx{settings.get('spark.driver.memory', '1g')}",
+        *(f"-Xmx{size}" for size in [settings.get("spark.driver.memory")] if size),
         *module_flags(java.major),
         *_TUNING,
         *flags,

@@ -14,18 +14,22 @@ from typing import Any
 
 from penstock.backfill import Backfill
 from penstock.coordinator import Term
-from penstock.errors import EngineFailed, EngineLost, PenstockError, TransformInvalid, from_text
+from penstock.errors import EngineFailed, EngineLost, EngineMemory, PenstockError, TransformInvalid, from_text
 from penstock.goal import Goal
 from penstock.pipeline import Pipeline
 from penstock.poison import then_of
 from penstock.spark.archive import cache
 from penstock.spark.culprit import bar_for
 from penstock.spark.errand import Errand
+from penstock.spark.heap import heap_of
 from penstock.spark.session import ROOMY, beside
 from penstock.spark.transform import apply
 
 DYING_SECONDS = 2.0
 """How long a JVM that no longer answers may take to be gone."""
+
+OUT_OF_MEMORY = {3, 52}
+"""How a JVM ends that lacks memory: by its own option, and where Spark noticed first."""
 
 READY_SECONDS = 600.0
 """How long a query may take until its readers wait for a term."""
@@ -175,6 +179,8 @@ def engine_lost(spark: Any, within: float = 0.0) -> EngineLost | None:
         process.wait(within)
     except TimeoutExpired:
         return None
+    if process.returncode in OUT_OF_MEMORY:
+        return EngineMemory(f"the JVM ended because its heap of {heap_of(process.args)} was exhausted")
     return EngineLost(f"the JVM ended with {process.returncode}", "start the pipeline again: it goes on where it stopped")
 
 
@@ -182,6 +188,8 @@ def _failure(text: str) -> PenstockError:
     """What a failure's text says: an error of ours, or the first and the innermost line of Spark's."""
     if found := from_text(text):
         return found
+    if "OutOfMemoryError" in text:
+        return EngineMemory("the JVM has not enough memory for a row")
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
     causes = [line for line in lines if line.startswith("Caused by:") or re.match(r"\w+(Error|Exception)\b", line)]
     return EngineFailed("; ".join(dict.fromkeys([lines[0], *causes[-1:]])), f"see {cache() / 'spark.log'}")

@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.errors import ConfigInvalid, EngineSlots
 from penstock.spark import jvm, register
+from penstock.spark.heap import heap_settings
 from penstock.spark.rows import FLUSH_BYTES, ROOMY_BYTES
 
 TRIES = 4
@@ -84,12 +85,13 @@ def open_session(
     master: str | None = None,
     config: Mapping[str, str] | None = None,
     *,
+    memory: int | None = None,
     folder: str | None = None,
     archive: Sequence[str] | None = None,
 ) -> Any:
     """Start Spark, with its files and sockets in this folder. The session belongs to this process and ends with it."""
     master = master_for(slots, master)
-    settings = {**_SETTINGS, "spark.master": master}
+    settings = {**_SETTINGS, "spark.master": master, **heap_settings(memory, is_local=master.startswith("local"))}
     if master.startswith("local"):
         settings |= _ON_THIS_MACHINE
         settings |= {"spark.python.unix.domain.socket.dir": folder, "spark.local.dir": folder} if folder else {}

@@ -21,7 +21,7 @@ def engine(pipelines: Sequence[Pipeline]) -> Iterator[Any]:
     settings = common_settings(pipelines)
     slots = max(1, sum(len(pipeline.source.lanes()) for pipeline in pipelines))
     with Workplace() as folder:
-        spark = open_session(slots, settings.master, settings.config, folder=folder)
+        spark = open_session(slots, settings.master, settings.config, memory=settings.memory, folder=folder)
         try:
             warm(spark, folder)
             yield spark

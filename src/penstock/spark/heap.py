@@ -1,0 +1,42 @@
+"""The heap of the JVM: how large it is, and which row it can carry."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from penstock.size import GIB, MIB, Bytes
+
+SMALLEST_DEFAULT, LARGEST_DEFAULT = GIB, 4 * GIB
+
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Where a container has the limit of its memory."""
+
+
+def default_heap() -> Bytes:
+    """A quarter of the memory of this machine, or of its container, between two limits."""
+    return Bytes(max(SMALLEST_DEFAULT, min(LARGEST_DEFAULT, machine_memory() // 4)) // MIB * MIB)
+
+
+def machine_memory(limits: tuple[str, ...] = _LIMITS) -> int:
+    """The memory that processes of this machine, or of its container, can have."""
+    return min([os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *_read(limits)])
+
+
+def _read(limits: tuple[str, ...]) -> Iterator[int]:
+    for path in limits:
+        with suppress(OSError, ValueError):  # ValueError: `max`
+            yield int(Path(path).read_text())
+
+
+def heap_settings(memory: int | None, *, is_local: bool) -> Mapping[str, str]:
+    """Spark's settings for a heap of so many bytes: on a cluster it is also that of the executors, which carry the rows."""
+    size = f"{(memory or default_heap()) // MIB}m"
+    return {"spark.driver.memory": size} | ({"spark.executor.memory": size} if memory and not is_local else {})
+
+
+def heap_of(command: Sequence[str]) -> str:
+    """The heap that this command gives a JVM, as Java spells it."""
+    return next((part.removeprefix("-Xmx") for part in command if part.startswith("-Xmx")), "default size")

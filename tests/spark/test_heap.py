@@ -1,0 +1,33 @@
+"""How large the heap is, and which row it carries."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.size import GIB, MIB, parse_heap
+from penstock.spark import heap
+
+
+@pytest.mark.parametrize(("text", "size"), [("512m", 512 * MIB), ("2g", 2 * GIB), ("3G", 3 * GIB), ("1GiB", GIB)])
+def test_a_heap_is_spelled_as_java_and_spark_do_or_as_any_size(text: str, size: int) -> None:
+    assert parse_heap(text) == size
+    assert parse_heap(str(parse_heap(text))) == size
+
+
+@pytest.mark.parametrize(("memory", "size"), [(GIB, GIB), (8 * GIB, 2 * GIB), (64 * GIB, 4 * GIB)])
+def test_the_heap_follows_the_machine(monkeypatch: pytest.MonkeyPatch, memory: int, size: int) -> None:
+    monkeypatch.setattr(heap, "machine_memory", lambda: memory)
+    assert heap.default_heap() == size
+
+
+def test_the_limit_of_a_container_counts_as_the_memory_of_the_machine(tmp_path: Path) -> None:
+    limit, none = tmp_path / "limit", tmp_path / "none"
+    limit.write_text("1000000\n")
+    none.write_text("max\n")
+    assert heap.machine_memory((str(limit), str(none), str(tmp_path / "absent"))) == 1_000_000
+    assert heap.machine_memory((str(none),)) > 1_000_000
+
+
+def test_on_a_cluster_the_heap_is_that_of_the_executors_too() -> None:
+    assert heap.heap_settings(GIB, is_local=True) == {"spark.driver.memory": "1024m"}
+    assert heap.heap_settings(GIB, is_local=False) == {"spark.driver.memory": "1024m", "spark.executor.memory": "1024m"}
