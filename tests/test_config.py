@@ -160,6 +160,7 @@ def test_the_public_names_are_these() -> None:
         (inside("sink", type="webhok"), "sink.type webhok is unknown: did you mean webhook?"),
         (inside("sink", ulr="x"), "sink.ulr is unknown: did you mean url?"),
         (inside("sink", url="ftp://x"), "sink.url must begin with http"),
+        (inside("source", max_row="9"), "source.max_row: '9' is not a size: write a number from 1 on and a unit"),
         (plain(spark={"memory": "1x"}), "spark.memory: '1x' is not a size: write a number from 1 on and a unit, such as 512m"),
         (plain(spark={"memory": "511m"}), "spark.memory: 511m is less than 512MiB, and Spark does not start with less"),
         (

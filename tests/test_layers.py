@@ -23,7 +23,7 @@ LAYERS = (
     ("document",),
     ("sources", "sinks", "coordinators"),
     ("formats", "importing", "message"),
-    ("function",),
+    ("function", "outsize"),
 )
 """From the top: a layer imports those below it. What is not named is a noun and lies at the bottom."""
 

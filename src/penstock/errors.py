@@ -154,6 +154,12 @@ class SinkRefused(PenstockError):
     remedy = "correct the credentials or the rights, and run the pipeline again: it goes on where it stopped"
 
 
+class RowTooLarge(PenstockError):
+    """A row that is larger than `source.max_row`."""
+
+    code = "source.row-too-large"
+
+
 class StateLost(PenstockError):
     """The source knows this pipeline, the state store does not."""
 
@@ -232,7 +238,7 @@ class EngineMemory(EngineLost):
     """The JVM ended because its heap was exhausted."""
 
     code = "engine.memory"
-    remedy = "set spark.memory to more"
+    remedy = "set spark.memory to more, or source.max_row to less: larger rows are poison then"
 
 
 class TransformInvalid(PenstockError):

@@ -15,7 +15,15 @@ from penstock.ownership import owner_of, require
 from penstock.pipeline import Pipeline
 from penstock.settling import at_watermark
 
-UNKNOWN = {"state.lost", "source.rewound", "source.pruned", "capture.broken", "capture.damaged", "transform.invalid"}
+UNKNOWN = {
+    "state.lost",
+    "source.rewound",
+    "source.pruned",
+    "source.row-too-large",
+    "capture.broken",
+    "capture.damaged",
+    "transform.invalid",
+}
 """Errors after which only a person knows where to go on."""
 
 

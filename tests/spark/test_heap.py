@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.change import Change, Op, to_batch
+from penstock.outsize import PIECE_BYTES, Outsize, cut
 from penstock.size import GIB, MIB, parse_heap
 from penstock.spark import heap
 
@@ -31,3 +33,24 @@ def test_the_limit_of_a_container_counts_as_the_memory_of_the_machine(tmp_path: 
 def test_on_a_cluster_the_heap_is_that_of_the_executors_too() -> None:
     assert heap.heap_settings(GIB, is_local=True) == {"spark.driver.memory": "1024m"}
     assert heap.heap_settings(GIB, is_local=False) == {"spark.driver.memory": "1024m", "spark.executor.memory": "1024m"}
+
+
+def test_changes_are_cut_so_that_no_batch_has_more_than_a_piece_or_one_row() -> None:
+    sizes = [10, PIECE_BYTES, 10, 10, 3 * PIECE_BYTES, *[PIECE_BYTES // 3] * 7, 2 * PIECE_BYTES]
+    changes = [Change(at, Op.INSERT, "t", "{}", after="x" * size) for at, size in enumerate(sizes, 1)]
+    limit = 2 * PIECE_BYTES
+    found = list(cut(to_batch(changes), limit))
+    assert [(one.change.position, one.size) for one in found if isinstance(one, Outsize)] == [
+        (5, 3 * PIECE_BYTES + 2),
+        (13, 2 * PIECE_BYTES + 2),
+    ]
+    batches = [one for one in found if not isinstance(one, Outsize)]
+    assert all(one.num_rows == 1 or one.nbytes <= PIECE_BYTES for one in batches)
+    order = [one.row if isinstance(one, Outsize) else one for one in found]
+    assert [at for one in order for at in one.column(0).to_pylist()] == list(range(1, 14))
+
+
+def test_nothing_is_one_piece_too() -> None:
+    [piece] = cut(to_batch([]), 1)
+    assert isinstance(piece, type(to_batch([])))
+    assert piece.num_rows == 0

@@ -51,7 +51,7 @@ def run(
             "--from",
             metavar="POSITION|beginning|now|snapshot",
             help="Where to go on when Penstock cannot know: the first time, and after state.lost, source.rewound, source.pruned, "
-            "capture.broken, capture.damaged, transform.invalid. "
+            "source.row-too-large, capture.broken, capture.damaged, transform.invalid. "
             "Otherwise it does not count: see penstock rewind.",
         ),
     ] = None,

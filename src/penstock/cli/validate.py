@@ -21,6 +21,7 @@ _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
 _ABSENT = {
     "source.tables": "all captured tables",
     "source.columns": "all columns",
+    "source.max_row": "a sixteenth of the heap",
     "transform.where": "every change",
     "spark.memory": "a quarter of memory, 1GiB to 4GiB",
     "spark.master": "local, with as many slots as needed",

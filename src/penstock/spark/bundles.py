@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.change import CHANGES
 from penstock.cursor import Cursor
-from penstock.spark.rows import Mark
+from penstock.spark.rows import Aside, Mark
 
 BUNDLES = pa.schema(
     [
@@ -27,6 +27,7 @@ BUNDLE_BYTES = 1 << 20
 """Spark has a row in memory four times: changes that take more than this travel in several."""
 
 _STRUCT = pa.struct(list(BUNDLES))
+_ASIDE = -1
 _UNMARKED = (None, None, None)
 _THIN = (None,) * len(BUNDLES)
 
@@ -43,6 +44,11 @@ def bundles(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> 
     return pa.RecordBatch.from_struct_array(pa.array([*rows, _THIN] if pad else rows, _STRUCT))
 
 
+def aside(path: str, pad: int) -> pa.RecordBatch:
+    """The sign of a change that is in a file, padded like any bundle."""
+    return pa.RecordBatch.from_struct_array(pa.array([(*_UNMARKED, _ASIDE, path.encode().ljust(pad, b"\0")), _THIN], _STRUCT))
+
+
 def _packed(changes: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
     """Counts and bytes of these: in one, or in several that are small enough."""
     packed, half = changes.serialize(), changes.num_rows // 2
@@ -53,11 +59,13 @@ def _packed(changes: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
         yield changes.num_rows, packed.to_pybytes()
 
 
-def unbundled(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark]:
-    """The runs of changes and the marks of a batch, in order."""
+def unbundled(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark | Aside]:
+    """The runs of changes, what is in files, and the marks of a batch, in order."""
     facts, changes = zip(*(batch.column(i).to_pylist() for i in range(4)), strict=True), batch.column(4)
     for index, (lane, position, cursor, count) in enumerate(facts):
-        if count:
+        if count == _ASIDE:
+            yield Aside(changes[index].as_py().rstrip(b"\0").decode())
+        elif count:
             yield pa.ipc.read_record_batch(changes[index].as_buffer(), CHANGES)
         if cursor is not None:
             yield Mark(lane, position, Cursor(cursor))

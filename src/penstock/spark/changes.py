@@ -44,7 +44,7 @@ class ChangeBatch(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The changes of a piece; none where there are no pieces, since Spark asks all the same."""
-        return iter(self.request.source.read(partition.span) if isinstance(partition, SpanPartition) else ())
+        return self.request.batches(partition.span) if isinstance(partition, SpanPartition) else iter(())
 
 
 class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -94,7 +94,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The changes of a piece."""
         assert isinstance(partition, SpanPartition)
-        return self.source.read(partition.span)
+        return self.request.batches(partition.span)
 
     def commit(self, end: dict[str, str]) -> None:
         """Spark will not ask for anything before this again."""

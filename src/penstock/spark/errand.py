@@ -18,7 +18,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from penstock.backfill import Backfill
+from penstock.change import CHANGES, ORDINAL
 from penstock.coordinator import Term
 from penstock.errors import Directive, EngineFailed, PenstockError
 from penstock.event import AttemptFailed, Event, from_line, to_line
@@ -40,6 +43,7 @@ class Errand:
     """One pipeline under one term, with a folder for signals; `query` tells apart the queries that one term has.
 
     With a goal it is a batch, and ends there: at the heads of lanes, or with the last range of a backfill.
+    Changes of more than `max_row` bytes are poison.
     An errand that was given no term yet waits for one: the next leader's query stands ready before it leads.
     With a bar its readers halt before that change.
     """
@@ -50,6 +54,7 @@ class Errand:
     query: str
     epoch_seconds: float
     goal: Goal | Backfill | None = None
+    max_row: int | None = None
     bar: Bar | None = None
 
     def encode(self) -> str:
@@ -135,6 +140,17 @@ class Errand:
                 self.pipeline.state.halt(self.term, error.facts())
                 self.stop()
             raise
+
+    def put_aside(self, task: int, row: pa.RecordBatch) -> str:
+        """Write a change that is too large for Spark to a file, for the other half of this task."""
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        path = os.path.abspath(self._flag(f"row-{task}-{row.column(0)[0]}-{row.column(ORDINAL)[0]}"))
+        with (
+            open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file,
+            pa.ipc.new_file(file, CHANGES) as writer,
+        ):
+            writer.write_batch(row)
+        return path
 
     def _flag(self, name: str) -> str:
         return f"{self.folder}/{self.query}.{name}"

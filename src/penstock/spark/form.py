@@ -8,19 +8,20 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from penstock.spark import bundles, rows
-from penstock.spark.rows import Mark, Raised
+from penstock.spark.rows import Aside, Mark, Raised
 
 
 class Form(NamedTuple):
-    """The columns of a stream for Spark, how changes and a mark become one, and back."""
+    """The columns of a stream for Spark, how changes and a mark become one, and back; `aside` is the sign of a change in a file."""
 
     ddl: str
     pack: Callable[[pa.RecordBatch, Mark | None, int], pa.RecordBatch]
-    pieces: Callable[[pa.RecordBatch], Iterator[pa.RecordBatch | Mark | Raised]]
+    pieces: Callable[[pa.RecordBatch], Iterator[pa.RecordBatch | Mark | Raised | Aside]]
+    aside: Callable[[str, int], pa.RecordBatch]
 
 
-_ROWS = Form(rows.DDL, rows.rows, rows.pieces)
-_BUNDLES = Form(bundles.DDL, bundles.bundles, bundles.unbundled)
+_ROWS = Form(rows.DDL, rows.rows, rows.pieces, rows.aside)
+_BUNDLES = Form(bundles.DDL, bundles.bundles, bundles.unbundled, bundles.aside)
 
 
 def form_of(has_sql: bool) -> Form:

@@ -6,8 +6,16 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from penstock import outsize
+from penstock.errors import RowTooLarge
+from penstock.outsize import Outsize
+from penstock.pipeline import Pipeline
 from penstock.size import GIB, MIB, Bytes
+
+HEAP_PER_ROW = 16
+"""A row may have one sixteenth of the heap: it is there several times, and others are under way."""
 
 SMALLEST_DEFAULT, LARGEST_DEFAULT = GIB, 4 * GIB
 
@@ -40,3 +48,22 @@ def heap_settings(memory: int | None, *, is_local: bool) -> Mapping[str, str]:
 def heap_of(command: Sequence[str]) -> str:
     """The heap that this command gives a JVM, as Java spells it."""
     return next((part.removeprefix("-Xmx") for part in command if part.startswith("-Xmx")), "default size")
+
+
+def max_row(spark: Any, pipeline: Pipeline) -> Bytes:
+    """The size of the largest row that this session may carry."""
+    chosen = getattr(pipeline.source, "max_row", None)
+    return chosen or Bytes(_heap_of_session(spark) // HEAP_PER_ROW)
+
+
+def _heap_of_session(spark: Any) -> int:
+    """That of the driver, where it does the work, or of the executors."""
+    context = spark.sparkContext
+    who, default = ("driver", "1g") if str(context.master).startswith("local") else ("executor", "1g")
+    text = spark.conf.get(f"spark.{who}.memory", default)
+    return int(context._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsMb(text)) * MIB
+
+
+def refused(one: Outsize, limit: int) -> RowTooLarge:
+    """The error about a change that is larger than the limit, with a heap that carries it."""
+    return outsize.refused(one.change, one.size, limit, HEAP_PER_ROW)

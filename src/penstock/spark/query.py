@@ -21,7 +21,7 @@ from penstock.poison import then_of
 from penstock.spark.archive import cache
 from penstock.spark.culprit import bar_for
 from penstock.spark.errand import Errand
-from penstock.spark.heap import heap_of
+from penstock.spark.heap import heap_of, max_row
 from penstock.spark.session import ROOMY, beside
 from penstock.spark.transform import apply
 
@@ -73,6 +73,7 @@ class Query:
 
         try:
             spark = beside(self._spark, {} if self._errand.goal is None else ROOMY)
+            self._errand = replace(self._errand, max_row=max_row(self._spark, self._pipeline))
             errand = self._errand.store() if self._is_here() else self._errand.encode()
             changes = spark.readStream.format("penstock").option("errand", errand).load()
             writing = (

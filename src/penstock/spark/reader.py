@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 
@@ -13,9 +14,12 @@ from penstock.change import NO_CHANGES, Lane, from_row
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import Directive, PenstockError, SourcePruned, StateLost
 from penstock.failpoint import reach
+from penstock.outsize import Outsize, cut
+from penstock.poison import then_of
 from penstock.source import Span, Stamp, Window, is_own
 from penstock.spark.errand import Errand
 from penstock.spark.form import form_of
+from penstock.spark.heap import refused
 from penstock.spark.rows import FLUSH_BYTES, ROOMY_BYTES, Mark
 
 PACE_SECONDS = 0.05
@@ -131,13 +135,34 @@ class Reading:
 
     def rows_of(self, window: Window) -> Iterator[pa.RecordBatch]:
         """A window as rows, with a mark where it ends on a commit, and where nothing waits behind it what pushes it through."""
+        *before, last = cut(window.changes, self._errand.max_row)
+        for piece in before:
+            yield from self._given(piece)
+        if window.upto is None or isinstance(last, Outsize):
+            yield from self._given(last)
         if window.upto is None:
-            self._unmarked = window.changes if window.changes.num_rows else self._unmarked
-            yield self._form.pack(window.changes, None, 0)
             return
         self.mark, self._unmarked = Mark(self._lane, self._source.position(window.upto), window.upto), NO_CHANGES
         self._marked_at = time.monotonic()
-        yield self._form.pack(window.changes, self.mark, self._flush if window.idle else 0)
+        changes = NO_CHANGES if isinstance(last, Outsize) else last
+        yield self._form.pack(changes, self.mark, self._flush if window.idle else 0)
+
+    def _given(self, piece: pa.RecordBatch | Outsize) -> Iterator[pa.RecordBatch]:
+        """Changes without a mark behind them. Raises RowTooLarge of one that is, where poison halts."""
+        if isinstance(piece, Outsize):
+            yield from self._aside(piece)
+            return
+        self._unmarked = piece if piece.num_rows else self._unmarked
+        yield self._form.pack(piece, None, 0)
+
+    def _aside(self, outsize: Outsize) -> Iterator[pa.RecordBatch]:
+        """Hand a change to the writer in a file; waits until that is done with it, since a few of them may fill a disk."""
+        if then_of(self._errand.pipeline.sink) == "halt":
+            raise refused(outsize, self._errand.max_row or 0)
+        path = self._errand.put_aside(self._task, outsize.row)
+        yield self._form.aside(path, self._flush)
+        while os.path.exists(path) and not self._is_over():
+            time.sleep(PACE_SECONDS)
 
     def is_overtaken(self) -> bool:
         """Whether more was recorded than this attempt has given: of its predecessor, or what the sink had kept."""

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
+
+import pyarrow as pa
 
 from penstock.change import Lane
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid
 from penstock.goal import Goal, heads
+from penstock.outsize import Outsize, cut
 from penstock.source import Source, Span
+from penstock.spark.heap import refused
 
 OPTIONS = ("pipeline", "from", "to", "maxChangesPerTrigger", "partitions", "reader")
 _SPARKS_OWN = ("path", "checkpointlocation")
@@ -53,6 +58,14 @@ class Request:
         """A span in as many pieces as can be read at a time."""
         length = self.source.position(span.upto) - self.source.position(span.after)
         return list(self.source.split(span, max(1, min(self.partitions, length // LEAST))))
+
+    def batches(self, span: Span) -> Iterator[pa.RecordBatch]:
+        """The changes of a piece, in batches that Spark can carry. Raises RowTooLarge of one above the source's own limit."""
+        limit = getattr(self.source, "max_row", None)
+        for piece in chain.from_iterable(cut(changes, limit) for changes in self.source.read(span)):
+            if isinstance(piece, Outsize):
+                raise refused(piece, limit or 0)
+            yield piece
 
     def _end(self, lane: Lane) -> Cursor:
         return self.head[lane] if self.upto is None else self.source.begin(lane, self.upto)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -29,7 +30,10 @@ FLUSH_BYTES = 32768
 ROOMY_BYTES = 262144
 """The same in a batch, where no change waits for another one to come."""
 
-_MARK = len(CHANGES)
+ASIDE = "aside"
+"""In the place of a table, in a row with the op of a mark."""
+
+_MARK, _TABLE = len(CHANGES), CHANGES.get_field_index("table")
 _PADDING = "\n"  # behind a cursor, which is one line: to look for the last character that is no space takes ten times as long
 _RESOLVED = pa.array([Op.RESOLVED.value] * 2)
 _NO_TEXT = pa.nulls(2, pa.string())
@@ -51,6 +55,22 @@ class Raised:
 
     change: Change
     part: str
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A change that is too large for Spark: the path of a file that has it."""
+
+    path: str
+
+    def take(self) -> Change:
+        """Read the change."""
+        with pa.OSFile(self.path) as file:
+            return from_row(pa.ipc.open_file(file).get_batch(0).columns, 0)
+
+    def done(self) -> None:
+        """Remove the file, for which the other half of the task waits."""
+        os.unlink(self.path)
 
 
 def rows(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> pa.RecordBatch:
@@ -77,8 +97,14 @@ def _padded(cursor: Cursor, pad: int) -> str:
     return text.ljust(max(pad, len(text) + -len(text) % 8))
 
 
-def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark | Raised]:
-    """The runs of changes, what was raised on, and the marks of a batch, in order; thin marks are passed over."""
+def aside(path: str, pad: int) -> pa.RecordBatch:
+    """The sign of a change that is in a file, padded like a mark; conditions let it pass, since it has the op of one."""
+    signs = _marks(Mark(Lane(""), 0, Cursor(path)), pad)
+    return signs.set_column(_TABLE, ROWS.field(_TABLE), pa.array([ASIDE, None], pa.string()))
+
+
+def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark | Raised | Aside]:
+    """The runs of changes, what was raised on or is in a file, and the marks of a batch, in order; thin marks are passed over."""
     import pyarrow.compute as pc
 
     begin, is_mark = 0, pc.equal(batch.column(1), _RESOLVED[0])
@@ -87,6 +113,8 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark | Raised]:
             yield batch.slice(begin, index - begin)
         if not is_mark[index].as_py():
             yield Raised(from_row(batch.columns, index), batch.column(_MARK)[index].as_py())
+        elif batch.column(_TABLE)[index].as_py() == ASIDE:
+            yield Aside(batch.column(_MARK)[index].as_py().partition(_PADDING)[0])
         elif cursor := batch.column(_MARK)[index].as_py():
             yield Mark(batch.column(3)[index].as_py(), batch.column(0)[index].as_py(), Cursor(cursor.partition(_PADDING)[0]))
         begin = index + 1

@@ -20,6 +20,7 @@ from penstock.failpoint import reach
 from penstock.function import Function, Outcome, Watch, described, origins, way_on
 from penstock.importing import function_of
 from penstock.keeping import kept, later
+from penstock.outsize import refused
 from penstock.pipeline import Pipeline
 from penstock.poison import IN_A_ROW, Circumstances, of_sink
 from penstock.progress import Place, Progress
@@ -29,8 +30,9 @@ from penstock.spark.calls import Calls, Refusal
 from penstock.spark.death import Death
 from penstock.spark.errand import Errand
 from penstock.spark.form import form_of
+from penstock.spark.heap import HEAP_PER_ROW
 from penstock.spark.meter import Meter
-from penstock.spark.rows import Mark, Raised
+from penstock.spark.rows import Aside, Mark, Raised
 from penstock.trouble import Trouble
 
 SETTLE_SECONDS = 0.2
@@ -120,7 +122,7 @@ class Carrier:
         )
         errand.tell(claimed)
 
-    def carry(self, stream: Iterator[pa.RecordBatch | Mark | Raised]) -> None:
+    def carry(self, stream: Iterator[pa.RecordBatch | Mark | Raised | Aside]) -> None:
         """Hand everything to the sink and wait until it is durable, or until somebody asks to stop."""
         for piece in stream:
             self._take(piece)
@@ -140,11 +142,13 @@ class Carrier:
                 self._calls.close()
             self._errand.tell(LaneReleased(pipeline=name, lane=lane, position=self._progress.watermark.position))
 
-    def _take(self, piece: pa.RecordBatch | Mark | Raised) -> None:
+    def _take(self, piece: pa.RecordBatch | Mark | Raised | Aside) -> None:
         if isinstance(piece, Mark):
             self._mark(piece.position, piece.cursor)
         elif isinstance(piece, Raised):
             self._spare(piece)
+        elif isinstance(piece, Aside):
+            self._park(piece)
         elif run := self._above_floor(piece):
             self._raised_in_row = 0
             self._call(self._function, run) if self._function else self._hand(run)
@@ -174,6 +178,16 @@ class Carrier:
                 raise error
         elif raised.change.position > self._floor:
             self._poison.condemn(raised.change, error, stage="sql")
+
+    def _park(self, aside: Aside) -> None:
+        """Park or drop a change that is too large, at once: many of them would fill the memory."""
+        change = aside.take()
+        if change.position > self._floor:
+            size = sum(len(text.encode()) for text in (change.key, change.before, change.after) if text)
+            error = refused(change, size, self._errand.max_row or 0, HEAP_PER_ROW)
+            self._poison.condemn(change, error, stage="sql" if self._errand.pipeline.transform.has_sql else "function")
+            self._poison.park()
+        aside.done()
 
     def _call(self, function: Function, run: pa.RecordBatch) -> None:
         """Hand over what the function makes of a run; a change that a worker died on before goes by itself."""

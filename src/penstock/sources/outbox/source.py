@@ -16,6 +16,7 @@ from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid
 from penstock.owner import Owner
 from penstock.settings import settings
+from penstock.size import Size
 from penstock.source import Backlog, Reader, Rowless, Settlement, Span, Window
 from penstock.sources.outbox import readers, schema
 from penstock.sources.outbox.follow import follow
@@ -40,6 +41,7 @@ class OutboxSource(Rowless):
     start: Literal["beginning", "now"] = "beginning"
     notify: bool = False
     retain: Retain = Retain()
+    max_row: Size | None = None
     is_own, gives_messages = False, True
 
     def __post_init__(self) -> None:

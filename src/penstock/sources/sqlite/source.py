@@ -15,6 +15,7 @@ from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid
 from penstock.owner import Owner
 from penstock.settings import settings
+from penstock.size import Size
 from penstock.source import Backlog, Reader, Settlement, Span, Window
 from penstock.sources.retain import Registrant, Retain
 from penstock.sources.sqlite import readers
@@ -51,6 +52,7 @@ class SqliteSource:
     start: Literal["beginning", "now", "snapshot"] = "beginning"
     retain: Retain = Retain()
     heal: bool = True
+    max_row: Size | None = None
     is_own, gives_messages = False, False
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from penstock.errors import ConfigInvalid
 from penstock.failpoint import reach
 from penstock.owner import Owner
 from penstock.settings import refuse, settings
+from penstock.size import Size
 from penstock.source import Backlog, Custody, Reader, Rowless, Settlement, Span, Stamp, Window
 from penstock.sources.outbox.mark.custody import TableCustody
 from penstock.sources.outbox.mark.databases import named, opened
@@ -39,6 +40,7 @@ class MarkSource(Rowless):
     start: Literal["beginning"] = "beginning"
     mark_query_records: int = 2000
     mark_backoff: Duration = timedelta(milliseconds=10)
+    max_row: Size | None = None
     is_own, gives_messages = True, True
 
     def __post_init__(self) -> None:

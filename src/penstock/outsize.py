@@ -1,0 +1,77 @@
+"""Changes cut to pieces that Spark can carry, and those of them that are larger than it may carry. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.change import CHANGES, Change, from_row
+from penstock.errors import RowTooLarge
+from penstock.function import way_on
+from penstock.size import MIB, Bytes
+
+PIECE_BYTES = 4 * MIB
+"""Changes that take more than this go in several Arrow batches."""
+
+_TEXTS = [CHANGES.get_field_index(name) for name in ("key", "before", "after")]
+_KEY_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Outsize:
+    """One change that is larger than a limit: a batch of one row, and its size."""
+
+    row: pa.RecordBatch
+    size: int
+
+    @property
+    def change(self) -> Change:
+        """The change itself."""
+        return from_row(self.row.columns, 0)
+
+
+def cut(changes: pa.RecordBatch, limit: int | None) -> Iterator[pa.RecordBatch | Outsize]:
+    """These in pieces, in order; at least one piece, also of nothing."""
+    start = 0
+    for index, size in _above(changes, limit):
+        if index > start:
+            yield from pieces(changes.slice(start, index - start))
+        yield Outsize(changes.slice(index, 1), size)
+        start = index + 1
+    if start < changes.num_rows or not start:
+        yield from pieces(changes.slice(start) if start else changes)
+
+
+def pieces(changes: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """These in batches that are small enough, or have one row."""
+    half = changes.num_rows // 2
+    if half and changes.nbytes > PIECE_BYTES:
+        yield from pieces(changes.slice(0, half))
+        yield from pieces(changes.slice(half))
+    else:
+        yield changes
+
+
+def _above(changes: pa.RecordBatch, limit: int | None) -> list[tuple[int, int]]:
+    """Which of these are larger than the limit, and how large."""
+    if limit is None or changes.nbytes <= limit:
+        return []
+    import pyarrow.compute as pc
+
+    lengths = [pc.fill_null(pc.binary_length(changes.column(index)), 0).cast(pa.int64()) for index in _TEXTS]
+    sizes = pc.add(pc.add(lengths[0], lengths[1]), lengths[2])
+    found = pc.indices_nonzero(pc.greater(sizes, limit))
+    return list(zip(found.to_pylist(), sizes.take(found).to_pylist(), strict=True))
+
+
+def refused(change: Change, size: int, limit: int, per_heap: int) -> RowTooLarge:
+    """The error about a change of this size."""
+    place = change.position if change.ordinal is None else f"{change.position}.{change.ordinal}"
+    key = change.key if len(change.key) <= _KEY_SHOWN else f"{change.key[:_KEY_SHOWN]}..."
+    heap = -(-size * per_heap // MIB)
+    return RowTooLarge(
+        f"change {place} of {change.table}, key {key}, has {size} bytes, and source.max_row is {Bytes(limit)}",
+        f"set source.max_row to {-(-size // MIB)}MiB and spark.memory to {heap}m or more, {way_on(change)}",
+    )

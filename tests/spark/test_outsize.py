@@ -1,0 +1,104 @@
+"""Rows that are larger than Spark may carry, over a real session of Spark and a real database."""
+
+import sqlite3
+
+import pytest
+from filesink import FileSink
+from restarted import Restarted
+
+from deadline import PATIENCE, until
+from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.cursor import Watermark
+from penstock.errors import RowTooLarge
+from penstock.goal import heads
+from penstock.pipeline import Pipeline, Transform
+from penstock.retry import Retry
+from penstock.size import Bytes
+from penstock.sources.sqlite.install import enable
+from penstock.sources.sqlite.source import LANE, SqliteSource
+
+LIMIT, LARGE = Bytes(500_000), 600_000
+WHERE = "try_variant_get(after, '$.id', 'int') > 0"
+
+
+@pytest.fixture
+def shop(tmp_path):
+    path = tmp_path / "shop.db"
+    with sqlite3.connect(path, isolation_level=None) as connection:
+        connection.execute("create table t(id integer primary key, v text)")
+        enable(str(path))
+        for number in range(1, 6):
+            connection.execute("insert into t values(?, ?)", (number, "x" * (LARGE if number == 3 else 5)))
+    connection.close()
+    return str(path)
+
+
+class Carried:
+    """A pipeline over a few rows, the third of which is too large."""
+
+    def __init__(self, spark, tmp_path, shop, then, where, goal):
+        self.out, self.state = tmp_path / "out", SqliteCoordinator(path=str(tmp_path / "state.db"))
+        source = SqliteSource(database=shop, max_row=LIMIT)
+        sink = FileSink(path=str(self.out), retry=Retry(then=then))
+        self.pipeline = Pipeline("large", source, sink, self.state, Transform(where=where), folder=str(tmp_path))
+        self.candidate = self.state.candidate("large", "test")
+        self.term = self.candidate.campaign()
+        self.state.place(self.term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
+        self.query = Restarted(spark, self.pipeline, str(tmp_path), heads(source) if goal else None)
+
+    def until_position(self, position):
+        assert self.query.wait(lambda: self.state.watermark("large", LANE).position >= position, PATIENCE)
+
+    def delivered(self):
+        return [int(line.split("\t")[0]) for line in self.out.read_text().splitlines()]
+
+    def close(self):
+        self.query.ask_to_stop()
+        self.query.stop()
+        self.candidate.resign()
+        self.candidate.close()
+
+
+@pytest.fixture
+def carry(spark, tmp_path, shop):
+    made = []
+
+    def start(then, where=None, goal=False):
+        made.append(carried := Carried(spark, tmp_path, shop, then, where, goal))
+        carried.query.start(carried.term)
+        return carried
+
+    yield start
+    for one in made:
+        one.close()
+
+
+@pytest.mark.parametrize(("where", "goal"), [(None, False), (WHERE, True)], ids=["bundles, live", "rows, batch"])
+def test_a_row_that_is_too_large_is_parked_whole_and_the_others_arrive(carry, tmp_path, where, goal):
+    carried = carry("dead-letter", where, goal)
+    carried.until_position(5)
+    assert carried.delivered() == [1, 2, 4, 5]
+    [letter] = carried.state.letters("large")
+    assert (letter.change.position, letter.change.key, letter.code) == (3, '{"id":3}', RowTooLarge.code)
+    assert letter.change.after == '{"id":3,"v":"' + "x" * LARGE + '"}'
+    assert f"has {LARGE + 23} bytes, and source.max_row is 500KB" in letter.message
+    assert list(tmp_path.glob("*.row-*")) == []
+
+
+def test_a_row_that_is_too_large_is_dropped_and_counted_where_the_file_says_so(carry):
+    carried = carry("drop")
+    carried.until_position(5)
+    assert carried.delivered() == [1, 2, 4, 5]
+    until(lambda: carried.state.standing("large").dropped == 1)
+    assert carried.state.letters("large") == []
+
+
+def test_a_row_that_is_too_large_halts_once_everything_before_it_is_delivered(carry):
+    carried = carry("halt")
+    until(carried.query.was_stopped_inside)
+    error = carried.state.standing("large").error
+    assert error["code"] == "source.row-too-large"
+    assert 'change 3 of t, key {"id":3}, has 600023 bytes, and source.max_row is 500KB' in error["message"]
+    assert "set source.max_row to 1MiB and spark.memory to 10m or more" in error["remedy"]
+    assert carried.delivered() == [1, 2]
+    assert carried.state.watermark("large", LANE).position == 2
