@@ -194,8 +194,9 @@ def test_a_locked_database_is_unavailable_for_now(path: Path) -> None:
         enable(str(path))
         start = source_of(path).begin(LANE, "beginning")
         writer.execute("begin exclusive")
-        with pytest.raises(SourceUnavailable):
+        with pytest.raises(SourceUnavailable) as refused:
             next(source_of(path).follow(LANE, start))
+        assert "its disk has room" in refused.value.remedy
         writer.execute("rollback")
 
 

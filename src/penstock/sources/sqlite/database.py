@@ -17,6 +17,7 @@ _UNWRITABLE = {
     sqlite3.SQLITE_FULL: "make room on its disk",
     sqlite3.SQLITE_READONLY: "let this user write to the file and its folder: how far pipelines have come is noted there",
 }
+_SEE = "see that its disk has room, that this user can open the file and its folder, and that no program keeps it locked"
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
@@ -121,7 +122,7 @@ def _in_our_words(path: str, error: sqlite3.DatabaseError) -> PenstockError | sq
     if "no such table: _penstock_" in str(error):
         return CaptureMissing(f"{path} has no capture", enable_remedy(path))
     if primary in _PASSING:
-        return SourceUnavailable(f"{path}: {error}")
+        return SourceUnavailable(f"{path}: {error}", _SEE)
     if primary in _UNWRITABLE:
         return SourceUnavailable(f"{path}: {error}", _UNWRITABLE[primary])
     if primary in _DAMAGED:
