@@ -21,6 +21,7 @@ class Assignment:
 
     `poison` says what becomes of a change that the far side will never take. `is_redrive`: a person sends dead letters again.
     `has_messages`: the source gives messages (penstock.message) and not rows.
+    `is_current`: whether the claim was confirmed within the length of a term; if not, nothing may be sent until it is.
     `custody` is there where the source is this pipeline's own, and settles changes one by one.
     """
 
@@ -35,6 +36,7 @@ class Assignment:
     is_redrive: bool = False
     has_messages: bool = False
     custody: Custody | None = None
+    is_current: Callable[[], bool] = lambda: True
 
 
 class Delivery(Protocol):

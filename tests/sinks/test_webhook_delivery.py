@@ -365,6 +365,45 @@ def test_interim_answers_that_trickle_in_for_ever_are_no_answer(deliver):
     server.join(PATIENCE)
 
 
+def test_nothing_is_sent_while_it_is_not_known_that_the_lane_is_still_ours(receiver, told):
+    current, asked = threading.Event(), threading.Event()
+
+    def is_current():
+        asked.set()
+        return current.is_set()
+
+    sink = WebhookSink(url=receiver.url, batch=Batch(size=1))
+    with closing(sink.open(Assignment("orders", Lane("main"), 7, 0, "cafe", None, told, is_current=is_current))) as delivery:
+        delivery.offer(rows(1, 2), wait=PATIENCE)
+        assert asked.wait(PATIENCE)
+        assert not delivery.drain(0.2)
+        assert not receiver.requests
+        current.set()
+        drain(delivery)
+        current.clear()
+        delivery.offer(rows(3), wait=PATIENCE)
+    assert positions(receiver) == [[1], [2]]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "after", "line"),
+    [("http", None, b""), ("https", None, b""), ("https", b"\x16\x03\x03\x3f\xff\x02\x00\x3f\xfb", b"\x03")],
+    ids=["a request that is not read", "a handshake that is not answered", "a handshake byte by byte"],
+)
+def test_whatever_hangs_the_timeout_holds_for_a_request_as_a_whole(deliver, scheme, after, line):
+    leave = threading.Event()
+    url, server = serve((lambda connection: leave.wait(PATIENCE)) if after is None else trickle(line, after=after))
+    delivery = deliver(
+        url.replace("http:", f"{scheme}:"), timeout=300 * MILLISECOND, retry=Retry(tries=1), batch=Batch(bytes=1 << 27)
+    )
+    body = f'{{"text":"{"x" * 20_000_000}"}}' if after is None else "{}"
+    delivery.offer(to_batch([Change(1, Op.INSERT, "orders", "{}", None, body)]), wait=PATIENCE)
+    with pytest.raises(DeliveryExhausted, match=r"no answer within 0\.3 s"):
+        drain(delivery)
+    leave.set()
+    server.join(PATIENCE)
+
+
 def test_a_success_whose_head_never_ends_is_none_since_what_it_has_not_taken_may_be_named_there(deliver):
     url, server = serve(trickle(b"X-Slow: 1\r\n", after=b"HTTP/1.1 200 OK\r\n"))
     delivery = deliver(url, timeout=300 * MILLISECOND, retry=Retry(tries=1))

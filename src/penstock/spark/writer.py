@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from penstock.change import NO_CHANGES, Change, from_batch, last_place
 from penstock.coordinator import Claim, Tally
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateUnavailable, TransformInvalid
-from penstock.event import Delivered, LaneClaimed, LaneReleased, Observer
+from penstock.event import Delivered, LaneClaimed, LaneReleased
 from penstock.failpoint import reach
 from penstock.function import Function, Outcome, Watch, described, origins, way_on
 from penstock.importing import function_of
@@ -80,7 +80,9 @@ def _assignment(errand: Errand, task: int, opening: Mark, claim: Claim, reached:
     )
 
 
-def _opened(errand: Errand, task: int, opening: Mark, claim: Claim, tell: Observer) -> tuple[Delivery, Assignment, Watermark]:
+def _opened(
+    errand: Errand, opening: Mark, claim: Claim, assigned: Callable[[Watermark], Assignment]
+) -> tuple[Delivery, Assignment, Watermark]:
     """The sink at work, and from where on. What it keeps can be believed once it is open, since nobody else delivers then.
 
     It is asked before, too: to open it once more takes longer than to ask.
@@ -91,7 +93,7 @@ def _opened(errand: Errand, task: int, opening: Mark, claim: Claim, tell: Observ
         if reached is not recorded:
             claim.advance(reached, Tally())
             recorded = reached
-        assignment = replace(_assignment(errand, task, opening, claim, reached), tell=tell)
+        assignment = assigned(reached)
         delivery = pipeline.sink.open(assignment)
         reached = later(pipeline.source, recorded, delivery.kept if isinstance(delivery, KeepingDelivery) else None)
         if reached is recorded:
@@ -103,10 +105,11 @@ class Carrier:
     """One attempt at carrying one lane."""
 
     def __init__(self, errand: Errand, task: int, opening: Mark, claim: Claim) -> None:
-        self._errand, self._opening, self._claim = errand, opening, claim
+        self._errand, self._task, self._opening, self._claim = errand, task, opening, claim
         self._function, self._is_rewritten = function_of(errand.pipeline), False
         self._trouble = Trouble(errand.tell)
-        self._delivery, assignment, reached = _opened(errand, task, opening, claim, self._trouble.hear)
+        self._tried_at = self._recorded_at = self._told_at = time.monotonic()
+        self._delivery, assignment, reached = _opened(errand, opening, claim, self._assigned)
         self._keeping = self._delivery if isinstance(self._delivery, KeepingDelivery) else None  # asked once: it takes long
         self._custody = assignment.custody
         self._since = self._custody.cursor(opening.cursor) if self._custody else opening.cursor
@@ -116,11 +119,17 @@ class Carrier:
         self._progress, self._meter = Progress(reached), Meter(self._poison)
         self._floor, self._is_whole = reached.position, True
         self._reached: Place | None = None
-        self._tried_at = self._recorded_at = self._told_at = time.monotonic()
         claimed = LaneClaimed(
             pipeline=errand.pipeline.name, lane=opening.lane, epoch=errand.term.epoch, attempt=task, position=self._floor
         )
         errand.tell(claimed)
+
+    def _assigned(self, reached: Watermark) -> Assignment:
+        assignment = _assignment(self._errand, self._task, self._opening, self._claim, reached)
+        return replace(assignment, tell=self._trouble.hear, is_current=self._is_current)
+
+    def _is_current(self) -> bool:
+        return time.monotonic() - self._recorded_at <= self._errand.pipeline.state.ttl
 
     def carry(self, stream: Iterator[pa.RecordBatch | Mark | Raised | Aside]) -> None:
         """Hand everything to the sink and wait until it is durable, or until somebody asks to stop."""

@@ -25,6 +25,9 @@ from penstock.sinks.webhook.schedule import Waiting
 FAR_SECONDS = 0.002
 """Where an answer takes longer, not even the rest of a batch of which all poison is named is worth waiting for."""
 
+UNCERTAIN_SECONDS = 0.01
+"""Between two looks at whether the claim has been confirmed."""
+
 
 class Sentence(NamedTuple):
     """What an answer has condemned: to be carried out while the rest of the same batch is under way."""
@@ -70,7 +73,7 @@ class Courier(Thread):
         """Try until everything is settled, or somebody else goes on with it; False when the end came first."""
         while not inquest.is_over:
             reach("sink.sending")
-            if self._dispatch.is_ending:
+            if not self._may_send():
                 break
             taken = self._dispatch.requests_taken
             if more := self._more() if inquest.wants_more(taken) else []:
@@ -84,6 +87,12 @@ class Courier(Thread):
                 inquest.again()
         self._carry_out()
         return inquest.is_over
+
+    def _may_send(self) -> bool:
+        """Wait while it is not known that the lane is still ours: who was stopped may have a successor. False at the end."""
+        while not self._dispatch.is_ending and not self._assignment.is_current():
+            self._dispatch.rest(UNCERTAIN_SECONDS)
+        return not self._dispatch.is_ending
 
     def _more(self) -> list[Waiting]:
         """What else could be sent, for the far side to take something."""
