@@ -80,6 +80,12 @@ def references(path: str | Path) -> Mapping[str, str]:
     return {".".join(key): text for key, text in written.items() if "${file:" in text}
 
 
+def written(path: str | Path, part: str) -> Mapping[str, str]:
+    """The keys of this part of this file whose values have references, with these values as they are written."""
+    given = document.read(Path(path), optional=_FOR_DELIVERY).written
+    return {key[1]: text for key, text in given.items() if key[0] == part and len(key) == 2}
+
+
 def parse(values: Mapping[str, Any], folder: str | Path = ".") -> Pipeline:
     """The pipeline of these values; relative paths are relative to the folder."""
     return _build(Document("the pipeline", Path(folder).resolve(), values))

@@ -81,6 +81,15 @@ def read(path: Path, environment: Mapping[str, str] | None = None, optional: Col
     return Document(str(path), path.resolve().parent, values, reader.lines, reader.written, reader.contents, reader.missing)
 
 
+def resolved(text: str, key: Key, path: Path) -> str:
+    """What this key of this file has, with its references resolved in this process. Raises ConfigInvalid."""
+    reader = _Reader(path, os.environ, ())
+    found = reader.resolved(text, key)
+    if reader.problems:
+        raise ConfigInvalid(f"{path}: {'; '.join(reader.problems)}", "provide it on every host on which Spark runs a worker")
+    return found
+
+
 def _put_back(value: Any, key: Key, written: Mapping[Key, str]) -> Any:
     if isinstance(value, Mapping):
         return {name: _put_back(one, (*key, name), written) for name, one in value.items()}
@@ -109,6 +118,10 @@ class _Reader:
             return [self.value(item, (*key, str(i))) for i, item in enumerate(node.value)]
         return self._scalar(node, key) if isinstance(node, yaml.ScalarNode) else None
 
+    def resolved(self, text: str, key: Key) -> str:
+        """A text with its references resolved."""
+        return self._text(_REFERENCE.sub(lambda found: self._referred(found, key), text), key)
+
     def _mapping(self, node: yaml.MappingNode, key: Key) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, item in node.value:
@@ -126,7 +139,7 @@ class _Reader:
     def _scalar(self, node: yaml.ScalarNode, key: Key) -> Any:
         if "${" in node.value:
             self.written[key] = node.value
-            text = self._text(_REFERENCE.sub(lambda found: self._referred(found, key), node.value), key)
+            text = self.resolved(node.value, key)
             if key in self.missing:
                 return node.value
             return int(text) if node.style is None and _WHOLE_NUMBER.fullmatch(text) else text
@@ -153,7 +166,8 @@ class _Reader:
         return ""
 
     def _complain(self, key: Key, what: str) -> None:
-        self.problems.append(f"{'.'.join(key)} (line {self.lines.get(key, 1)}) {what}")
+        line = f" (line {self.lines[key]})" if key in self.lines else ""
+        self.problems.append(f"{'.'.join(key)}{line} {what}")
 
     def _referred(self, found: re.Match[str], key: Key) -> str:
         name = found["name"]

@@ -4,7 +4,9 @@ import os
 import re
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 import yaml
 from pyspark.errors import PySparkException
@@ -13,6 +15,9 @@ from deadline import PATIENCE, until
 from penstock.change import CHANGES
 from penstock.config import load
 from penstock.errors import from_text
+from penstock.outbox import stash
+from penstock.sources.outbox.naming import Names
+from penstock.sources.outbox.schema import init
 from penstock.sources.sqlite.source import LANE
 from penstock.spark import register
 from shop import Shop
@@ -206,6 +211,25 @@ def test_a_wrong_option_is_an_error_of_ours(market, options, said):
     assert error.code == "config.invalid"
     assert said in error.message
     assert error.remedy
+
+
+def test_no_task_and_no_plan_of_a_job_has_the_password_of_its_source(session, postgres, tmp_path):
+    init(postgres, Names("outbox"))
+    with psycopg.connect(postgres) as writer:
+        stash(writer, "orders", "k", "v")
+    (tmp_path / "dsn.txt").write_text(postgres)
+    file = tmp_path / "orders.yaml"
+    source = {"type": "outbox", "database": "${file:dsn.txt}"}
+    file.write_text(yaml.safe_dump({"name": "orders", "source": source, "sink": {"type": "discard"}}))
+    changes = session.read.format("penstock").load(str(file))
+    assert changes.count() == 1
+    execution, password = changes._jdf.queryExecution(), urlsplit(postgres).password
+    task = bytes(
+        session._jvm.org.apache.spark.util.Utils.serialize(execution.executedPlan().collectLeaves().head().readerFactory())
+    )
+    assert b"${file:dsn.txt}" in task
+    assert password.encode() not in task
+    assert password not in execution.toString()
 
 
 def test_changes_cannot_be_written(market):

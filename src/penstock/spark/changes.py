@@ -51,10 +51,15 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """`spark.readStream`: what lies between two cursors is the same whenever it is read, so a repeated batch is the same batch."""
 
     def __init__(self, request: Request) -> None:
-        self.request, self.source = request, request.source
+        self.request = request
         self._target: Goal | None = None
         self._committed: dict[str, str] = {}
         self._noted_at = time.monotonic()
+
+    @property
+    def source(self) -> Source:
+        """Where the changes are."""
+        return self.request.source
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """At most so many changes in one batch, if somebody said so."""

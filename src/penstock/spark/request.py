@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from itertools import chain
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,6 +17,7 @@ from penstock.errors import ConfigInvalid
 from penstock.goal import Goal, heads
 from penstock.outsize import Outsize, cut
 from penstock.source import Source, Span
+from penstock.spark.borrowed import Borrowed, borrowed
 from penstock.spark.heap import refused
 
 OPTIONS = ("pipeline", "from", "to", "maxChangesPerTrigger", "partitions", "reader")
@@ -37,6 +40,17 @@ class Request:
     most: int | None = None
     partitions: int = 1
     reader: str | None = None
+    file: str = ""
+    written: Mapping[str, str] = field(default_factory=dict)  # what the file has for the source, where that has references
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {one.name: getattr(self, one.name) for one in fields(self)}
+        return state | {"source": borrowed(self.source, self.written, self.file)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        source = state["source"]
+        for name, value in {**state, "source": source.source() if isinstance(source, Borrowed) else source}.items():
+            object.__setattr__(self, name, value)
 
     def begin(self, lane: Lane, default: str) -> Cursor:
         """Where to begin on a lane."""
@@ -73,7 +87,7 @@ class Request:
 
 def parse(options: Mapping[str, str]) -> Request:
     """The request of these options. Raises ConfigInvalid and what the pipeline file or the source has to complain of."""
-    from penstock.config import load  # workers, which unpickle requests, have no use for it
+    from penstock.config import load, written  # workers, which unpickle requests, have no use for it
 
     known = {name.lower(): name for name in OPTIONS}
     given = {known.get(name.lower(), name): value for name, value in options.items() if name.lower() not in _SPARKS_OWN}
@@ -91,6 +105,8 @@ def parse(options: Mapping[str, str]) -> Request:
         most=_number(given, "maxChangesPerTrigger"),
         partitions=_number(given, "partitions") or os.cpu_count() or 1,
         reader=_reader(given, pipeline.name),
+        file=str(Path(file).resolve()),
+        written=written(file, "source"),
     )
 
 
