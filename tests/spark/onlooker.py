@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,12 +15,17 @@ from program import Program
 
 
 def seen(program: Program) -> dict[str, bytes]:
-    """All that he can read: command lines, files that are open or in the folder of the run, and blocks of Spark."""
-    tree, jvm = program.tree(), program.jvm()
+    """All that he can read of a program: that of its processes, and the folder of the run."""
+    jvm = program.jvm()
     assert jvm is not None
+    return seen_of(program.tree()) | _readable(workplace(jvm).rglob("*"))
+
+
+def seen_of(tree: list[psutil.Process]) -> dict[str, bytes]:
+    """All that he can read of processes: command lines, files that are open, and blocks of Spark."""
     lines = {f"command line {one.pid}": " ".join(one.cmdline()).encode() for one in tree}
-    files = {str(path): path.read_bytes() for path in {*_open(tree), *workplace(jvm).rglob("*")} if is_for_others(path)}
-    return lines | files | {f"block of port {port}": block for one in tree for port in ports(one) for block in blocks(port)}
+    found = {f"block of port {port}": block for one in tree for port in ports(one) for block in blocks(port)}
+    return lines | _readable({*_open(tree)}) | found
 
 
 def sockets(program: Program) -> list[Path]:
@@ -41,6 +46,10 @@ def is_for_others(path: Path) -> bool:
         mode = path.stat().st_mode
         return stat.S_ISREG(mode) and bool(mode & stat.S_IROTH) and _is_reachable(path)
     return False
+
+
+def _readable(paths: Iterable[Path]) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in paths if is_for_others(path)}
 
 
 def _is_reachable(path: Path) -> bool:

@@ -2,16 +2,22 @@
 
 import base64
 import os
+import pickle
+import socket
 import stat
 import subprocess
 import sys
 from dataclasses import replace
 from itertools import islice
 
+import pytest
+
 from penstock.config import parse
 from penstock.coordinator import Term
+from penstock.errors import EngineFailed
 from penstock.event import ChangeParked
 from penstock.spark import bundles
+from penstock.spark.cipher import KEY, made_key
 from penstock.spark.errand import Errand, Events
 from penstock.spark.plan import planned
 
@@ -29,22 +35,27 @@ def test_a_process_that_only_plans_loads_neither_clients_nor_arrow_nor_the_pipel
     script = "import sys; from penstock.spark.source import PenstockSource as S; s = S({'errand': sys.argv[1]});"
     script += "s.streamWriter(s.schema(), False); r = s.streamReader(s.schema());"
     script += "print(type(r).__name__, [p.lane for p in r.partitions({}, {})], *(set(sys.argv[2:]) & set(sys.modules)))"
-    command = [sys.executable, "-c", script, errand().encode(), *HEAVY]
+    command = [sys.executable, "-c", script, errand().encrypt(made_key()), *HEAVY]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "LiveReader ['outbox']"
 
 
-def test_an_errand_comes_back_whole():
-    sent = errand(goal={"outbox": "{}"})
-    assert planned(sent.encode()) == ("batch", ["outbox"], bundles.DDL)
-    assert Errand.decode(sent.encode()) == sent
+def test_an_encrypted_errand_comes_back_whole_where_the_key_of_the_run_is(monkeypatch):
+    sent, key = errand(goal={"outbox": "{}"}), made_key()
+    line = sent.encrypt(key)
+    assert planned(line) == ("batch", ["outbox"], bundles.DDL)
+    with pytest.raises(EngineFailed, match=f"{KEY} in the environment of this worker is not the key of the run"):
+        Errand.decode(line)
+    monkeypatch.setenv(KEY, key)
+    assert Errand.decode(line) == sent
 
 
-def test_the_line_of_a_stored_errand_holds_no_secret_and_its_file_is_for_its_owner_only(tmp_path):
+def test_the_line_of_an_errand_holds_no_secret_and_its_file_is_for_its_owner_only(tmp_path):
     sink = {"type": "webhook", "url": "http://127.0.0.1:1/", "auth": {"bearer": "s3cret-token"}}
     pipeline = parse({"name": "orders", "source": {"type": "sqlite", "database": "shop.db"}, "sink": sink}, tmp_path)
     sent = replace(errand(), pipeline=pipeline, folder=str(tmp_path))
-    assert b"s3cret-token" in unpacked(sent.encode())
+    assert b"s3cret-token" in pickle.dumps(sent)
+    assert b"s3cret-token" not in unpacked(sent.encrypt(made_key()))
     before = os.umask(0)
     try:
         line = sent.store()
@@ -54,7 +65,7 @@ def test_the_line_of_a_stored_errand_holds_no_secret_and_its_file_is_for_its_own
     [file] = tmp_path.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert Errand.decode(line) == sent
-    assert planned(line) == planned(sent.encode())
+    assert planned(line) == planned(sent.encrypt(made_key()))
     other = replace(sent, pipeline=replace(pipeline, name="items"))
     assert (Errand.decode(other.store()), Errand.decode(line)) == (other, sent)
 
@@ -70,6 +81,23 @@ def test_many_events_come_in_order_though_the_driver_looks_only_later(tmp_path):
     heard = Events(str(tmp_path))
     replace(errand(), folder=str(tmp_path)).tell_all(told)
     assert list(islice(heard, len(told))) == told
+
+
+def test_a_folder_that_others_can_enter_gets_no_events_and_one_that_is_missing_is_private(tmp_path):
+    sent = replace(errand(), folder=str(tmp_path / "run"))
+    with pytest.raises(ValueError, match="no"), sent.reporting(1):
+        raise ValueError("no")
+    assert stat.S_IMODE(os.stat(sent.folder).st_mode) == 0o700
+    assert sent.has_failed(1)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(f"{sent.folder}/events")
+        heard.setblocking(False)
+        sent.tell(_parked(1))
+        assert heard.recv(1 << 18)
+        os.chmod(sent.folder, 0o755)
+        sent.tell(_parked(1))
+        with pytest.raises(BlockingIOError):
+            heard.recv(1 << 18)
 
 
 def _parked(position):

@@ -6,7 +6,6 @@ through the coordinator; what is here only makes things quick: flags as files, e
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import os
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from penstock import privacy
 from penstock.backfill import Backfill
 from penstock.change import CHANGES, ORDINAL
 from penstock.coordinator import Term
@@ -28,6 +28,7 @@ from penstock.event import AttemptFailed, Event, from_line, to_line
 from penstock.goal import Goal
 from penstock.pipeline import Pipeline
 from penstock.spark.bar import Bar
+from penstock.spark.cipher import KEY, decrypt, encrypt
 from penstock.spark.form import form_of
 from penstock.spark.plan import Plan, Way
 
@@ -57,12 +58,12 @@ class Errand:
     max_row: int | None = None
     bar: Bar | None = None
 
-    def encode(self) -> str:
-        """The errand as one line, for a Spark option; before it the plan, see `planned`."""
-        return f"{self._plan()} {base64.b85encode(pickle.dumps(self)).decode()}"
+    def encrypt(self, key: str) -> str:
+        """The errand as one line, for a Spark option, which Spark shows and broadcasts; before it the plan, see `planned`."""
+        return f"{self._plan()} {encrypt(pickle.dumps(self), key)}"
 
     def store(self) -> str:
-        """The same with a file in the place of the errand: it holds secrets, and Spark shows and broadcasts its options."""
+        """The same with a file in the place of the errand, for workers that see the folder."""
         packed = pickle.dumps(self)
         path = f"{os.path.abspath(self.folder)}/{self.query}.{hashlib.sha256(packed).hexdigest()[:12]}.errand"
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -79,7 +80,8 @@ class Errand:
     def decode(text: str) -> Errand:
         """The errand of such a line."""
         packed = text.partition(" ")[2]
-        errand = pickle.loads(Path(packed).read_bytes() if packed.startswith("/") else base64.b85decode(packed))
+        data = Path(packed).read_bytes() if packed.startswith("/") else decrypt(packed, os.environ.get(KEY, ""))
+        errand = pickle.loads(data)
         assert isinstance(errand, Errand)
         return errand
 
@@ -132,7 +134,7 @@ class Errand:
         try:
             yield
         except Exception as error:
-            os.makedirs(self.folder, exist_ok=True)  # on another host the driver's folder is not there yet
+            privacy.make_folder(Path(self.folder))  # on another host the driver's folder is not there yet
             Path(self._flag(f"failed-{task}")).touch()
             code = error.code if isinstance(error, PenstockError) else EngineFailed.code
             self.tell(AttemptFailed(pipeline=self.pipeline.name, code=code, message=str(error), attempt=task))
@@ -164,6 +166,8 @@ class Errand:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.settimeout(0.2)
             try:
+                if privacy.is_foreign(os.lstat(self.folder)):
+                    return  # another user of this host has made a folder of that name
                 for start in range(0, len(events), TOGETHER):
                     lines = "\n".join(map(to_line, events[start : start + TOGETHER]))
                     sender.sendto(lines.encode(), os.path.join(self.folder, "events"))

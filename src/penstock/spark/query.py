@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -19,6 +20,7 @@ from penstock.goal import Goal
 from penstock.pipeline import Pipeline
 from penstock.poison import then_of
 from penstock.spark.archive import cache
+from penstock.spark.cipher import KEY
 from penstock.spark.culprit import bar_for
 from penstock.spark.errand import Errand
 from penstock.spark.heap import heap_of, max_row
@@ -74,7 +76,7 @@ class Query:
         try:
             spark = beside(self._spark, {} if self._errand.goal is None else ROOMY)
             self._errand = replace(self._errand, max_row=max_row(self._spark, self._pipeline))
-            errand = self._errand.store() if self._is_here() else self._errand.encode()
+            errand = self._errand.store() if self._is_here() else self._errand.encrypt(os.environ[KEY])
             changes = spark.readStream.format("penstock").option("errand", errand).load()
             writing = (
                 apply(changes, self._pipeline.transform, spares=self._spares)

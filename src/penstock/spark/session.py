@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.errors import ConfigInvalid, EngineSlots
 from penstock.spark import jvm, register
+from penstock.spark.cipher import KEY, made_key
 from penstock.spark.heap import heap_settings
 from penstock.spark.rows import FLUSH_BYTES, ROOMY_BYTES
 
@@ -45,6 +46,10 @@ _ON_THIS_MACHINE = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.network.timeout": "1d",  # the executor is this process: it is not lost after a pause
+}
+
+_ON_A_CLUSTER = {
+    "spark.network.crypto.enabled": "true",  # towards a master or a worker without it Spark authenticates as before
 }
 
 ROOMY = {
@@ -95,7 +100,12 @@ def open_session(
     if master.startswith("local"):
         settings |= _ON_THIS_MACHINE
         settings |= {"spark.python.unix.domain.socket.dir": folder, "spark.local.dir": folder} if folder else {}
+    else:
+        os.environ[KEY] = made_key()
+        settings |= {**_ON_A_CLUSTER, f"spark.executorEnv.{KEY}": os.environ[KEY]}
     settings |= config or {}
+    if "spark.redaction.regex" in settings:
+        settings["spark.redaction.regex"] += f"|{KEY}"
     _refuse_without_secret(master, settings)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     gateway = jvm.start(settings, archive, folder)
@@ -111,6 +121,7 @@ def open_session(
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True  # they print what is raised, with Java's stack
     spark = SparkSession.builder.config(map=settings).getOrCreate()
+    spark.sparkContext.environment.pop(KEY, None)  # workers inherit it; Spark would write it into each task
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, heard)  # Spark has put one of its own there
     if spark.sparkContext.defaultParallelism < slots:

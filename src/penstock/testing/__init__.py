@@ -1,1 +1,1 @@
-"""Shipped for tests, ours and yours: a receiver with fault dials, a Kafka broker, oracles, waiting for events."""
+"""Shipped for tests, ours and yours: a receiver with fault dials, a Kafka broker, a Spark cluster, oracles, waiting for events."""

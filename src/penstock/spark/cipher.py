@@ -1,0 +1,48 @@
+"""Encryption of tasks for workers on other hosts, by the recipe Fernet of `cryptography`: AES and HMAC."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import ConfigInvalid, EngineFailed
+
+if TYPE_CHECKING:
+    from cryptography.fernet import Fernet
+
+KEY = "PENSTOCK_RUN_SECRET"
+"""The environment variable with the key of a run: of its JVM, and of its executors."""
+
+
+def made_key() -> str:
+    """A new key. Raises ConfigInvalid without the extra `cluster`."""
+    try:
+        from cryptography.fernet import Fernet
+    except ImportError:
+        raise ConfigInvalid(
+            "tasks for a cluster are encrypted, and the package cryptography is not installed",
+            "pip install 'penstock[cluster]', on every host of the cluster",
+        ) from None
+    return Fernet.generate_key().decode()
+
+
+def encrypt(data: bytes, key: str) -> str:
+    """The data as one word that only this key opens; never twice the same."""
+    return _cipher(key).encrypt(data).decode()
+
+
+def decrypt(word: str, key: str) -> bytes:
+    """The data of such a word. Raises EngineFailed unless it was made with this key and is unchanged."""
+    from cryptography.fernet import InvalidToken
+
+    try:
+        return _cipher(key).decrypt(word)
+    except (InvalidToken, ValueError):
+        raise EngineFailed(
+            f"{KEY} in the environment of this worker is not the key of the run", "leave spark.executorEnv of that name to Penstock"
+        ) from None
+
+
+def _cipher(key: str) -> Fernet:
+    from cryptography.fernet import Fernet
+
+    return Fernet(key)
