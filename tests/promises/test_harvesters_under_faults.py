@@ -24,7 +24,7 @@ from penstock.testing.broker import Broker, Record
 from penstock.testing.postgres import PostgresServer
 from program import altered_by
 
-KEYS, ROWS = 10, 20
+KEYS, ROWS, MANY = 10, 20, 500
 INSERT = """
 insert into outbox (create_time, kafka_topic, kafka_key, kafka_value, kafka_header_keys, kafka_header_values)
 values (now(), %s, %s, %s, '{testId}', %s)
@@ -61,7 +61,7 @@ if __name__ == "__main__":
 
 
 class Generator(Thread):
-    """Twenty rows a transaction, a few milliseconds apart, in spells; every seventh transaction is rolled back."""
+    """Twenty rows a transaction, a few milliseconds apart, in spells, while few wait; every seventh transaction is rolled back."""
 
     def __init__(self, dsn: str, topic: str, test_id: str) -> None:
         super().__init__(name="generator", daemon=True)
@@ -72,6 +72,8 @@ class Generator(Thread):
             for number in count():
                 if self._leaving.wait(0.005 if number % 5 else 0.8):
                     break
+                while self._has_many(writer) and not self._leaving.wait(0.1):
+                    continue
                 numbers = range(number * ROWS, (number + 1) * ROWS)
                 rows = [(self._topic, f"{n % KEYS}", f"{self._test_id}_{n}", [self._test_id]) for n in numbers]
                 writer.cursor().executemany(INSERT, rows)
@@ -80,6 +82,11 @@ class Generator(Thread):
                 else:
                     writer.commit()
                     self.made += numbers
+
+    def _has_many(self, writer: psycopg.Connection) -> bool:
+        """On a slow host more would be written than is carried, and no row of a moment would be the last."""
+        [(count,)] = writer.execute("select count(*) from outbox").fetchall()
+        return count > MANY
 
     def end(self) -> None:
         self._leaving.set()
