@@ -242,14 +242,34 @@ def test_a_released_registration_goes_to_the_next_state_that_comes(writer: sqlit
         source.settle("orders", LANE, at(path, 10), A)
 
 
-def test_a_log_of_a_version_without_owners_is_read_and_gets_them_with_the_next_note(writer: sqlite3.Connection, path: Path) -> None:
+def test_a_registration_of_a_version_without_owners_gets_one_with_the_next_note(writer: sqlite3.Connection, path: Path) -> None:
     fill(writer, 10)
     source = source_of(path)
     source.register("orders", LANE, at(path, 3))
-    writer.execute("drop table _penstock_owner")
     assert [one.owner for one in source.readers()] == [None]
     source.settle("orders", LANE, at(path, 3), A)
     assert [one.owner for one in source.readers()] == [A]
+
+
+def test_a_registration_that_an_earlier_version_made_anew_has_no_owner(writer: sqlite3.Connection, path: Path) -> None:
+    fill(writer, 10)
+    source = source_of(path)
+    source.register("orders", LANE, at(path, 3), A)
+    [row] = writer.execute("select * from _penstock_reader").fetchall()
+    writer.execute("delete from _penstock_reader")
+    writer.execute("insert into _penstock_reader values(?, ?, ?, ?, julianday('now') + 0.001, julianday('now'), null)", row[:4])
+    assert [one.owner for one in source.readers()] == [None]
+    source.register("orders", LANE, at(path, 5), B)
+    assert [one.owner for one in source.readers()] == [B]
+
+
+def test_the_first_registration_leaves_a_snapshot_readable(writer: sqlite3.Connection, path: Path) -> None:
+    """Rows of a table without a primary key are read only as long as the schema stays as it was."""
+    fill(writer, 10)
+    before = writer.execute("pragma schema_version").fetchone()
+    source_of(path).register("orders", LANE, at(path, 3), A)
+    source_of(path).forget("orders")
+    assert writer.execute("pragma schema_version").fetchone() == before
 
 
 def test_forgetting_frees_the_log(writer: sqlite3.Connection, path: Path) -> None:

@@ -19,9 +19,6 @@ LAYOUT = 4
 UNSEALED = 3
 """The layout before, which is the same without seals."""
 
-OWNER = "create table if not exists _penstock_owner(pipeline primary key, identity, state, process) without rowid"
-"""To which state each registration belongs; made by the first registration where capture was enabled by an earlier version."""
-
 TABLES = (
     "create table _penstock_meta(name text primary key, value)",
     "create table _penstock_shape(number integer primary key, lineage, role, shape, triggers, master_row, is_live, is_suspended)",
@@ -32,7 +29,6 @@ TABLES = (
     "create table _penstock_tx(number integer primary key)",
     "create table _penstock_reader(pipeline, lane, position, history, registered_at, noted_at, released_at,"
     " primary key(pipeline, lane)) without rowid",
-    OWNER,
     "create trigger _penstock_guard before delete on _penstock_log"
     " when old.seq >= (select min(position) from _penstock_reader where released_at is null)"
     " or old.seq = (select max(seq) from _penstock_log)"

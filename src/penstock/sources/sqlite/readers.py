@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable
 
@@ -9,10 +10,10 @@ from penstock.change import Lane
 from penstock.owner import Owner, is_anothers, refuse_another
 from penstock.source import Reader
 from penstock.sources.retain import Registration, kept_for
-from penstock.sources.sqlite.catalog import OWNER
 from penstock.sources.sqlite.database import opened, transaction
 
 _DAY = 86400.0
+_OWNER = "owner/"  # before the name of a pipeline: where the catalogue says to which state its registration belongs
 _PATIENCE = 5.0  # seconds to wait for writers
 
 
@@ -32,27 +33,37 @@ def load(connection: sqlite3.Connection) -> list[Registration]:
 def note(connection: sqlite3.Connection, now: Registration) -> None:
     """Write down where a pipeline stands; it is registered from then on, also if it was released before. Raises SourceOwned."""
     refuse_another(_known(connection, now.pipeline), now.owner)
-    _own(connection, now.pipeline, now.owner)
     connection.execute(
         "insert into _penstock_reader values(?, ?, ?, ?, julianday('now'), julianday('now'), null) on conflict do update set"
         " position = excluded.position, history = excluded.history, noted_at = excluded.noted_at, released_at = null",
         (now.pipeline, now.lane, now.position, now.history / _DAY),
     )
+    _own(connection, now.pipeline, now.owner)
 
 
 def _own(connection: sqlite3.Connection, pipeline: str, owner: Owner | None) -> None:
-    connection.execute(OWNER)
+    """Note whose a registration is, without another table: a change of the schema would end a snapshot that is read."""
+    name = _OWNER + pipeline
     if owner:
-        facts = (pipeline, owner.identity, owner.state, owner.process)
-        connection.execute("insert or replace into _penstock_owner values(?, ?, ?, ?)", facts)
+        facts = (owner.identity, owner.state, owner.process, _births(connection)[pipeline])
+        connection.execute("insert or replace into _penstock_meta values(?, ?)", (name, json.dumps(facts)))
     else:
-        connection.execute("delete from _penstock_owner where pipeline = ?", (pipeline,))
+        connection.execute("delete from _penstock_meta where name = ?", (name,))
 
 
 def _owners(connection: sqlite3.Connection) -> dict[str, Owner]:
-    if not connection.execute("select 1 from sqlite_master where name = '_penstock_owner'").fetchone():
-        return {}
-    return {pipeline: Owner(*facts) for pipeline, *facts in connection.execute("select * from _penstock_owner")}
+    """Owners by pipeline; not of a registration that an earlier version has made anew since."""
+    meta, found = dict(connection.execute("select name, value from _penstock_meta")), dict[str, Owner]()
+    for pipeline, born in _births(connection).items():
+        if value := meta.get(_OWNER + pipeline):
+            *facts, known = json.loads(value)
+            found |= {pipeline: Owner(*facts)} if known == born else {}
+    return found
+
+
+def _births(connection: sqlite3.Connection) -> dict[str, int]:
+    sql = f"select pipeline, cast(min(registered_at) * {_DAY} * 1000 as integer) from _penstock_reader group by pipeline"
+    return dict(connection.execute(sql))
 
 
 def _known(connection: sqlite3.Connection, pipeline: str) -> Registration | None:
