@@ -16,7 +16,7 @@ from deadline import PATIENCE, until
 from penstock import running
 from penstock.coordinators.postgres import PostgresCoordinator, address
 from penstock.coordinators.sqlite import SqliteCoordinator
-from penstock.errors import StateRefused
+from penstock.errors import EngineLost, StateRefused
 from penstock.event import Event, Led, StateAway, StateBack
 from penstock.metrics.health import ailment
 from penstock.metrics.watch import Watch
@@ -133,6 +133,24 @@ def test_a_folder_that_is_not_there_is_an_error_at_once(tmp_path: Path) -> None:
     state = SqliteCoordinator(str(tmp_path / "no folder" / "state.db"))
     with pytest.raises(StateRefused, match=r"unable to open|No such file"), Process(state).run.entered():
         raise AssertionError("it has entered")
+
+
+def test_a_path_through_a_file_is_an_error_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    state = SqliteCoordinator(str(tmp_path / "file" / "state.db"))
+    with pytest.raises(StateRefused, match="Not a directory"), Process(state).run.entered():
+        raise AssertionError("it has entered")
+
+
+def test_who_waits_for_the_state_learns_that_the_engine_is_lost() -> None:
+    class LostEngine(BrokenEngine):
+        def lost(self) -> EngineLost:
+            return EngineLost("the JVM is gone")
+
+    process = Process(PostgresCoordinator(f"{ELSEWHERE}?connect_timeout=2"))
+    with process.run.entered():
+        process.run.run(LostEngine())
+    assert isinstance(process.run.error, EngineLost)
 
 
 def test_a_pipeline_whose_state_is_away_keeps_no_other_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

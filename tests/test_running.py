@@ -80,7 +80,7 @@ class LateSource(SyntheticSource):
 
     state: str
 
-    def settle(self, *_: object) -> Settlement:
+    def settle(self, *_: object, **__: object) -> Settlement:
         with closing(sqlite3.connect(self.state)) as connection, connection:
             connection.execute("update terms set epoch = 7, holder = 'rival' where epoch = 2")
         raise SourcePruned("it did not wait for this pipeline")

@@ -107,14 +107,16 @@ def registration(pipeline: Pipeline) -> int | None:
 def forget(pipeline: Pipeline) -> None:
     """Remove a pipeline's watermarks and its registration: it will start anew. Its epochs go on. Raises TermHeld.
 
-    A registration of another state is handed over to that of the pipeline, and stays where it is.
+    A registration of another state is handed over to that of the pipeline and stays where it is; the watermarks of the pipeline
+    and its letters stay, too: the state may be a backup.
     """
     require(pipeline.sink)
-    standing, owner = pipeline.state.standing(pipeline.name), None
-    if standing.epoch or stranger(pipeline):
+    standing, owner, is_anothers = pipeline.state.standing(pipeline.name), None, stranger(pipeline) is not None
+    if standing.epoch or is_anothers:
         with _leading(pipeline) as term:
-            release(pipeline, {*standing.watermarks, *pipeline.source.lanes()})
-            pipeline.state.forget(term)
+            if not is_anothers:
+                release(pipeline, {*standing.watermarks, *pipeline.source.lanes()})
+                pipeline.state.forget(term)
             owner = owner_of(pipeline)
     else:
         release(pipeline, pipeline.source.lanes())

@@ -36,9 +36,13 @@ def another(pipeline: Pipeline) -> Reader | None:
 
 
 def refusal(pipeline: Pipeline) -> SourceOwned | None:
-    """The error of a pipeline whose registration belongs to another state; None also where that cannot be seen now."""
+    """The error of a pipeline whose registration belongs to another state; None also where that cannot be seen now.
+
+    Brokers that have just started may not know yet that there is a state: without an identity nothing is certain.
+    """
     try:
-        require(pipeline, Owner(pipeline.state.identity() or _NEW, pipeline.state.address))
+        if identity := pipeline.state.identity():
+            require(pipeline, Owner(identity, pipeline.state.address))
     except SourceOwned as error:
         return error
     except PenstockError:

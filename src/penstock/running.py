@@ -59,8 +59,7 @@ STOP_SECONDS = 15.0
 LOST_SECONDS = 1.0
 """The same when the term is lost: nothing can be recorded any more, and a standby is missed."""
 
-_WORKER_DIED = "worker exited unexpectedly"
-"""Spark's words."""
+_WORKER_DIED = "worker exited unexpectedly"  # Spark's words
 
 _RESTARTS = Retry(tries="forever")
 
@@ -81,10 +80,11 @@ def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None
         for each in runs:
             each.hear(event)
 
-    able = [each for each in runs if not (each.has_nothing_to_do() or each.is_refused())]
+    able = [each for each in runs if not each.has_nothing_to_do()]
     with ExitStack() as entered:
         for each in able:
             entered.enter_context(each.entered())
+        able = [each for each in able if not each.is_refused()]
         if able and not stop.is_set():
             _carry_all(able, Engine([each.pipeline for each in able], hear))
     if errors := [each.error for each in runs if each.error]:
@@ -155,7 +155,7 @@ class PipelineRun:
 
     def is_refused(self) -> bool:
         """Whether its registration belongs to another state, told without Spark; `place` asks again, under the term."""
-        if error := refusal(self.pipeline):
+        if error := refusal(self.pipeline) if self._has_entered else None:
             self._halted(error)
         return error is not None
 
@@ -184,9 +184,11 @@ class PipelineRun:
             self._absence.look(None)
             self._has_entered = True
 
-    def _stand(self) -> None:
+    def _stand(self, engine: Engine) -> None:
         """Begin to campaign, as soon as the store is there."""
         while not self._has_entered and not self._stop.wait(LOOK_SECONDS):
+            if lost := engine.lost():
+                raise lost
             self._enter()
         if self._has_entered and not self._stop.is_set():
             self._leadership.start()
@@ -194,7 +196,7 @@ class PipelineRun:
     def run(self, engine: Engine) -> None:
         """Stand, lead, and stand again, until asked to stop, done, or halted."""
         try:
-            self._stand()
+            self._stand(engine)
             while term := self._await_term(engine):
                 self._tell(Led(pipeline=self.pipeline.name, epoch=term.epoch, holder=term.holder))
                 self._lead(engine, term)

@@ -18,6 +18,7 @@ from penstock.cli import main
 from penstock.config import load
 from penstock.coordinator import Term
 from penstock.errors import SourceOwned, StateLost
+from penstock.ownership import refusal
 from penstock.pipeline import Pipeline
 from penstock.running import PipelineRun, run
 from penstock.settling import Settling
@@ -89,12 +90,33 @@ def test_a_copy_of_the_state_is_the_same_owner(folder: Path, second: Pipeline) -
         Settling(second, lambda _: None).settle()
 
 
-def test_a_process_of_a_second_state_ends_without_spark_and_has_made_no_state(folder: Path, second: Pipeline) -> None:
+def test_a_process_of_a_second_state_ends_without_spark(second: Pipeline) -> None:
     told: list[object] = []
     with pytest.raises(SourceOwned):
         run(second, start="now", tell=told.append)
     assert [type(event).__name__ for event in told] == ["Halted"]
-    assert not (folder / "second.db").exists()
+
+
+def test_a_registration_that_is_handed_back_leaves_the_watermark_of_that_state(
+    folder: Path, first: Pipeline, second: Pipeline, capsys: Said
+) -> None:
+    """A state that was restored from a backup of an earlier version has another identity, and goes on."""
+    before = first.state.standing("orders").watermarks
+    decision.forget(second)
+    assert main(["forget", str(folder / "first.yaml"), "--yes"]) == 0
+    said = capsys.readouterr().out
+    assert "its watermark stays" in said
+    assert "goes on at its watermark" in said
+    assert first.state.standing("orders").watermarks == before != {}
+    with leading(first) as term:
+        place(first, term, None, None)
+    assert stands(first.source) == ([(0, "first.db")], 0)
+
+
+def test_a_state_that_is_not_known_yet_is_not_refused_before_it_is(second: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers that have just started know a topic, and not yet that it has records."""
+    monkeypatch.setattr(type(second.state), "identity", lambda _: None)
+    assert refusal(second) is None
 
 
 def test_forget_shows_the_owner_hands_over_and_the_first_state_stops(
@@ -152,6 +174,7 @@ def test_status_and_doctor_and_capture_status_name_the_owner(folder: Path, secon
 def test_other_pipelines_of_the_process_go_on(second: Pipeline) -> None:
     """A pipeline that is refused keeps no other down: it is only left out."""
     refused = PipelineRun(second, None, SimpleNamespace(is_set=lambda: False), lambda _: None)  # type: ignore[arg-type]
-    assert refused.is_refused()
+    with refused.entered():
+        assert refused.is_refused()
     assert refused.error
     assert refused.error.code == "source.owned"

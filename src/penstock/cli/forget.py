@@ -48,11 +48,12 @@ def _forget(pipeline: Pipeline, yes: bool) -> None:
         raise TermHeld(f"{standing.holder} leads {pipeline.name}")
     if not standing.watermarks and registered is None:
         raise ConfigInvalid(f"nothing is known of {pipeline.name}", "it has not run yet, or was forgotten already")
-    for lane, mark in standing.watermarks.items():
-        terminal.say(f"{pipeline.name} has delivered up to position {mark.position} (lane {lane}); its watermark will be removed.")
-    if standing.dead:
-        terminal.say(f"{standing.dead} dead letters, which were never delivered, will be removed: penstock dead list FILE")
     stranger = decision.stranger(pipeline)
+    fate = "stays" if stranger else "will be removed"
+    for lane, mark in standing.watermarks.items():
+        terminal.say(f"{pipeline.name} has delivered up to position {mark.position} (lane {lane}); its watermark {fate}.")
+    if standing.dead and not stranger:
+        terminal.say(f"{standing.dead} dead letters, which were never delivered, will be removed: penstock dead list FILE")
     if stranger:
         terminal.say(f"{described(stranger)}. It will be handed over, at position {registered}: that pipeline stops.")
     elif registered is not None:
@@ -69,9 +70,11 @@ def _forget(pipeline: Pipeline, yes: bool) -> None:
 def _say_handed_over(pipeline: Pipeline, position: int | None) -> None:
     from penstock.cli import terminal
 
+    places = f"Say where to go on: penstock run FILE --from {position} | --from beginning | --from now"
+    way_on = "It goes on at its watermark: penstock run FILE" if pipeline.state.standing(pipeline.name).watermarks else places
     terminal.say(
         f"{pipeline.name} is registered for {pipeline.state.address} now; the source keeps what comes after position {position}. "
-        f"Say where to go on: penstock run FILE --from {position} | --from beginning | --from now; or forget it once more."
+        f"{way_on}; or forget it once more."
     )
 
 

@@ -174,11 +174,13 @@ def translated(path: Path) -> Iterator[None]:
 
 def is_new(path: Path) -> bool:
     """Whether there is no state file yet. Raises StateInvalid for one that has lost its content: its journals are there."""
-    try:
-        if path.stat().st_size:
-            return False
-    except FileNotFoundError:
-        return True
+    with _openable(path):
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:
+            return True
+    if size:
+        return False
     if any(Path(f"{path}{end}").exists() for end in ("-wal", "-shm")):
         raise StateInvalid(f"{path} is empty, and has journals: it was cut short while it was in use", _ANOTHER)
     return True
