@@ -223,11 +223,12 @@ def test_a_forgotten_pipeline_has_no_watermarks_and_a_later_epoch(coordinator: A
 def test_a_store_has_an_identity_from_its_creation_on_and_no_other_store_has_it(
     coordinator: Any, tmp_path: Path, stage: ExitStack
 ) -> None:
-    assert coordinator.identity() is None
+    before = coordinator.identity()
     for pipeline in ("p", "q"):
         until(stage.enter_context(closing(coordinator.candidate(pipeline, "leader"))).campaign)
     identity = coordinator.identity()
     assert identity
+    assert before in (None, identity)
     assert pickle.loads(pickle.dumps(coordinator)).identity() == identity
     other = SqliteCoordinator(str(tmp_path / "other.db"))
     other.candidate("p", "leader").close()

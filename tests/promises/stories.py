@@ -169,4 +169,4 @@ def strike(program: Program, rig: Rig, point: str) -> None:
 
 def of(events: Sequence[dict[str, Any]], rig: Rig) -> list[dict[str, Any]]:
     """Those of one pipeline."""
-    return [event for event in events if event["pipeline"] == rig.name]
+    return [event for event in events if event.get("pipeline") == rig.name]

@@ -24,7 +24,7 @@ from penstock.testing.broker import Broker, Record
 from penstock.testing.postgres import PostgresServer
 from program import altered_by
 
-KEYS, ROWS, MANY = 10, 20, 500
+KEYS, ROWS, MANY, PAUSE = 10, 20, 500, 0.1
 INSERT = """
 insert into outbox (create_time, kafka_topic, kafka_key, kafka_value, kafka_header_keys, kafka_header_values)
 values (now(), %s, %s, %s, '{testId}', %s)
@@ -72,7 +72,7 @@ class Generator(Thread):
             for number in count():
                 if self._leaving.wait(0.005 if number % 5 else 0.8):
                     break
-                while self._has_many(writer) and not self._leaving.wait(0.1):
+                while self._has_many(writer) and not self._leaving.wait(PAUSE):
                     continue
                 numbers = range(number * ROWS, (number + 1) * ROWS)
                 rows = [(self._topic, f"{n % KEYS}", f"{self._test_id}_{n}", [self._test_id]) for n in numbers]

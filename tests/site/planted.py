@@ -140,8 +140,10 @@ def settling(module: ModuleType) -> None:
     """The source may forget what was not delivered; a file counts how often it was settled."""
 
     def hasty(sound: Any, self: Any) -> int:
-        source, name = self._pipeline.source, self._pipeline.name
-        return sum(source.settle(name, lane, source.head(lane)).pruned for lane in source.lanes())
+        from penstock.ownership import owner_of
+
+        source, name, owner = self._pipeline.source, self._pipeline.name, owner_of(self._pipeline)
+        return sum(source.settle(name, lane, source.head(lane), owner).pruned for lane in source.lanes())
 
     instead(module.Settling, "settle", "settled-before-delivery", hasty)
     settle = module.Settling.settle
