@@ -48,6 +48,10 @@ ATOMS = [
     r"\Z",
     "(?i:A)",
     "(?s:.)",
+    r"(?a:\w)",
+    r"(?u:\w)",
+    r"(?a:\W(?u:\w))",
+    r"(?u:\w(?ai:É))",
     "É",
     "_",
     "(?=a)",
@@ -74,6 +78,23 @@ def test_an_expression_means_what_it_means_to_python(text: str, flags: str, name
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         assert expression(flags + text).fits(name) is (re.fullmatch(flags + text, name) is not None)
+
+
+@pytest.mark.parametrize(
+    "text", [r"(?a:\w+)", r"(?u:\w+)", r"(?a:\w*(?u:\w)\w*)", r"(?a:[^\W_]+)", r"(?ai:É)", r"(?a:\bé\b)", r"(?-i:É)"]
+)
+@pytest.mark.parametrize("flags", ["", "(?a)", "(?i)", "(?u)", "(?ai)"])
+def test_a_group_of_ascii_or_of_unicode_matches_the_same_names_as_in_python(text: str, flags: str) -> None:
+    names = ["a", "é", "éa", "É", "1", "_"]
+    fits = matcher("tables", flags + text)
+    assert [*filter(fits, names)] == [name for name in names if re.fullmatch(flags + text, name)]
+
+
+@pytest.mark.parametrize("text", [r"(?L:\w)", r"(?L)\w", r"(?au:\w)"])
+def test_flags_that_python_refuses_are_refused_with_the_remedy(text: str) -> None:
+    with pytest.raises(ConfigInvalid, match="tables") as refused:
+        matcher("tables", text)
+    assert refused.value.remedy
 
 
 @pytest.mark.parametrize("text", [r"(a)\1", "(?P<x>a)(?P=x)", "(a)?(?(1)b|c)", "(?>a+)", "a++", "(" * 60 + "a" + ")" * 60])

@@ -95,7 +95,7 @@ def _parts(parsed: Iterable[Any], flags: int, depth: int) -> Sequence[Part]:
 def _part(kind: str, details: Any, flags: int, depth: int) -> Part:
     if kind == "SUBPATTERN":
         _, added, removed, body = details
-        return Choice([_parts(body, (flags | added) & ~removed, depth)])
+        return Choice([_parts(body, _combined(flags, added, removed), depth)])
     if kind == "BRANCH":
         return Choice([_parts(option, flags, depth) for option in details[1]])
     if kind in _REPEATS:
@@ -107,6 +107,12 @@ def _part(kind: str, details: Any, flags: int, depth: int) -> Part:
     if kind == "FAILURE":
         return Choice([])
     raise TooHard(f"{kind.lower().replace('_', ' ')}: references to groups, atomic groups and possessive repeats are not supported")
+
+
+def _combined(flags: int, added: int, removed: int) -> int:
+    """The flags of a group; ASCII and UNICODE replace each other, as in `re`."""
+    kept = flags & ~_parser.TYPE_FLAGS if added & _parser.TYPE_FLAGS else flags
+    return int(kept | added) & ~removed
 
 
 def _leaf(nodes: list[Any], flags: int) -> Leaf:
