@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from replay import connect, followed, positions, source_of
 
 from deadline import PATIENCE
 from penstock.errors import CaptureMissing, LogDamaged, SourceRewound
+from penstock.sources.sqlite import log
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.place import Place
 from penstock.sources.sqlite.source import LANE
@@ -110,6 +113,23 @@ def test_a_hole_in_the_log_is_damage(writer: sqlite3.Connection, path: Path) -> 
     for tables in (None, "items"):
         with pytest.raises(LogDamaged, match="1 of the changes 1 to 3 are missing"):
             next(source_of(path, tables).follow(LANE, start))
+
+
+@pytest.mark.parametrize("tables", [None, "items"], ids=["all", "some"])
+@pytest.mark.parametrize("is_delivered", [False, True], ids=["ahead", "under the cursor"])
+def test_a_hole_behind_a_large_row_is_damage(
+    writer: sqlite3.Connection, path: Path, tables: str | None, is_delivered: bool
+) -> None:
+    """So wide that none of the rows that are read at a time come after it."""
+    windows = source_of(path, tables).follow(LANE, source_of(path).begin(LANE, "beginning"))
+    writer.execute("insert into orders(status) values(?)", ("x" * 2 * log.SMALL,))
+    if is_delivered:
+        followed(windows, upto=1)
+    writer.execute("insert into orders(status) select 'small' from json_each(?)", (json.dumps([0] * 3 * log.CHUNK),))
+    gone = 2 * log.CHUNK
+    writer.executescript(f"drop trigger _penstock_guard; delete from _penstock_log where seq between 2 and {1 + gone}")
+    with pytest.raises(LogDamaged, match=r"of the changes . to .* are missing"):
+        list(islice(windows, 5))
 
 
 def test_a_garbled_file_is_damage(writer: sqlite3.Connection, path: Path) -> None:

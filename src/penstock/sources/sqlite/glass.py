@@ -33,7 +33,7 @@ class Rows(NamedTuple):
 
     rows: list[Row]
     is_doubtful: bool  # some text may not be UTF-8
-    is_cut: bool = False  # there are more, which would take too much memory
+    is_cut: bool = False  # there may be more, which would take too much memory
 
 
 class Glass:

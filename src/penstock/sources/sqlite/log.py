@@ -29,7 +29,7 @@ from penstock.sources.sqlite.image import (
     text_or_bytes,
 )
 from penstock.sources.sqlite.place import Place
-from penstock.sources.sqlite.portion import CHUNK_BYTES, portion, small_values
+from penstock.sources.sqlite.portion import CHUNK_BYTES, limited, small_values
 from penstock.sources.sqlite.schema import read_schema
 
 _T = TypeVar("_T")
@@ -224,8 +224,8 @@ class Log:
                 return Rows(self._connection.execute(sql, ends).fetchall(), is_doubtful)
         except sqlite3.DataError:
             with closing(self._connection.execute(sql, ends)) as cursor:
-                rows = portion(cursor, CHUNK, CHUNK_BYTES, least=2)
-                return Rows(rows, is_doubtful, is_cut=bool(rows) and rows[-1][SEQ] < ends[1])
+                rows, is_cut = limited(cursor, CHUNK, CHUNK_BYTES, least=2)
+                return Rows(rows, is_doubtful, is_cut)
 
     def _continues(self, extent: Extent, after: Place, rows: list[Row]) -> None:
         if extent.incarnation != after.incarnation:

@@ -24,14 +24,19 @@ def small_values(connection: sqlite3.Connection, most: int) -> Iterator[None]:
 
 def portion(rows: Iterator[Row], most: int, most_bytes: int, least: int = 1) -> list[Row]:
     """The next rows: until they are so many, or take so much."""
+    return limited(rows, most, most_bytes, least)[0]
+
+
+def limited(rows: Iterator[Row], most: int, most_bytes: int, least: int = 1) -> tuple[list[Row], bool]:
+    """The same, and whether a limit was reached, so that there may be more."""
     taken: list[Row] = []
     size = 0
     for row in rows:
         taken.append(row)
         size += weight(row)
         if len(taken) >= most or (size >= most_bytes and len(taken) >= least):
-            break
-    return taken
+            return taken, True
+    return taken, False
 
 
 def weight(row: Row) -> int:
