@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import psycopg
 import pytest
 from boxes import Box, Tail, Values
 
+from deadline import PATIENCE, until
 from penstock.change import from_batch
 from penstock.errors import OutboxUnfit
 from penstock.sources.outbox.log import reading
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.schema import init
-from penstock.sources.outbox.sequence import identity_sql
+from penstock.sources.outbox.sequence import IS_FIT, identity_sql, mend
 from penstock.sources.outbox.source import LANE
+from penstock.sources.outbox.window import Sql
 
 FLAWS = {
     "cache": "alter table {} alter column id set cache 10",
@@ -88,6 +92,27 @@ def test_sessions_give_back_the_ids_that_they_have_taken_ahead(box: Box, values:
         box.put(writer, str(number))
         writer.commit()
     assert values(box.changes()) == ["taken", "taken", "0", "1", "2", "3"]
+
+
+def test_no_window_is_recorded_while_ids_are_given_anew(box: Box, values: Values) -> None:
+    """A reader of an earlier version records without a check of the sequence: it waits for the new ids."""
+    names = Names(box.table)
+    box.execute(FLAWS["cache"])
+    write_out_of_order(box)
+    with ThreadPoolExecutor() as pool, reading(box.dsn, names, anew=True) as log:
+        unchecked = Sql(names).advance.replace(f" and {IS_FIT}", "").encode()
+        assert unchecked != Sql(names).advance.encode()
+        log.windows._advance = unchecked
+        life, process = log.life().incarnation, log.connection.info.backend_pid
+        with psycopg.connect(box.dsn) as mending:
+            mend(mending, names)
+            recording = pool.submit(log.windows.advance, life, 1)
+            until(lambda: recording.done() or box.execute(f"select 1 where cardinality(pg_blocking_pids({process})) > 0"))
+            assert not recording.done()
+        [(window, rows)] = recording.result(PATIENCE)
+    assert window.rows == 4
+    assert [row[0] for row in rows] == [found for [found] in box.execute("select id from {} order by id")]
+    assert values(box.changes()) == ["other", "first", "second", "third"]
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,7 @@ def mend(connection: psycopg.Connection[Any], names: Names) -> None:
     assert found is not None
     execute = connection.execute
     execute(f"lock table {names.rows} in share row exclusive mode".encode())  # everything that has an id is committed then
+    execute(f"lock table {names.window} in share row exclusive mode".encode())  # readers of earlier versions record by any ids
     top = execute(f"select greatest(coalesce(max(id), 0), 0) + 1 from {names.rows}".encode()).fetchone()
     assert top is not None
     execute(f"alter sequence {found.name} increment 1 no minvalue no maxvalue restart with {top[0]} cache 1 no cycle".encode())
