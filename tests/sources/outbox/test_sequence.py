@@ -11,6 +11,7 @@ from boxes import Box, Tail, Values
 from deadline import PATIENCE, until
 from penstock.change import from_batch
 from penstock.errors import OutboxUnfit
+from penstock.sources.outbox import settle
 from penstock.sources.outbox.log import reading
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.schema import init
@@ -113,6 +114,27 @@ def test_no_window_is_recorded_while_ids_are_given_anew(box: Box, values: Values
     assert window.rows == 4
     assert [row[0] for row in rows] == [found for [found] in box.execute("select id from {} order by id")]
     assert values(box.changes()) == ["other", "first", "second", "third"]
+
+
+@pytest.mark.parametrize("is_flawed", [False, True], ids=["sound", "flawed"])
+def test_an_init_waits_for_a_purge_that_is_under_way(box: Box, is_flawed: bool) -> None:
+    """Neither is refused because of a deadlock."""
+    names = Names(box.table)
+    box.commit("a")
+    assert len(box.changes()) == 1
+    if is_flawed:
+        box.execute(FLAWS["cache"])
+    with ThreadPoolExecutor() as pool, psycopg.connect(box.dsn) as purging:
+        purging.execute(f"{settle._life(names)} for update skip locked".encode())
+        settle._needed(purging, names)
+        process = purging.info.backend_pid
+        mending = pool.submit(init, box.dsn, names)
+        waits = f"select 1 from pg_locks where {process} = any(pg_blocking_pids(pid))"
+        until(lambda: mending.done() or box.execute(waits))
+        purging.execute(f"delete from {names.rows}".encode())
+        settle._forget_windows(purging, names, 1)
+        purging.commit()
+        assert mending.result(PATIENCE) is False
 
 
 @pytest.mark.parametrize(

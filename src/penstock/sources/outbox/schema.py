@@ -94,6 +94,7 @@ def init(dsn: str, names: Names, notify: bool = False) -> bool:
         if connection.info.server_version < OLDEST:
             raise OutboxUnfit(f"this is Postgres {connection.info.server_version // 10000}", "an outbox needs Postgres 14 or later")
         with connection.transaction():
+            _wait_for_purges(connection, names)
             for statement in statements(names, notify):
                 connection.execute(statement.encode())
             connection.execute(f"lock table {names.life} in share row exclusive mode".encode())
@@ -102,6 +103,13 @@ def init(dsn: str, names: Names, notify: bool = False) -> bool:
                 _begin(connection, names, 0)
             mend(connection, names)
     return is_new
+
+
+def _wait_for_purges(connection: psycopg.Connection[Any], names: Names) -> None:
+    """Lock the life of an outbox before its other tables, as a purge, a registration and `renew` do: no two wait for each other."""
+    if connection.execute("select to_regclass(%s::text)", (names.life,)).fetchone() != (None,):
+        connection.execute(f"select from {names.life} order by number desc limit 1 for update".encode())
+        connection.execute(f"lock table {names.life} in share row exclusive mode".encode())
 
 
 def renew(dsn: str, names: Names) -> None:
