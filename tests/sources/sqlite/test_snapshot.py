@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -36,6 +37,54 @@ def ranges_of(rows: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(snapshot, "ROWS", rows)
         yield
+
+
+@pytest.fixture(params=["int", "text", "real", "blob", "mixed"])
+def filled(request: pytest.FixtureRequest, writer: sqlite3.Connection, path: Path) -> SqliteSource:
+    """100 rows of which no cursor can hold all keys, or not in so few ranges."""
+    kinds = {"int": [int], "text": ["{:03}".format], "real": [lambda n: n + 0.5], "blob": [lambda n: bytes([n])]}
+    makers: list[Any] = kinds.get(request.param, [int, float, lambda n: n + 0.5])
+    keys = [(makers[number % len(makers)](number), "x") for number in range(100)]
+    writer.execute("create table keyed(id primary key, what) without rowid")
+    writer.executemany("insert into keyed values(?, ?)", keys)
+    enable(str(path))
+    return source_of(path, "keyed")
+
+
+def test_rows_that_are_still_to_come_are_counted_however_few_the_ranges_are(
+    filled: SqliteSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "ROWS", 3)
+    monkeypatch.setattr(snapshot, "RANGES", 4)
+    left = dict(filled.ranges(filled.begin(LANE, "snapshot")))
+    assert len(left) <= 6
+    assert 97 <= filled.remaining([*left.values()]).changes <= 100, "all but a part of the last range"
+    told = 0
+    for lane in list(left):
+        cursor = left.pop(lane)
+        told += sum(window.changes.num_rows for window in filled.rows(cursor, again=False))
+        found = filled.remaining([*left.values()]).changes
+        assert 100 - told - 3 <= found <= 100 - told
+    assert (told, filled.remaining([]).changes) == (100, 0)
+
+
+def test_a_snapshot_that_an_earlier_version_has_planned_is_read(writer: sqlite3.Connection, path: Path) -> None:
+    """Its cursors do not have the rows of a range; it ignores them in ours, which have a name of their own."""
+    writer.executemany("insert into orders(status) values(?)", [("a",)] * 7)
+    source = source_of(path, "orders")
+    with ranges_of(3):
+        start = source.begin(LANE, "snapshot")
+        facts = json.loads(start)
+        assert facts.pop("rows") == [3, 3, 0]
+        assert [len(one) for one in facts["ranges"]] == [4, 4, 4]
+        cursors = source.ranges(Cursor(json.dumps(facts))).values()
+        assert source.remaining([*cursors]).changes == 7
+        unnumbered = [
+            Cursor(json.dumps({name: fact for name, fact in json.loads(one).items() if name != "rows"})) for one in cursors
+        ]
+        assert source.remaining(unnumbered).changes == 7
+        ends = [[*source.rows(one, again=False)][-1].upto for one in unnumbered]
+    assert source.joined(start, [end for end in ends if end]) == source.begin(LANE, "now")
 
 
 class Reading:

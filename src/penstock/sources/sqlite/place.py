@@ -62,6 +62,8 @@ class Place:
         if self.ranges:
             ranges = [[one.table, one.low, one.high, one.head] for one in self.ranges]
             facts |= {"ranges": ranges, "at": self.planned_at, "version": self.version}
+        if self.is_pending:  # by a name of its own, which earlier versions ignore
+            facts["rows"] = [one.rows for one in self.ranges]
         return Cursor(json.dumps(facts, separators=(",", ":")))
 
 
@@ -89,11 +91,13 @@ def any_place(cursor: Cursor) -> Place | RangePlace:
 
 
 def _with_ranges(facts: dict[str, Any], ranges: tuple[Range, ...]) -> Place:
+    counted = facts.get("rows") or [None] * len(ranges)
+    ranges = tuple(replace(one, rows=rows) for one, rows in zip(ranges, counted, strict=True))
     return Place(facts["incarnation"], facts["position"], facts["witness"], ranges, facts["at"], facts["version"])
 
 
 def _range_place(facts: dict[str, Any]) -> RangePlace:
-    one = Range(facts["table"], facts["low"], facts["high"], facts["head"])
+    one = Range(facts["table"], facts["low"], facts["high"], facts["head"], facts.get("rows"))
     return RangePlace(facts["incarnation"], facts["range"], one, facts["since"], facts["at"], facts["version"])
 
 

@@ -37,17 +37,24 @@ class Range:
     """Rows of a table, by the first column of its key: from `low` on and below `high`, None where there is no bound.
 
     `head` is the position of the log at which they were read, None before that. What shares a key is in the same range, always.
+    `rows` were counted when the range was cut: at least so many where `high` is None. Earlier versions did not keep the number.
     """
 
     table: str
     low: Edge | None = None
     high: Edge | None = None
     head: int | None = None
+    rows: int | None = None
 
 
-def cut(table: str, edges: Sequence[Edge]) -> list[Range]:
-    """The whole of a table, cut before these values: a row belongs to exactly one range, whatever its key will be."""
-    return [Range(table, low, high) for low, high in pairwise([None, *edges, None])]
+def cut(table: str, edges: Sequence[Edge | None], rows: int, most: int) -> list[Range]:
+    """The whole of a table, cut before these values, at most so many: a row belongs to exactly one range, whatever its key will be.
+
+    Each value comes so many `rows` after the one before it. None is one that no cursor can hold.
+    """
+    known = [(number, edge) for number, edge in enumerate(edges, 1) if edge is not None]
+    kept = [(0, None), *known[:: len(known) // most + 1], (len(edges), None)]
+    return [Range(table, low, high, rows=(end - begin) * rows) for (begin, low), (end, high) in pairwise(kept)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ _COLLATIONS: Mapping[str, Callable[[bytes], object]] = {
 def merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
     """The same, with neighbours that were read at the same head made one."""
     runs = (list(run) for _, run in groupby(ranges, key=attrgetter("table", "head")))
-    return tuple(replace(run[0], high=run[-1].high) for run in runs)
+    return tuple(replace(run[0], high=run[-1].high, rows=None) for run in runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +123,7 @@ class RangePlace:
     def to_cursor(self) -> Cursor:
         """The cursor that says this."""
         one = self.range
-        facts = {"table": one.table, "low": one.low, "high": one.high, "head": one.head}
+        facts = {"table": one.table, "low": one.low, "high": one.high, "head": one.head, "rows": one.rows}
         plan = {"since": self.since, "at": self.planned_at, "version": self.version}
         facts = {"incarnation": self.incarnation, "range": self.number, **facts, **plan}
         return Cursor(json.dumps(facts, separators=(",", ":")))

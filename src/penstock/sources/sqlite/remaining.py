@@ -13,20 +13,29 @@ from penstock.sources.sqlite.triggers import quoted
 
 
 def remaining(path: str, places: Sequence[RangePlace]) -> int:
-    """Rows of these ranges: as many as a range between two others was cut to hold; the last one of a table is counted."""
+    """Rows of these ranges: as many as there were when they were cut; in the last one of a table those that it has now.
+
+    Too few, where the last range has more than twice the usual number now, or the plan of an earlier version has few ranges.
+    """
     ends = [place for place in places if place.range.high is None]
     with opened(path) as connection:
         shapes = {captured.shape.table: captured.shape for captured in catalog.load(connection).live}
         counted = sum(_counted(connection, shapes[end.range.table], end) for end in ends if end.range.table in shapes)
-    return counted + snapshot.ROWS * (len(places) - len(ends))
+    return counted + sum(_planned(place) for place in places if place.range.high is not None)
+
+
+def _planned(place: RangePlace) -> int:
+    return snapshot.ROWS if place.range.rows is None else place.range.rows
 
 
 def _counted(connection: sqlite3.Connection, shape: Shape, place: RangePlace) -> int:
     where, bounds = snapshot.condition(shape, place.range)
-    sql = f"select count(*) from (select 1 from {quoted(shape.table)} where {where} limit {2 * snapshot.ROWS})"
+    limit = 2 * snapshot.ROWS
+    sql = f"select count(*) from (select 1 from {quoted(shape.table)} where {where} limit {limit})"
     try:
-        return int(connection.execute(sql, bounds).fetchone()[0])
+        [(found,)] = connection.execute(sql, bounds)
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
             raise
         return 0  # the table was dropped or altered, so that the range cannot be read either: the pipeline says so
+    return int(found) if found < limit else max(limit, place.range.rows or 0)

@@ -52,20 +52,20 @@ def plan(path: str, is_meant: Callable[[str], bool], start: Place) -> Place:
 
 def _ranges(connection: sqlite3.Connection, shape: Shape) -> list[Range]:
     measure = ruler(shape)
-    return cut(shape.table, _edges(connection, shape, measure)) if measure else [Range(shape.table)]
+    return cut(shape.table, _edges(connection, shape, measure), ROWS, RANGES) if measure else [Range(shape.table)]
 
 
-def _edges(connection: sqlite3.Connection, shape: Shape, measure: Ruler) -> list[Edge]:
-    """Every so many rows a value of the key's first column; one that JSON cannot hold is passed over."""
+def _edges(connection: sqlite3.Connection, shape: Shape, measure: Ruler) -> list[Edge | None]:
+    """Every so many rows a value of the key's first column; None for one that JSON cannot hold."""
     column, table = _column(shape, measure), quoted(shape.table)
     behind = f"select {column} from {table} where {column} > ? order by {column} limit 1 offset {ROWS - 1}"
-    found: list[Edge] = []
+    found: list[Edge | None] = []
     connection.text_factory = text_or_bytes
     row = connection.execute(f"select {column} from {table} order by {column} limit 1 offset {ROWS}").fetchone()
     while row:
-        found += [row[0]] if isinstance(row[0], int | str) else []
+        found.append(row[0] if isinstance(row[0], int | str) else None)
         row = connection.execute(behind, row).fetchone()
-    return found[:: len(found) // RANGES + 1]
+    return found
 
 
 def _column(shape: Shape, measure: Ruler) -> str:
