@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
 
@@ -278,12 +278,21 @@ class Completed(Event):
 
 Observer = Callable[[Event], None]
 
+SHOWN = 1000
+"""Characters of each text of an event that is too large to send: at worst 12 bytes each as JSON."""
+
 _KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__subclasses__()}
 
 
 def to_line(event: Event) -> str:
     """An event as one line of JSON."""
     return json.dumps({"event": type(event).__name__, "level": event.level, **asdict(event)}, separators=(",", ":"))
+
+
+def shortened(event: Event) -> Event:
+    """The same with at most so much of each text."""
+    texts = {name: value for name, value in asdict(event).items() if isinstance(value, str) and len(value) > SHOWN}
+    return replace(event, **{name: f"{text[:SHOWN]}..." for name, text in texts.items()})
 
 
 def from_line(line: str) -> Event:

@@ -22,6 +22,9 @@ Row = tuple[Any, ...]
 ROOM = 1000
 """The ordinals of changes that have one already are so far apart, once a function may make several of each."""
 
+KEY_SHOWN = 200
+"""So much of a key is in an error."""
+
 _SCHEMA = Op.SCHEMA.value
 NAMES = tuple(CHANGES.names)
 WITNESSED = {"op", "table", "at"}
@@ -138,7 +141,8 @@ class Function:
 def described(change: Change) -> str:
     """A change as an error names it."""
     place = change.position if change.ordinal is None else f"{change.position}.{change.ordinal}"
-    return f"change {place} of {change.table}, key {change.key}"
+    key = change.key if len(change.key) <= KEY_SHOWN else f"{change.key[:KEY_SHOWN]}..."
+    return f"change {place} of {change.table}, key {key}"
 
 
 def way_on(change: Change) -> str:

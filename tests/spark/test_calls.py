@@ -22,6 +22,8 @@ from penstock.spark.errand import Errand
 
 CHANGES = [Change(at, Op.INSERT, "orders", f'{{"id":{at}}}', None, "{}") for at in range(1, 6)]
 ROWS = [replace(change, position=9, ordinal=change.position) for change in CHANGES]
+LONG = "\u00e4" * 150_000
+LONGER = [ROWS[0], replace(ROWS[1], key=f'{{"id":"{LONG}"}}')]
 WAYS = {
     "exit": lambda: os._exit(7),
     "segfault": lambda: ctypes.string_at(0),
@@ -42,19 +44,19 @@ def errand(folder, tries=3, timeout="60s"):
 
 def die(folder, way, bad=3, changes=CHANGES, **how):
     """A process that calls a function with changes and dies in one of the calls; what its successor finds."""
-    script = f"import test_calls; test_calls.call({str(folder)!r}, {way!r}, {bad}, {changes is ROWS}, {how!r})"
+    name = {id(CHANGES): "CHANGES", id(ROWS): "ROWS", id(LONGER): "LONGER"}[id(changes)]
+    script = f"import test_calls; test_calls.call({str(folder)!r}, {way!r}, {bad}, test_calls.{name}, {how!r})"
     subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(__file__).parent)
 
 
-def call(folder, way, bad, are_rows, how):
+def call(folder, way, bad, changes, how):
     """As the daemon of workers does: fork, wait, note; this process stays and is asked for the endings."""
-    stops = how.pop("stops", False)
+    stops, bad_key = how.pop("stops", False), changes[bad - 1].key
     for _ in range(how.pop("times", 1)):
         pid = os.fork()
         if pid == 0:
             watch = Calls(errand(folder, **how), "main", 0)
-            changes = ROWS if are_rows else CHANGES
-            Function("rules:f", lambda change: change if change.key != f'{{"id":{bad}}}' else WAYS[way]()).apply(
+            Function("rules:f", lambda change: change if change.key != bad_key else WAYS[way]()).apply(
                 to_batch(changes), watch=watch
             )
             os._exit(0)
@@ -90,6 +92,17 @@ def test_the_successor_counts_how_its_predecessor_died(tmp_path, way, how, bad, 
     met = [(part.num_rows, death and death.tries) for part, death in watch.parts(to_batch(changes))]
     watch.close()
     assert met == [part for part in ((bad - 1, None), (1, 2), (5 - bad, None)) if part[0]]
+
+
+def test_a_row_with_a_very_long_key_is_recognised_and_its_error_shows_the_begin_of_the_key(tmp_path):
+    die(tmp_path, "kill", 2, LONGER, times=2, tries=2)
+    watch = Calls(errand(tmp_path, tries=2), "main", 1)
+    rows = [part.num_rows for part, death in watch.parts(to_batch(LONGER)) if death]
+    error = watch.meet(LONGER[1])
+    watch.close()
+    assert rows == [1]
+    assert f"key {LONGER[1].key[:200]}..., in 2 of 2 tries" in error.message
+    assert len(error.message) < 1000
 
 
 def test_who_returns_or_ends_outside_of_a_call_leaves_nothing(tmp_path):

@@ -15,10 +15,10 @@ import pytest
 from penstock.config import parse
 from penstock.coordinator import Term
 from penstock.errors import EngineFailed
-from penstock.event import ChangeParked
+from penstock.event import ChangeParked, from_line
 from penstock.spark import bundles
 from penstock.spark.cipher import KEY, made_key
-from penstock.spark.errand import Errand, Events
+from penstock.spark.errand import DATAGRAM, Errand, Events, datagrams
 from penstock.spark.plan import planned
 
 HEAVY = ("psycopg", "confluent_kafka", "pyarrow", "penstock.sources.outbox", "penstock.sinks.kafka", "penstock.pipeline")
@@ -81,6 +81,24 @@ def test_many_events_come_in_order_though_the_driver_looks_only_later(tmp_path):
     heard = Events(str(tmp_path))
     replace(errand(), folder=str(tmp_path)).tell_all(told)
     assert list(islice(heard, len(told))) == told
+
+
+def test_an_event_that_is_larger_than_a_datagram_comes_shortened_and_an_attempt_fails_with_its_own_error(tmp_path):
+    heard, sent = iter(Events(str(tmp_path))), replace(errand(), folder=str(tmp_path))
+    with pytest.raises(ValueError, match="x"), sent.reporting(1):
+        raise ValueError("\U0001f600x" * 200_000)
+    failed = next(heard)
+    assert failed.attempt == 1
+    assert failed.message.startswith("\U0001f600x")
+    assert failed.message.endswith("...")
+    heard.close()
+
+
+def test_events_are_sent_in_pieces_that_the_system_takes_and_in_order():
+    told = [replace(_parked(position), message="y" * 9000) for position in range(40)]
+    sent = list(datagrams(told))
+    assert max(map(len, sent)) <= DATAGRAM
+    assert [from_line(line) for piece in sent for line in piece.decode().split("\n")] == told
 
 
 def test_a_folder_that_others_can_enter_gets_no_events_and_one_that_is_missing_is_private(tmp_path):

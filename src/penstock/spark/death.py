@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import signal
 from dataclasses import dataclass
@@ -15,12 +16,20 @@ from penstock.retry import Retry
 Name = tuple[int, str]
 """What a change is recognised by after a restart."""
 
+LONGEST_KEY = 4096
+"""So many characters of a name and a table fit into the file of calls."""
+
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+)', re.MULTILINE)
 
 
 def name_of(change: Change) -> Name:
-    """Its position; for a row of a range, which is read anew each time, its table and key."""
-    return (change.position, "") if change.ordinal is None else (0, f"{change.table}\0{change.key}")
+    """Its position; for a row of a range, which is read anew each time, its table and key, or a digest of a long key."""
+    if change.ordinal is None:
+        return change.position, ""
+    key = change.key
+    if len(key) > LONGEST_KEY:
+        key = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+    return 0, f"{change.table}\0{key}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from penstock.backfill import Backfill
 from penstock.change import CHANGES, ORDINAL
 from penstock.coordinator import Term
 from penstock.errors import Directive, EngineFailed, PenstockError
-from penstock.event import AttemptFailed, Event, from_line, to_line
+from penstock.event import AttemptFailed, Event, from_line, shortened, to_line
 from penstock.goal import Goal
 from penstock.pipeline import Pipeline
 from penstock.spark.bar import Bar
@@ -35,8 +35,8 @@ from penstock.spark.plan import Plan, Way
 AWAIT_SECONDS = 0.01
 """Between two looks for a term."""
 
-TOGETHER = 40
-"""Events in one piece: some hundred bytes each, four thousand at worst, and the system takes two hundred thousand."""
+DATAGRAM = 100_000
+"""Bytes of events in one piece, at most: the system takes two hundred thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +168,25 @@ class Errand:
             try:
                 if privacy.is_foreign(os.lstat(self.folder)):
                     return  # another user of this host has made a folder of that name
-                for start in range(0, len(events), TOGETHER):
-                    lines = "\n".join(map(to_line, events[start : start + TOGETHER]))
-                    sender.sendto(lines.encode(), os.path.join(self.folder, "events"))
+                for piece in datagrams(events):
+                    sender.sendto(piece, os.path.join(self.folder, "events"))
             except (FileNotFoundError, ConnectionRefusedError, TimeoutError):
                 return  # nobody listens: the driver is gone or on another host
+
+
+def datagrams(events: Sequence[Event]) -> Iterator[bytes]:
+    """Events as lines, in pieces that the system takes; an event that is larger than that comes shortened."""
+    lines, size = list[bytes](), 0
+    for event in events:
+        line = to_line(event).encode()
+        if len(line) > DATAGRAM:
+            line = to_line(shortened(event)).encode()
+        if size + len(line) >= DATAGRAM and lines:
+            yield b"\n".join(lines)
+            lines, size = [], 0
+        lines.append(line)
+        size += len(line) + 1
+    yield b"\n".join(lines)
 
 
 class Events:
