@@ -14,6 +14,7 @@ import pytest
 from penstock.change import Change, Op, to_batch
 from penstock.config import parse
 from penstock.coordinator import Term
+from penstock.errors import EngineFailed
 from penstock.function import Function
 from penstock.spark import calls as module
 from penstock.spark import endings
@@ -69,6 +70,52 @@ def call(folder, way, bad, changes, how):
     Path(folder, "found").write_text((found.trouble or {"message": "nothing"})["message"])
 
 
+def begin_and_die(folder):
+    """A process that dies in a call; one after it that dies at each line of its begin, in turn; what the third one finds."""
+    found, at, is_killed = [], 0, True
+    while is_killed:
+        at += 1
+        place = Path(folder, str(at))
+        place.mkdir(mode=0o700)
+        ended(lambda: Calls(errand(place), "main", 0).enter(CHANGES[2]), dies=True)  # noqa: B023
+        is_killed = ended(lambda: traced(at, lambda: Calls(errand(place), "main", 0)))  # noqa: B023
+        successor = Calls(errand(place), "main", 0)
+        successor.close()
+        found.append((successor.trouble or {"message": "nothing"})["message"].rpartition("; ")[2])
+    Path(folder, "found").write_text("\n".join(found))
+
+
+def ended(work, dies=False):
+    """Whether a process with this work was killed."""
+    pid = os.fork()
+    if pid == 0:
+        work()
+        if dies:
+            os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(0)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    endings.reap(signal.SIGCHLD, None)
+    return endings.ending_of(pid).code == -signal.SIGKILL
+
+
+def traced(at, work):
+    """Do this, and be killed before so many lines that begin or save files of calls."""
+    left = [at]
+
+    def follow(frame, event, argument):
+        if frame.f_code.co_filename != module.__file__ or frame.f_code.co_name not in ("_open", "_save", "_begun"):
+            return None
+        if event == "line":
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return follow
+
+    sys.settrace(follow)
+    work()
+    sys.settrace(None)
+
+
 def said(folder):
     return Path(folder, "found").read_text()
 
@@ -103,6 +150,31 @@ def test_a_row_with_a_very_long_key_is_recognised_and_its_error_shows_the_begin_
     assert rows == [1]
     assert f"key {LONGER[1].key[:200]}..., in 2 of 2 tries" in error.message
     assert len(error.message) < 1000
+
+
+def test_a_death_is_counted_once_wherever_the_next_process_is_killed_as_it_begins(tmp_path):
+    script = f"import test_calls; test_calls.begin_and_die({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(__file__).parent)
+    found = said(tmp_path).splitlines()
+    assert len(found) > 10
+    assert set(found) == {"try 1 failed"}
+
+
+@pytest.mark.parametrize("size", [None, 0, 100])
+def test_a_file_of_calls_that_is_missing_or_short_names_no_call(tmp_path, size):
+    die(tmp_path, "return")
+    [calls] = tmp_path.glob("*.calls")
+    calls.unlink() if size is None else os.truncate(calls, size)
+    watch = Calls(errand(tmp_path), "main", 1)
+    watch.close()
+    assert watch.trouble is None
+
+
+def test_nothing_is_read_from_or_written_to_a_folder_that_other_users_can_enter(tmp_path):
+    os.mkdir(tmp_path / "run", 0o755)
+    with pytest.raises(EngineFailed, match=r"run is a folder of user \d+ with mode 755"):
+        Calls(errand(tmp_path / "run"), "main", 1)
+    assert not list((tmp_path / "run").iterdir())
 
 
 def test_who_returns_or_ends_outside_of_a_call_leaves_nothing(tmp_path):

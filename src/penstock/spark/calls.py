@@ -23,8 +23,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock import privacy
 from penstock.change import Change, Lane, from_batch
-from penstock.errors import TransformInvalid
+from penstock.errors import EngineFailed, TransformInvalid
 from penstock.event import CallDied
 from penstock.function import described
 from penstock.retry import Retry
@@ -32,7 +33,7 @@ from penstock.spark.death import Death, Name, how_it_ended, name_of, place_in
 from penstock.spark.endings import ending_of
 from penstock.spark.errand import Errand
 
-_POSITION, _LENGTH, _TEXT = 0, 1, 16
+_POSITION, _LENGTH, _PID, _TEXT = 0, 1, 2, 24
 _SIZE = 1 << 16
 _NOWHERE = -(1 << 63)
 """In the place of a position: no call is under way."""
@@ -51,6 +52,7 @@ class Calls:
         self._errand, self._transform = errand, errand.pipeline.transform
         self._retry: Retry = getattr(errand.pipeline.sink, "retry", None) or Retry()
         self._facts: dict[str, Any] = {"pid": os.getpid(), "task": task, "query": errand.query, "in_row": 0, "at": None}
+        _make_private(self._calls.parent)
         self._deaths, self._news = self._inherited()
         self._rearm_at, self._limit = 0.0, self._transform.timeout.total_seconds()
         self._open()
@@ -150,18 +152,20 @@ class Calls:
             return {}, None
         deaths = {(position, text): Death(**facts) for (position, text), facts in before.pop("deaths")}
         self._facts |= {"in_row": before["in_row"], "at": before["at"]}
-        if (name := self._under_way()) and (how := self._end(**before)):
+        if (name := self._under_way(before["pid"])) and (how := self._end(**before)):
             found = deaths.pop(name, None) or Death(0, "")
             deaths[name] = replace(found, tries=found.tries + 1, how=how, where=self._where())
             return deaths, name
         return deaths, None
 
-    def _under_way(self) -> Name | None:
-        """Which call the predecessor was in at its end."""
-        packed = self._calls.read_bytes()
-        position, length = struct.unpack_from("qq", packed)
+    def _under_way(self, pid: int) -> Name | None:
+        """Which call the predecessor was in at its end; none if the file is another process's: then its death is counted already."""
+        packed = self._calls.read_bytes() if self._calls.exists() else b""
+        if len(packed) < _SIZE:
+            return None
+        position, length, owner = struct.unpack_from("qqq", packed)
         text = packed[_TEXT : _TEXT + length].decode("utf-8", "surrogatepass")
-        return None if position == _NOWHERE else (position, text)
+        return None if position == _NOWHERE or owner != pid else (position, text)
 
     def _end(self, pid: int, task: int, query: str, **_: Any) -> str | None:
         """How it ended; None if it was ended because its query stopped, or its reader had failed."""
@@ -178,17 +182,19 @@ class Calls:
         return ""
 
     def _open(self) -> None:
-        """Begin files of our own: a predecessor that still lives keeps its own."""
-        os.makedirs(self._calls.parent, 0o700, exist_ok=True)  # on another host the driver's folder is not there yet
-        for path in (self._calls, self._trace):
-            path.unlink(missing_ok=True)
-        with open(os.open(self._calls, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "r+b") as file:
+        """Begin files of our own: a predecessor that still lives keeps its own.
+
+        Deaths are saved first: a successor counts none twice, wherever this process ends.
+        """
+        self._save()
+        draft = self._calls.with_suffix(".begun")
+        with open(_begun(draft), "r+b") as file:
             file.truncate(_SIZE)
             self._bytes = memoryview(mmap.mmap(file.fileno(), _SIZE))
         self._slots = self._bytes.cast("q")
-        self._slots[_POSITION] = _NOWHERE
-        self._save()
-        self._stack = os.open(self._trace, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        self._slots[_POSITION], self._slots[_PID] = _NOWHERE, self._facts["pid"]
+        draft.rename(self._calls)
+        self._stack = _begun(self._trace)
         faulthandler.register(signal.SIGALRM, self._stack, all_threads=False, chain=True)
         self._enables = not faulthandler.is_enabled()
         if self._enables:
@@ -197,9 +203,25 @@ class Calls:
     def _save(self) -> None:
         draft = self._book.with_suffix(".draft")
         facts = self._facts | {"deaths": [[list(name), asdict(death)] for name, death in self._deaths.items()]}
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        with open(_begun(draft), "w") as file:
             json.dump(facts, file)
         draft.rename(self._book)
+
+
+def _make_private(folder: Path) -> None:
+    """On another host the driver's folder is not there yet, and another user may have made one of that name."""
+    privacy.make_folder(folder)
+    if privacy.is_foreign(found := os.lstat(folder)):
+        raise EngineFailed(
+            f"the folder of the run must belong to user {os.geteuid()} with mode 700, and {folder} is {privacy.described(found)}",
+            f"remove it on this host: rm -r {folder}",
+        )
+
+
+def _begun(path: Path) -> int:
+    """A new file of this user, in the place of one that is there."""
+    path.unlink(missing_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, privacy.FILE)
 
 
 class Refusal:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from penstock.change import NO_CHANGES, Change, from_batch, last_place
+from penstock.change import NO_CHANGES, Change, Lane, from_batch, last_place
 from penstock.coordinator import Claim, Tally
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateUnavailable, TransformInvalid
@@ -55,11 +56,23 @@ def _deliver(errand: Errand, task: int, batches: Iterable[pa.RecordBatch]) -> No
     reach("writer.claiming")
     with errand.pipeline.state.claim(errand.term, first.lane, task) as claim:
         reach("writer.claimed")
-        carrier = Carrier(errand, task, first, claim)
-        try:
-            carrier.carry(stream)
-        finally:
-            carrier.close()
+        with _calls(errand, first.lane, task) as calls:
+            carrier = Carrier(errand, task, first, claim, calls)
+            try:
+                carrier.carry(stream)
+            finally:
+                carrier.close()
+
+
+@contextmanager
+def _calls(errand: Errand, lane: Lane, task: int) -> Iterator[Calls | None]:
+    """The calls of the function, if there is one. They begin before the sink is opened: they may refuse."""
+    calls = Calls(errand, lane, task) if function_of(errand.pipeline) else None
+    try:
+        yield calls
+    finally:
+        if calls:
+            calls.close()
 
 
 def _assignment(errand: Errand, task: int, opening: Mark, claim: Claim, reached: Watermark) -> Assignment:
@@ -104,7 +117,7 @@ def _opened(
 class Carrier:
     """One attempt at carrying one lane."""
 
-    def __init__(self, errand: Errand, task: int, opening: Mark, claim: Claim) -> None:
+    def __init__(self, errand: Errand, task: int, opening: Mark, claim: Claim, calls: Calls | None) -> None:
         self._errand, self._task, self._opening, self._claim = errand, task, opening, claim
         self._function, self._is_rewritten = function_of(errand.pipeline), False
         self._trouble = Trouble(errand.tell)
@@ -113,7 +126,7 @@ class Carrier:
         self._keeping = self._delivery if isinstance(self._delivery, KeepingDelivery) else None  # asked once: it takes long
         self._custody = assignment.custody
         self._since = self._custody.cursor(opening.cursor) if self._custody else opening.cursor
-        self._calls = Calls(errand, opening.lane, task) if self._function else None
+        self._calls = calls
         self._poison, self._raised_in_row = assignment.poison, 0
         self._failed_in_row = self._calls.in_row(reached.position) if self._calls else 0
         self._progress, self._meter = Progress(reached), Meter(self._poison)
@@ -147,8 +160,6 @@ class Carrier:
             self._delivery.close()
             self._record()
         finally:
-            if self._calls:
-                self._calls.close()
             self._errand.tell(LaneReleased(pipeline=name, lane=lane, position=self._progress.watermark.position))
 
     def _take(self, piece: pa.RecordBatch | Mark | Raised | Aside) -> None:
