@@ -60,7 +60,11 @@ class Calls:
     @property
     def trouble(self) -> dict[str, str] | None:
         """What is wrong, while a change that a worker died on waits for its next try."""
-        waiting = [death for death in self._deaths.values() if not self._retry.is_spent(death.tries)]
+        return self.trouble_behind(-1)
+
+    def trouble_behind(self, position: int) -> dict[str, str] | None:
+        """The same, once everything up to this position is recorded."""
+        waiting = [death for death in self._behind(position).values() if not self._retry.is_spent(death.tries)]
         return waiting[-1].trouble(self._name, self._retry).facts() if waiting else None
 
     def in_row(self, position: int) -> int:
@@ -112,8 +116,15 @@ class Calls:
     def settle(self, in_row: int, position: int) -> None:
         """Everything up to this position is recorded, the last so many changes of it as condemned."""
         self._facts |= {"in_row": in_row, "at": position}
-        self._deaths = {name: death for name, death in self._deaths.items() if name[1] or name[0] > position}
         self._save()
+        self.forget(position)
+
+    def forget(self, position: int) -> None:
+        """Everything up to this position is recorded, by this process or another one: no change there comes again."""
+        left = self._behind(position)
+        if len(left) < len(self._deaths):
+            self._deaths = left
+            self._save()
 
     def close(self) -> None:
         """Give the process back as it was."""
@@ -126,6 +137,9 @@ class Calls:
     @property
     def _name(self) -> str:
         return self._transform.function or ""
+
+    def _behind(self, position: int) -> dict[Name, Death]:
+        return {name: death for name, death in self._deaths.items() if name[1] or name[0] > position}
 
     def _note(self, change: Change) -> None:
         name = name_of(change)[1].encode("utf-8", "surrogatepass")[: _SIZE - _TEXT]
@@ -159,7 +173,7 @@ class Calls:
         return deaths, None
 
     def _under_way(self, pid: int) -> Name | None:
-        """Which call the predecessor was in at its end; none if the file is another process's: then its death is counted already."""
+        """Which call the predecessor was in at its end; none if the file is not its own: then the death is counted."""
         packed = self._calls.read_bytes() if self._calls.exists() else b""
         if len(packed) < _SIZE:
             return None

@@ -129,6 +129,7 @@ class Carrier:
         self._calls = calls
         self._poison, self._raised_in_row = assignment.poison, 0
         self._failed_in_row = self._calls.in_row(reached.position) if self._calls else 0
+        self._forget_deaths(reached)
         self._progress, self._meter = Progress(reached), Meter(self._poison)
         self._floor, self._is_whole = reached.position, True
         self._reached: Place | None = None
@@ -292,7 +293,9 @@ class Carrier:
         reach("writer.advancing")
         self._tried_at = now = time.monotonic()
         watermark = self._durable()
-        trouble = self._trouble.look(self._reached, self._progress.handed) or (self._calls.trouble if self._calls else None)
+        trouble = self._trouble.look(self._reached, self._progress.handed)
+        if self._calls:
+            trouble = trouble or self._calls.trouble_behind(watermark.position)
         tally = self._meter.tally(watermark.position, trouble)
         try:
             self._poison.park()
@@ -303,8 +306,13 @@ class Carrier:
             return
         self._recorded_at = now
         self._meter.recorded()
+        self._forget_deaths(watermark)
         reach("writer.advanced")
         self._tell_progress(watermark, now)
+
+    def _forget_deaths(self, recorded: Watermark) -> None:
+        if self._calls:
+            self._calls.forget(recorded.position)
 
     def _durable(self) -> Watermark:
         change = self._delivery.delivered()
