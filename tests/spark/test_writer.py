@@ -10,8 +10,8 @@ import pytest
 from filesink import FileSink, positions
 
 from penstock.change import NO_CHANGES, Change, Op, to_batch
-from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.coordinator import Tally
+from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import EngineFailed, StateUnavailable
 from penstock.pipeline import Pipeline, Transform
@@ -134,3 +134,14 @@ def test_a_death_of_a_change_that_another_leader_has_passed_is_forgotten(lane, t
     one.deliver(CHANGES[2:], begin)
     assert one.deaths() == []
     assert one.state.standing("live").trouble is None
+
+
+def test_a_death_stays_until_its_letter_and_the_watermark_are_recorded(lane, tmp_path):
+    one = lane(LockingSink, ttl=4.0)
+    state = str(tmp_path / "state.db")
+    one.errand = replace(one.errand, pipeline=replace(one.errand.pipeline, sink=replace(one.errand.pipeline.sink, state=state)))
+    one.kill(CHANGES[1])
+    with pytest.raises(StateUnavailable):
+        one.deliver(CHANGES[:2])
+    assert positions(tmp_path / "out")[:1] == [1]
+    assert one.deaths() == [2]

@@ -60,7 +60,7 @@ class Calls:
     @property
     def trouble(self) -> dict[str, str] | None:
         """What is wrong, while a change that a worker died on waits for its next try."""
-        return self.trouble_behind(-1)
+        return self.trouble_behind(_NOWHERE)
 
     def trouble_behind(self, position: int) -> dict[str, str] | None:
         """The same, once everything up to this position is recorded."""

@@ -236,10 +236,11 @@ class Carrier:
     def _is_settled(self) -> bool:
         """Whether everything handed over is durable and recorded, as soon as it is; not so if somebody asks to stop."""
         self._drain()
-        if self._errand.is_stopped():
-            return False
-        self._record()
-        return True
+        while not self._errand.is_stopped():
+            if self._record():
+                return True
+            time.sleep(SETTLE_SECONDS)
+        return False
 
     def _apply(self, function: Function, run: pa.RecordBatch, watch: Watch, tries: int = 1) -> None:
         """Hand over what the function makes of a run; what it raises on is poison."""
@@ -288,8 +289,11 @@ class Carrier:
             self._record()
             self._delivery.offer(NO_CHANGES, 0.0)  # raises what has failed meanwhile, though nothing new may come for long
 
-    def _record(self) -> None:
-        """Record progress. A store that is away for less than a term's length costs only repeats after a crash."""
+    def _record(self) -> bool:
+        """Record progress; whether it is recorded.
+
+        A store that is away for less than a term's length costs only repeats after a crash.
+        """
         reach("writer.advancing")
         self._tried_at = now = time.monotonic()
         watermark = self._durable()
@@ -303,12 +307,13 @@ class Carrier:
         except StateUnavailable:
             if now - self._recorded_at > self._errand.pipeline.state.ttl:
                 raise
-            return
+            return False
         self._recorded_at = now
         self._meter.recorded()
         self._forget_deaths(watermark)
         reach("writer.advanced")
         self._tell_progress(watermark, now)
+        return True
 
     def _forget_deaths(self, recorded: Watermark) -> None:
         if self._calls:
