@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.change import CHANGES, Change, from_row
 from penstock.errors import RowTooLarge
 from penstock.function import way_on
-from penstock.size import MIB, Bytes
+from penstock.size import LEAST_HEAP, MIB, Bytes
 
 PIECE_BYTES = 4 * MIB
 """Changes that take more than this go in several Arrow batches."""
@@ -70,8 +70,9 @@ def refused(change: Change, size: int, limit: int, per_heap: int) -> RowTooLarge
     """The error about a change of this size."""
     place = change.position if change.ordinal is None else f"{change.position}.{change.ordinal}"
     key = change.key if len(change.key) <= _KEY_SHOWN else f"{change.key[:_KEY_SHOWN]}..."
-    heap = -(-size * per_heap // MIB)
+    heap = size * per_heap
+    memory = f" and spark.memory to {-(-heap // MIB)}m or more" if heap > LEAST_HEAP else ""  # no session has less than that
     return RowTooLarge(
         f"change {place} of {change.table}, key {key}, has {size} bytes, and source.max_row is {Bytes(limit)}",
-        f"set source.max_row to {-(-size // MIB)}MiB and spark.memory to {heap}m or more, {way_on(change)}",
+        f"set source.max_row to {-(-size // MIB)}MiB{memory}, {way_on(change)}",
     )

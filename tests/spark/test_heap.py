@@ -1,12 +1,13 @@
 """How large the heap is, and which row it carries."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from penstock.change import Change, Op, to_batch
-from penstock.outsize import PIECE_BYTES, Outsize, cut
-from penstock.size import GIB, MIB, parse_heap
+from penstock.change import Change, Op, from_batch, to_batch
+from penstock.outsize import PIECE_BYTES, Outsize, cut, refused
+from penstock.size import GIB, MIB, parse, parse_heap
 from penstock.spark import heap
 
 
@@ -54,3 +55,13 @@ def test_nothing_is_one_piece_too() -> None:
     [piece] = cut(to_batch([]), 1)
     assert isinstance(piece, type(to_batch([])))
     assert piece.num_rows == 0
+
+
+@pytest.mark.parametrize(("size", "row", "memory"), [(600_000, "1MiB", None), (33 * MIB, "33MiB", "528m")])
+def test_the_remedy_for_a_row_that_is_too_large_names_values_that_a_pipeline_file_takes(size, row, memory) -> None:
+    [change] = from_batch(to_batch([Change(1, Op.INSERT, "t", "{}")]))
+    remedy = refused(change, size, 1000, heap.HEAP_PER_ROW).remedy
+    assert (found := re.match(r"set source.max_row to (\w+)(?: and spark.memory to (\w+) or more)?, ", remedy))
+    assert found.groups() == (row, memory)
+    assert parse(row) >= size
+    assert memory is None or parse_heap(memory) // heap.HEAP_PER_ROW >= size
