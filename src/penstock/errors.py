@@ -184,6 +184,16 @@ class StateInvalid(PenstockError):
     code = "state.invalid"
 
 
+class LetterTooLarge(PenstockError):
+    """A dead letter that is larger than its store takes."""
+
+    code = "state.letter-too-large"
+    remedy = (
+        "set sink.retry.then to drop until the pipeline has passed this change, which is not delivered then, "
+        "or keep the state in a store that takes it"
+    )
+
+
 class StateUnsafe(PenstockError):
     """Other users can open a file or a folder of the state, or could have made it, and this process may not change that."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import sqlite3
 import threading
@@ -19,7 +20,7 @@ from test_coordinator import RIGS
 from penstock.change import Change, Lane, Op
 from penstock.coordinator import Tally, Term
 from penstock.cursor import Cursor, Watermark
-from penstock.errors import DeliveryExhausted, StateUnavailable, TermHeld, TermLost
+from penstock.errors import DeliveryExhausted, LetterTooLarge, StateUnavailable, TermHeld, TermLost
 from penstock.event import ChangeDropped, ChangeParked, ChangesParked, ChangesPassed, ChangesWaited, Event
 from penstock.letter import DeadLetter
 from penstock.poison import TOLD, Circumstances, Condemned, Poison
@@ -83,6 +84,28 @@ def test_a_letter_comes_back_whole_and_a_second_one_of_the_same_change_is_none(s
     assert found == replace(before, number=found.number, parked_at=found.parked_at)
     assert abs((found.parked_at - before.parked_at).total_seconds()) < 0.002
     assert (stage.state.standing("p").dead, stage.state.standing("p").waiting) == (1, 0)
+
+
+def test_a_letter_that_the_store_refuses_for_its_size_halts_and_is_named(request: pytest.FixtureRequest, stage: Stage) -> None:
+    if (large := _too_large_for(request.node.callspec.params["make"], stage.claim)) is None:
+        stage.claim.park([letter(5, f'"{"x" * 3_000_000}"')])
+        assert stage.parked() == [5], "a letter has as many records of Kafka as it needs"
+        return
+    with pytest.raises(LetterTooLarge, match=r'change 5 of t, key \{"id":') as caught:
+        stage.claim.park([letter(4), large, letter(6)])
+    assert len(str(caught.value)) < 1000
+    assert "set sink.retry.then to drop" in caught.value.remedy
+    assert stage.parked() == [], "some of what is parked together was parked"
+    stage.claim.park([letter(7)])
+    assert stage.parked() == [7]
+
+
+def _too_large_for(store: str, claim: Any) -> DeadLetter | None:
+    """A letter above a limit of the store: of SQLite's own, lowered here, or of an index of Postgres."""
+    if "sqlite" in store:
+        claim._store._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 50_000)
+        return letter(5, f'"{"x" * 60_000}"')
+    return letter(5, f'"{random.Random(5).randbytes(10_000).hex()}"') if "postgres" in store else None
 
 
 def test_letters_of_another_pipeline_lane_or_life_of_the_source_are_others(stage: Stage) -> None:

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import psycopg
+from psycopg import errors
+
 from penstock.change import Lane
-from penstock.coordinators.lettering import COLUMNS, letter_of, row_of
+from penstock.coordinators.lettering import COLUMNS, letter_of, row_of, too_large
 from penstock.coordinators.postgres.numbers import number_of
 from penstock.coordinators.postgres.schema import NAME
 from penstock.coordinators.postgres.store import Store
@@ -82,8 +85,11 @@ def queue(store: Store, pipeline: str) -> None:
 
 def park(store: Store, pipeline: str, letter: DeadLetter) -> None:
     """Keep a letter, unless it is there already."""
-    for (number,) in store.rows(_PARK, **_stored(pipeline, letter)):
-        store.write(_NOTE, pipeline=pipeline, letter=number, **_listed(letter.rows))
+    try:
+        for (number,) in store.rows(_PARK, **_stored(pipeline, letter)):
+            store.write(_NOTE, pipeline=pipeline, letter=number, **_listed(letter.rows))
+    except (errors.ProgramLimitExceeded, psycopg.DataError) as error:
+        raise too_large([letter], error.diag.message_primary or error) from None
 
 
 def give_back(store: Store, pipeline: str, letter: DeadLetter) -> None:

@@ -146,6 +146,8 @@ class Store:
             yield
         except (errors.InsufficientPrivilege, errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName) as error:
             raise StateInvalid(f"cannot use the state in {self.address}: {self._said(error)}", self._remedy(error)) from error
+        except errors.ProgramLimitExceeded:
+            raise  # of one value, about which the caller knows more
         except (psycopg.OperationalError, errors.ReadOnlySqlTransaction, psycopg.InterfaceError) as error:
             if hasattr(self, "_session") and error.sqlstate is None:
                 self._session.close()

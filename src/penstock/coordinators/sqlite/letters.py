@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 from penstock.change import Lane
-from penstock.coordinators.lettering import COLUMNS, letter_of, row_of
+from penstock.coordinators.lettering import COLUMNS, letter_of, row_of, too_large
 from penstock.coordinators.sqlite.store import Store
 from penstock.holding import Hold
 from penstock.letter import DeadLetter
@@ -62,8 +64,18 @@ where l.number is not null or c.pipeline is not null
 
 def park(store: Store, pipeline: str, letters: Sequence[DeadLetter]) -> None:
     """Keep letters, unless they are there already."""
-    store.write_all(_PARK, [_stored(pipeline, letter) for letter in letters])
-    _note(store, pipeline, letters)
+    with _sized(letters):
+        store.write_all(_PARK, [_stored(pipeline, letter) for letter in letters])
+        _note(store, pipeline, letters)
+
+
+@contextmanager
+def _sized(letters: Sequence[DeadLetter]) -> Iterator[None]:
+    """SQLite takes no value above a gigabyte, nor such a row; Python itself passes on no text above two."""
+    try:
+        yield
+    except (sqlite3.DataError, OverflowError) as error:
+        raise too_large(letters, error) from error
 
 
 def give_back(store: Store, pipeline: str, letter: DeadLetter) -> None:
@@ -74,7 +86,8 @@ def give_back(store: Store, pipeline: str, letter: DeadLetter) -> None:
 def follow(store: Store, pipeline: str, letter: DeadLetter) -> bool:
     """Whether it is parked: it was, or now is, behind an earlier letter that holds a row of it. Otherwise those were overtaken."""
     where = _where(pipeline, letter)
-    found = store.rows(_FOLLOW, *where, *_stored(pipeline, letter))
+    with _sized([letter]):
+        found = store.rows(_FOLLOW, *where, *_stored(pipeline, letter))
     if found:
         _note(store, pipeline, [letter])
     if found or store.rows(_IS_PARKED, *_place(pipeline, letter)):
