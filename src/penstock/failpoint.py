@@ -21,6 +21,8 @@ POINTS = (
     "sink.sending",
     "sink.sent",
     "sink.purging",
+    "writer.parking",
+    "writer.parked",
     "writer.advancing",
     "writer.advanced",
     "source.settling",

@@ -3,6 +3,7 @@
 import os
 import time
 
+from penstock import failpoint
 from penstock.change import Change, from_batch
 from penstock.errors import CaptureBroken, DeliveryExhausted
 from penstock.retry import Retry
@@ -20,8 +21,10 @@ class FileSink:
     condemn_at: int = -1  # say that this position is poison
     is_lazy: bool = False  # write nothing before it is asked to drain
     retry: Retry = Retry()
+    failpoints: str = ""  # a folder with orders for the process that delivers
 
     def open(self, assignment):
+        failpoint._folder = self.failpoints or None
         return FileDelivery(self, assignment)
 
 

@@ -3,6 +3,7 @@
 import base64
 import os
 import pickle
+import resource
 import socket
 import stat
 import subprocess
@@ -12,6 +13,7 @@ from itertools import islice
 
 import pytest
 
+from penstock.change import Change, Op, to_batch
 from penstock.config import parse
 from penstock.coordinator import Term
 from penstock.errors import EngineFailed
@@ -116,6 +118,42 @@ def test_a_folder_that_others_can_enter_gets_no_events_and_one_that_is_missing_i
         sent.tell(_parked(1))
         with pytest.raises(BlockingIOError):
             heard.recv(1 << 18)
+
+
+ROW = to_batch([Change(7, Op.INSERT, "t", '{"id":1}', after="x" * 100_000)])
+
+
+def test_a_new_attempt_removes_the_file_that_an_earlier_one_of_its_lane_has_left(tmp_path):
+    before, now = replace(errand(), folder=str(tmp_path)), replace(errand(), folder=str(tmp_path), query="later")
+    of_other_lane, other = before.put_aside("b", 2, ROW), replace(now.pipeline, name="items")
+    of_other_pipeline = replace(now, pipeline=other).put_aside("a", 3, ROW)
+    before.put_aside("a", 1, ROW)
+    path = now.put_aside("a", 4, ROW)
+    assert {str(file) for file in tmp_path.iterdir()} == {path, of_other_lane, of_other_pipeline}
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    now.discard()
+    assert [str(file) for file in tmp_path.iterdir()] == [of_other_lane]
+
+
+def test_a_file_that_does_not_fit_on_the_disk_is_removed(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            replace(errand(), folder=str(tmp_path)).put_aside("a", 1, ROW)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_change_is_written_to_a_folder_that_other_users_can_enter_or_have_made(tmp_path):
+    folder, link = tmp_path / "run", tmp_path / "link"
+    folder.mkdir(mode=0o755)
+    link.symlink_to(folder)
+    for path in (folder, link):
+        with pytest.raises(EngineFailed, match=r"is a (folder|symbolic link) of user"):
+            replace(errand(), folder=str(path)).put_aside("a", 1, ROW)
+    assert list(folder.iterdir()) == []
 
 
 def _parked(position):

@@ -39,7 +39,7 @@ class Carried:
     def __init__(self, spark, tmp_path, shop, then, where, goal):
         self.out, self.state = tmp_path / "out", SqliteCoordinator(path=str(tmp_path / "state.db"))
         source = SqliteSource(database=shop, max_row=LIMIT)
-        sink = FileSink(path=str(self.out), retry=Retry(then=then))
+        sink = FileSink(path=str(self.out), retry=Retry(then=then), failpoints=str(tmp_path))
         self.pipeline = Pipeline("large", source, sink, self.state, Transform(where=where), folder=str(tmp_path))
         self.candidate = self.state.candidate("large", "test")
         self.term = self.candidate.campaign()
@@ -102,3 +102,14 @@ def test_a_row_that_is_too_large_halts_once_everything_before_it_is_delivered(ca
     assert "set source.max_row to 1MiB, then run" in error["remedy"]
     assert carried.delivered() == [1, 2]
     assert carried.state.watermark("large", LANE).position == 2
+
+
+@pytest.mark.parametrize("point", ["writer.parking", "writer.parked"])
+def test_a_writer_killed_while_it_parks_loses_no_letter_and_repeats_none_and_no_file_is_left(carry, tmp_path, point):
+    (tmp_path / point).write_text("kill")
+    carried = carry("dead-letter")
+    carried.until_position(5)
+    assert not (tmp_path / point).exists(), "it was not killed"
+    assert sorted(set(carried.delivered())) == [1, 2, 4, 5]
+    assert [letter.change.position for letter in carried.state.letters("large")] == [3]
+    assert list(tmp_path.glob("*.row-*")) == []

@@ -13,15 +13,16 @@ import pickle
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
+from glob import escape
 from pathlib import Path
 
 import pyarrow as pa
 
 from penstock import privacy
 from penstock.backfill import Backfill
-from penstock.change import CHANGES, ORDINAL
+from penstock.change import CHANGES, ORDINAL, Lane
 from penstock.coordinator import Term
 from penstock.errors import Directive, EngineFailed, PenstockError
 from penstock.event import AttemptFailed, Event, from_line, shortened, to_line
@@ -143,16 +144,33 @@ class Errand:
                 self.stop()
             raise
 
-    def put_aside(self, task: int, row: pa.RecordBatch) -> str:
-        """Write a change that is too large for Spark to a file, for the other half of this task."""
-        os.makedirs(self.folder, mode=0o700, exist_ok=True)
-        path = os.path.abspath(self._flag(f"row-{task}-{row.column(0)[0]}-{row.column(ORDINAL)[0]}"))
-        with (
-            open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file,
-            pa.ipc.new_file(file, CHANGES) as writer,
-        ):
-            writer.write_batch(row)
-        return path
+    def put_aside(self, lane: Lane, task: int, row: pa.RecordBatch) -> str:
+        """Write a change that is too large for Spark to a file, for the other half of this task; there is one for each lane."""
+        folder = self._own_folder()
+        kind = f"row-{hashlib.sha256(f'{self.pipeline.name} {lane}'.encode()).hexdigest()[:12]}"
+        for left in folder.glob(f"*.{kind}-*"):  # by an attempt that was killed
+            left.unlink(missing_ok=True)
+        path = self._flag(f"{kind}-{task}-{row.column(0)[0]}-{row.column(ORDINAL)[0]}")
+        _write_row(f"{path}.draft", row)
+        os.rename(f"{path}.draft", path)
+        return os.path.abspath(path)
+
+    def discard(self) -> None:
+        """Remove what is in files, once the query has ended."""
+        for left in Path(self.folder).glob(f"{escape(self.query)}.row-*"):
+            left.unlink(missing_ok=True)
+
+    def _own_folder(self) -> Path:
+        """The folder, made where it is not there yet, as on another host. Raises EngineFailed if it can be another user's."""
+        folder = Path(self.folder)
+        with suppress(FileExistsError):  # a file, or a link to nothing
+            privacy.make_folder(folder)
+        if privacy.is_foreign(found := os.lstat(folder)):
+            raise EngineFailed(
+                f"{folder} is {privacy.described(found)}, and changes are written only to a folder that no other user can enter",
+                f"remove {folder} on this host",
+            )
+        return folder
 
     def _flag(self, name: str) -> str:
         return f"{self.folder}/{self.query}.{name}"
@@ -187,6 +205,16 @@ def datagrams(events: Sequence[Event]) -> Iterator[bytes]:
         lines.append(line)
         size += len(line) + 1
     yield b"\n".join(lines)
+
+
+def _write_row(path: str, row: pa.RecordBatch) -> None:
+    """A new file with a change, whole or not at all."""
+    with ExitStack() as undo:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, privacy.FILE), "wb") as file:
+            undo.callback(os.unlink, path)
+            with pa.ipc.new_file(file, CHANGES) as writer:
+                writer.write_batch(row)
+        undo.pop_all()
 
 
 class Events:

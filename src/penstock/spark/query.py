@@ -170,6 +170,7 @@ class Query:
                 raise EngineFailed(f"the query of {self._pipeline.name} did not stop: {error}") from error
         finally:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
+            self._errand.discard()
 
     def _lost(self, within: float = 0.0) -> EngineLost | None:
         return engine_lost(self._spark, within)

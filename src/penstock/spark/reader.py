@@ -159,7 +159,7 @@ class Reading:
         """Hand a change to the writer in a file; waits until that is done with it, since a few of them may fill a disk."""
         if then_of(self._errand.pipeline.sink) == "halt":
             raise refused(outsize, self._errand.max_row or 0)
-        path = self._errand.put_aside(self._task, outsize.row)
+        path = self._errand.put_aside(self._lane, self._task, outsize.row)
         yield self._form.aside(path, self._flush)
         while os.path.exists(path) and not self._is_over():
             time.sleep(PACE_SECONDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -70,7 +71,8 @@ class Aside:
 
     def done(self) -> None:
         """Remove the file, for which the other half of the task waits."""
-        os.unlink(self.path)
+        with suppress(FileNotFoundError):  # a later attempt has removed it
+            os.unlink(self.path)
 
 
 def rows(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> pa.RecordBatch:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -152,7 +151,9 @@ class Carrier:
             if self._errand.is_stopped():
                 break
         self._drain()
-        deque(stream, maxlen=0)  # after a stop: unread input would cost Spark the worker
+        for piece in stream:  # after a stop: unread input would cost Spark the worker
+            if isinstance(piece, Aside):
+                piece.done()
 
     def close(self) -> None:
         """Let the request under way finish, record what is durable, and say that nothing more will come, whatever failed."""
@@ -202,13 +203,20 @@ class Carrier:
 
     def _park(self, aside: Aside) -> None:
         """Park or drop a change that is too large, at once: many of them would fill the memory."""
-        change = aside.take()
-        if change.position > self._floor:
-            size = sum(len(text.encode()) for text in (change.key, change.before, change.after) if text)
-            error = refused(change, size, self._errand.max_row or 0, HEAP_PER_ROW)
-            self._poison.condemn(change, error, stage="sql" if self._errand.pipeline.transform.has_sql else "function")
-            self._poison.park()
-        aside.done()
+        reach("writer.parking")
+        try:
+            change = aside.take()
+            if change.position > self._floor:
+                self._condemn_large(change)
+            reach("writer.parked")
+        finally:
+            aside.done()
+
+    def _condemn_large(self, change: Change) -> None:
+        size = sum(len(text.encode()) for text in (change.key, change.before, change.after) if text)
+        error = refused(change, size, self._errand.max_row or 0, HEAP_PER_ROW)
+        self._poison.condemn(change, error, stage="sql" if self._errand.pipeline.transform.has_sql else "function")
+        self._poison.park()
 
     def _call(self, function: Function, run: pa.RecordBatch) -> None:
         """Hand over what the function makes of a run; a change that a worker died on before goes by itself."""
