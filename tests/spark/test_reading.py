@@ -4,11 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from filesink import FileSink
 
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import SourcePruned
 from penstock.pipeline import Pipeline, Transform
+from penstock.retry import Retry
 from penstock.settings import settings
 from penstock.sinks.discard import DiscardSink
 from penstock.sources.synthetic import LANE, SyntheticSource
@@ -16,7 +18,7 @@ from penstock.spark.bundles import unbundled
 from penstock.spark.errand import Errand
 from penstock.spark.form import form_of
 from penstock.spark.reader import _read
-from penstock.spark.rows import Mark
+from penstock.spark.rows import Aside, Mark
 
 
 @settings
@@ -87,3 +89,19 @@ def test_a_reader_that_is_stopped_before_it_has_a_term_gives_one_batch_that_says
     waiting.stop()
     [batch] = _read(waiting, LANE, 0)
     assert list(form_of(pipeline.transform.has_sql).pieces(batch)) == []
+
+
+@pytest.mark.parametrize("where", [None, "op = 'insert'"], ids=["bundles", "rows"])
+def test_a_reader_that_waits_until_its_file_is_taken_notices_that_the_writer_is_gone(errand, where):
+    """It can notice that only as it writes, so it repeats where it stands."""
+    sink = FileSink(path="nowhere", retry=Retry(then="dead-letter"))
+    pipeline = replace(errand.pipeline, sink=sink, transform=Transform(where=where))
+    reading = _read(replace(errand, pipeline=pipeline, max_row=1), LANE, 0)
+    given = (piece for batch in reading for piece in form_of(pipeline.transform.has_sql).pieces(batch))
+    opening, aside = next(given), next(given)
+    assert isinstance(aside, Aside)
+    assert [next(given), next(given)] == [opening, opening]
+    aside.done()
+    assert isinstance(later := next(piece for piece in given if piece != opening), Aside)
+    assert later.take().position == 2
+    reading.close()

@@ -161,8 +161,20 @@ class Reading:
             raise refused(outsize, self._errand.max_row or 0)
         path = self._errand.put_aside(self._lane, self._task, outsize.row)
         yield self._form.aside(path, self._flush)
+        yielded_at = time.monotonic()
         while os.path.exists(path) and not self._is_over():
+            if time.monotonic() - yielded_at > SILENCE_SECONDS:  # that the writer is gone shows only in writing to Spark
+                upto = self._given_upto()
+                yield self._form.pack(NO_CHANGES, Mark(self._lane, self._source.position(upto), upto), self._flush)
+                yielded_at = time.monotonic()
             time.sleep(PACE_SECONDS)
+
+    def _given_upto(self) -> Cursor:
+        """The cursor behind everything given so far; that of the last mark, where others of its position may come."""
+        if not self._unmarked.num_rows:
+            return self.mark.cursor
+        last = from_row(self._unmarked.columns, self._unmarked.num_rows - 1)
+        return self._source.behind(last, self.mark.cursor) if last.ordinal is None else self.mark.cursor
 
     def is_overtaken(self) -> bool:
         """Whether more was recorded than this attempt has given: of its predecessor, or what the sink had kept."""
