@@ -16,6 +16,7 @@ from penstock.retry import Retry
 from penstock.size import Bytes
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.source import LANE, SqliteSource
+from penstock.spark.culprit import Trial, find
 
 LIMIT, LARGE = Bytes(500_000), 600_000
 WHERE = "try_variant_get(after, '$.id', 'int') > 0"
@@ -113,3 +114,13 @@ def test_a_writer_killed_while_it_parks_loses_no_letter_and_repeats_none_and_no_
     assert sorted(set(carried.delivered())) == [1, 2, 4, 5]
     assert [letter.change.position for letter in carried.state.letters("large")] == [3]
     assert list(tmp_path.glob("*.row-*")) == []
+
+
+def test_the_search_for_a_change_that_an_expression_raises_on_ends_before_a_row_that_is_too_large(carry, spark):
+    raises_on_large = Transform(where=f"length(after::string) < {LARGE} or raise_error('large')")
+    carried = carry("halt", WHERE)
+    until(carried.query.was_stopped_inside)
+    trial = Trial(spark, raises_on_large)
+    found = find(trial, carried.pipeline)
+    assert found.change.position == 3
+    assert find(trial, carried.pipeline, LIMIT) is None

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow as pa
 from penstock.change import Change, Op, from_batch, to_batch
 from penstock.errors import TransformInvalid
 from penstock.function import described, way_on
+from penstock.outsize import PIECE_BYTES, Outsize, cut
 from penstock.pipeline import Pipeline, Transform
 from penstock.source import Window, is_own
 from penstock.spark.bar import Bar
@@ -48,12 +50,12 @@ class Culprit(NamedTuple):
     error: TransformInvalid
 
 
-def bar_for(spark: Any, pipeline: Pipeline, text: str) -> Bar | None:
+def bar_for(spark: Any, pipeline: Pipeline, text: str, max_row: int | None) -> Bar | None:
     """A bar before the change that this failure of a query is about, if it is about one.
 
     Raises TransformInvalid if the transform raises on any change.
     """
-    culprit = find(Trial(spark, pipeline.transform), pipeline) if _RAISED.search(text) else None
+    culprit = find(Trial(spark, pipeline.transform), pipeline, max_row) if _RAISED.search(text) else None
     if culprit is None:
         return None
     if culprit.change is None:
@@ -61,9 +63,11 @@ def bar_for(spark: Any, pipeline: Pipeline, text: str) -> Bar | None:
     return Bar(culprit.change, culprit.error)
 
 
-def find(trial: Trial, pipeline: Pipeline) -> Culprit | None:
-    """The first of the changes behind the watermark that the transform raises on."""
-    for waiting in _waiting(pipeline):
+def find(trial: Trial, pipeline: Pipeline, max_row: int | None = None) -> Culprit | None:
+    """The first of the changes behind the watermark that the transform raises on; up to one that is larger than Spark may carry."""
+    for waiting in chain.from_iterable(cut(changes, max_row) for changes in _waiting(pipeline)):
+        if isinstance(waiting, Outsize):
+            return None  # the reader halts there, unless an earlier one comes first
         if trial.failure(waiting):
             return trial.culprit(waiting)
     return trial.culprit(to_batch([_ANY])) if trial.failure(to_batch([_ANY])) else None
@@ -138,7 +142,7 @@ def _gathered(windows: Iterator[Window]) -> Iterator[pa.RecordBatch]:
     for window in windows:
         held.append(window.changes)
         is_last = window.idle and window.upto is not None
-        if is_last or sum(map(len, held)) >= ROWS:
+        if is_last or sum(map(len, held)) >= ROWS or sum(one.nbytes for one in held) >= PIECE_BYTES:
             yield pa.concat_batches(held)
             held = []
         if is_last:

@@ -120,8 +120,8 @@ class Query:
         if self._errand.is_stopped():
             return False
         try:
-            bar = bar_for(self._spark, self._pipeline, text)
-        except Py4JError:
+            bar = bar_for(self._spark, self._pipeline, text, self._errand.max_row)
+        except (Py4JError, OSError):
             return False  # the engine is lost, or its failure has another reason
         if bar:
             self._errand = replace(self._errand, bar=bar)
