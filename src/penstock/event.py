@@ -154,7 +154,7 @@ class AttemptFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallDied(Event):
-    """The function ended its worker process, or had to be ended, on a change, so many times by now."""
+    """The function ended its worker process, or had to be ended, on a change; `tries` counts how often."""
 
     level = "warning"
     position: int
@@ -290,7 +290,7 @@ def to_line(event: Event) -> str:
 
 
 def shortened(event: Event) -> Event:
-    """The same with at most so much of each text."""
+    """The same with the beginning of each long text."""
     texts = {name: value for name, value in asdict(event).items() if isinstance(value, str) and len(value) > SHOWN}
     return replace(event, **{name: f"{text[:SHOWN]}..." for name, text in texts.items()})
 

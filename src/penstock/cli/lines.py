@@ -1,4 +1,4 @@
-"""The output of a long run as lines: all of stderr, whoever writes there."""
+"""The output of a long run as lines: all of stderr, also of libraries and of the JVM."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _quiet_py4j() -> None:
 
 @contextmanager
 def _diverted(number: int) -> Iterator[TextIO]:
-    """The file behind this descriptor as a stream of lines; whatever is written to the descriptor goes there as JSON."""
+    """The file behind this descriptor as a stream of lines; all that is written to the descriptor goes there as JSON."""
     kept, (out, into) = os.dup(number), os.pipe()
     with os.fdopen(kept, "w") as stream:
         os.dup2(into, number)

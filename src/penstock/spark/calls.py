@@ -68,7 +68,7 @@ class Calls:
         return waiting[-1].trouble(self._name, self._retry).facts() if waiting else None
 
     def in_row(self, position: int) -> int:
-        """How many changes in a row were condemned before the one behind this position, which is recorded."""
+        """How many changes in a row were condemned before the one after this position, which is recorded."""
         return int(self._facts["in_row"]) if self._facts["at"] == position else 0
 
     def enter(self, change: Change) -> None:

@@ -64,7 +64,7 @@ def bar_for(spark: Any, pipeline: Pipeline, text: str, max_row: int | None) -> B
 
 
 def find(trial: Trial, pipeline: Pipeline, max_row: int | None = None) -> Culprit | None:
-    """The first of the changes behind the watermark that the transform raises on; up to one that is larger than Spark may carry."""
+    """The first of the changes after the watermark that the transform raises on; up to one that is larger than Spark may carry."""
     for waiting in chain.from_iterable(cut(changes, max_row) for changes in _waiting(pipeline)):
         if isinstance(waiting, Outsize):
             return None  # the reader halts there, unless an earlier one comes first

@@ -17,7 +17,7 @@ Name = tuple[int, str]
 """What a change is recognised by after a restart."""
 
 LONGEST_KEY = 4096
-"""So many characters of a name and a table fit into the file of calls."""
+"""Characters of a name and a table that fit into the file of calls."""
 
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+)', re.MULTILINE)
 

@@ -40,7 +40,7 @@ def _read(limits: tuple[str, ...]) -> Iterator[int]:
 
 
 def heap_settings(memory: int | None, *, is_local: bool) -> Mapping[str, str]:
-    """Spark's settings for a heap of so many bytes: on a cluster it is also that of the executors, which carry the rows."""
+    """Spark's settings for a heap of this size: on a cluster it is also that of the executors, which carry the rows."""
     size = f"{(memory or default_heap()) // MIB}m"
     return {"spark.driver.memory": size} | ({"spark.executor.memory": size} if memory and not is_local else {})
 

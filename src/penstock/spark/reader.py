@@ -148,7 +148,7 @@ class Reading:
         yield self._form.pack(changes, self.mark, self._flush if window.idle else 0)
 
     def _given(self, piece: pa.RecordBatch | Outsize) -> Iterator[pa.RecordBatch]:
-        """Changes without a mark behind them. Raises RowTooLarge of one that is, where poison halts."""
+        """Changes without a mark after them. Raises RowTooLarge of one that is, where poison halts."""
         if isinstance(piece, Outsize):
             yield from self._aside(piece)
             return

@@ -35,7 +35,7 @@ T = TypeVar("T")
 _logger = logging.getLogger("penstock.state")
 
 _NO_TOPIC = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC")
-_GONE = "restore the topic; or let it go, and hand registrations over: penstock forget FILE, then penstock run FILE --from ..."
+_GONE = "restore the topic; or give it up, and hand registrations over: penstock forget FILE, then penstock run FILE --from ..."
 
 
 class Log:

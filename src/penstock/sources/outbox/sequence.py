@@ -31,7 +31,7 @@ IS_FIT = f"exists (select from ({FACTS}) found where cache = 1 and increment > 0
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """Where ids come from. `cache` above 1: each session takes so many ids ahead."""
+    """Where ids come from. `cache` above 1: each session takes that number of ids ahead."""
 
     name: str
     cache: int

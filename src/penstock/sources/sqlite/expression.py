@@ -1,7 +1,7 @@
 """Regular expressions for whole names, matched in a time that no expression makes exponential.
 
 `re` tries one way after the other, and `(a+)+` has 2^n of them. Here all ways go side by side: each part of an expression takes the
-set of places before it to the set of places behind it. `re` parses, and judges characters, so an expression means the same.
+set of places before it to the set of places after it. `re` parses, and judges characters, so an expression means the same.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def small_values(connection: sqlite3.Connection, most: int) -> Iterator[None]:
 
 
 def portion(rows: Iterator[Row], most: int, most_bytes: int, least: int = 1) -> list[Row]:
-    """The next rows: until they are so many, or take so much."""
+    """The next rows, up to a number of rows and of bytes."""
     return limited(rows, most, most_bytes, least)[0]
 
 
