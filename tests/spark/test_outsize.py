@@ -7,15 +7,17 @@ from filesink import FileSink
 from restarted import Restarted
 
 from deadline import PATIENCE, until
+from penstock.change import Change, Op
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Watermark
-from penstock.errors import RowTooLarge
+from penstock.errors import EngineFailed, RowTooLarge
 from penstock.goal import heads
 from penstock.pipeline import Pipeline, Transform
 from penstock.retry import Retry
 from penstock.size import Bytes
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.source import LANE, SqliteSource
+from penstock.spark.again import put_through
 from penstock.spark.culprit import Trial, find
 
 LIMIT, LARGE = Bytes(500_000), 600_000
@@ -124,3 +126,10 @@ def test_the_search_for_a_change_that_an_expression_raises_on_ends_before_a_row_
     found = find(trial, carried.pipeline)
     assert found.change.position == 3
     assert find(trial, carried.pipeline, LIMIT) is None
+
+
+def test_a_letter_that_the_engine_is_lost_over_as_it_is_sent_again_is_an_error_with_a_code(spark):
+    gone = spark.newSession()
+    spark.sparkContext._gateway.detach(gone._jsparkSession)  # py4j says of it what it says of a JVM that is gone
+    with pytest.raises(EngineFailed, match="Spark failed on change 3 of t"):
+        put_through(Trial(gone, Transform(where=WHERE)), Change(3, Op.INSERT, "t", '{"id":3}', after='{"id":3}'))

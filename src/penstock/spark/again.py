@@ -9,8 +9,11 @@ from functools import partial
 import pyarrow as pa
 
 from penstock.change import CHANGES, NO_CHANGES, Change, to_batch
+from penstock.errors import EngineFailed
+from penstock.function import described
 from penstock.pipeline import Pipeline
 from penstock.spark.culprit import Trial
+from penstock.spark.query import DYING_SECONDS, engine_lost
 from penstock.spark.trial import engine
 
 
@@ -23,8 +26,13 @@ def again(pipeline: Pipeline) -> Iterator[Callable[[Change], pa.RecordBatch]]:
 
 def put_through(trial: Trial, change: Change) -> pa.RecordBatch:
     """What `where` and `select` make of a change: one, or none. Raises TransformInvalid, with Spark's own words."""
+    from py4j.protocol import Py4JError
+
     given = to_batch([change])
-    made = trial.result(given)
-    if isinstance(made, str):
-        raise trial.culprit(given).error
+    try:
+        made = trial.result(given)
+        if isinstance(made, str):
+            raise trial.culprit(given).error
+    except (Py4JError, OSError) as error:
+        raise engine_lost(trial.spark, DYING_SECONDS) or EngineFailed(f"Spark failed on {described(change)}: {error}") from error
     return made.select(CHANGES.names).cast(CHANGES).combine_chunks().to_batches()[0] if made.num_rows else NO_CHANGES
