@@ -116,7 +116,7 @@ def _opened(
 class Carrier:
     """One attempt at carrying one lane."""
 
-    def __init__(self, errand: Errand, task: int, opening: Mark, claim: Claim, calls: Calls | None) -> None:
+    def __init__(self, errand: Errand, task: int, opening: Mark, claim: Claim, calls: Calls | None = None) -> None:
         self._errand, self._task, self._opening, self._claim = errand, task, opening, claim
         self._function, self._is_rewritten = function_of(errand.pipeline), False
         self._trouble = Trouble(errand.tell)
