@@ -4,6 +4,7 @@ import sqlite3
 
 import pytest
 from filesink import FileSink
+from py4j.java_gateway import JavaObject
 from restarted import Restarted
 
 from deadline import PATIENCE, until
@@ -129,7 +130,7 @@ def test_the_search_for_a_change_that_an_expression_raises_on_ends_before_a_row_
 
 
 def test_a_letter_that_the_engine_is_lost_over_as_it_is_sent_again_is_an_error_with_a_code(spark):
-    gone = spark.newSession()
-    spark.sparkContext._gateway.detach(gone._jsparkSession)  # py4j says of it what it says of a JVM that is gone
+    gone, client = spark.newSession(), spark.sparkContext._gateway._gateway_client
+    gone._jsparkSession = JavaObject("o999999999", client)  # an object that the JVM does not have, as after its end
     with pytest.raises(EngineFailed, match="Spark failed on change 3 of t"):
         put_through(Trial(gone, Transform(where=WHERE)), Change(3, Op.INSERT, "t", '{"id":3}', after='{"id":3}'))
