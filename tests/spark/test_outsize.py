@@ -5,6 +5,7 @@ import sqlite3
 import pytest
 from filesink import FileSink
 from py4j.java_gateway import JavaObject
+from pyspark.sql import SparkSession
 from restarted import Restarted
 
 from deadline import PATIENCE, until
@@ -129,7 +130,8 @@ def test_the_search_for_a_change_that_an_expression_raises_on_ends_before_a_row_
     assert find(trial, carried.pipeline, LIMIT) is None
 
 
-def test_a_letter_that_the_engine_is_lost_over_as_it_is_sent_again_is_an_error_with_a_code(spark):
+def test_a_letter_that_the_engine_is_lost_over_as_it_is_sent_again_is_an_error_with_a_code(spark, monkeypatch):
+    monkeypatch.setattr(SparkSession, "_activeSession", spark)  # and put back: the next tests must not get this one
     gone, client = spark.newSession(), spark.sparkContext._gateway._gateway_client
     gone._jsparkSession = JavaObject("o999999999", client)  # an object that the JVM does not have, as after its end
     with pytest.raises(EngineFailed, match="Spark failed on change 3 of t"):
