@@ -79,7 +79,7 @@ def on_cluster(rig: Rig, cluster: Cluster, config: dict[str, str]) -> None:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """All files there, whoever can read them."""
+    """All files there, also those that only their owner can read."""
     return {str(path): path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file()}
 
 

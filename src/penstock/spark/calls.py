@@ -114,7 +114,7 @@ class Calls:
         self._save()
 
     def settle(self, in_row: int, position: int) -> None:
-        """Everything up to this position is recorded, the last so many changes of it as condemned."""
+        """Everything up to this position is recorded, and how many of its last changes as condemned."""
         self._facts |= {"in_row": in_row, "at": position}
         self._save()
         self.forget(position)

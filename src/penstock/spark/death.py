@@ -34,7 +34,7 @@ def name_of(change: Change) -> Name:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """So many workers ended inside a call with one change; `how` the last one ended, `where` in the code, `change` if met again."""
+    """`tries` workers ended inside a call with one change; `how` the last one ended, `where` in the code, `change` if met again."""
 
     tries: int
     how: str

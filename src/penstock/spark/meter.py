@@ -16,7 +16,7 @@ from penstock.progress import Place
 class Meter:
     """Counts what was delivered, run by run: what is durable and was not kept back.
 
-    People see it as soon as it is durable. The store counts it with the watermark that lies behind it, in one step: whatever lies
+    People see it as soon as it is durable. The store counts it with the watermark after it, in one step: whatever lies
     after the watermark is sent again after a crash, and counted then.
     """
 

@@ -30,7 +30,7 @@ class TooHard(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
-    """So many characters, and conditions on their places: there is one way to match them at most."""
+    """A fixed number of characters, and conditions on their places: there is at most one way to match them."""
 
     pattern: re.Pattern[str]
 
@@ -44,7 +44,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Repeat:
-    """So many times at least, and at most."""
+    """A part from `least` to `most` times."""
 
     least: int
     most: int

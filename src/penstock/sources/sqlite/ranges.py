@@ -50,7 +50,7 @@ class Range:
 def cut(table: str, edges: Sequence[Edge | None], rows: int, most: int) -> list[Range]:
     """The whole of a table, cut before these values, at most so many: a row belongs to exactly one range, whatever its key will be.
 
-    Each value comes so many `rows` after the one before it. None is one that no cursor can hold.
+    There are `rows` rows from each value to the next. None is one that no cursor can hold.
     """
     known = [(number, edge) for number, edge in enumerate(edges, 1) if edge is not None]
     kept = [(0, None), *known[:: len(known) // most + 1], (len(edges), None)]

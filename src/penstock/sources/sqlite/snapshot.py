@@ -56,7 +56,7 @@ def _ranges(connection: sqlite3.Connection, shape: Shape) -> list[Range]:
 
 
 def _edges(connection: sqlite3.Connection, shape: Shape, measure: Ruler) -> list[Edge | None]:
-    """Every so many rows a value of the key's first column; None for one that JSON cannot hold."""
+    """Values of the key's first column at equal distances; None for one that JSON cannot hold."""
     column, table = _column(shape, measure), quoted(shape.table)
     behind = f"select {column} from {table} where {column} > ? order by {column} limit 1 offset {ROWS - 1}"
     found: list[Edge | None] = []
