@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from deadline import PATIENCE, until
-from penstock.coordinator import Coordinator, Standing
+from penstock.coordinator import Coordinator, PipelineState
 from penstock.coordinators.kafka import KafkaCoordinator
 from penstock.coordinators.postgres import PostgresCoordinator
 from penstock.coordinators.sqlite import SqliteCoordinator
@@ -71,7 +71,7 @@ class Rig:
         self.state = coordinator(folder, state)
         self.programs: list[Program] = []
         self.leaving: list[Callable[[], object]] = []
-        self._standing = Standing()
+        self._standing = PipelineState()
         self.write(**sink)
 
     def write(
@@ -96,21 +96,21 @@ class Rig:
         self.programs.append(program)
         return program
 
-    def standing(self) -> Standing:
+    def pipeline_state(self) -> PipelineState:
         """What the state file says; what it said last, while it cannot be read."""
         with suppress(StateUnavailable):
-            self._standing = self.state.standing(self.name)
+            self._standing = self.state.pipeline_state(self.name)
         return self._standing
 
     @property
     def position(self) -> int:
         """Where the watermark stands; 0 before there is one, and as long as rows go before it."""
-        mark = self.standing().watermarks.get(LANE)
+        mark = self.pipeline_state().watermarks.get(LANE)
         return 0 if mark is None or of_cursor(mark.cursor).is_pending else mark.position
 
     def leader(self) -> Program | None:
         """The living process that holds the term."""
-        standing = self.standing()
+        standing = self.pipeline_state()
         pid = int(standing.holder.split(":")[1]) if standing.holder and standing.is_held else None
         return next((program for program in self.programs if program.pid == pid and program.is_running()), None)
 

@@ -11,7 +11,8 @@ def spark():
     from penstock.spark.session import close_session, open_session
 
     before = os.environ.get("PYTHONPATH")
-    here = str(Path(__file__).parent / "spark")  # workers import the sinks of these tests from there
+    tests = Path(__file__).parent
+    here = os.pathsep.join([str(tests / "spark"), str(tests)])  # workers import sources and sinks of these tests from there
     os.environ["PYTHONPATH"] = os.pathsep.join([here, before] if before else [here])
     session = open_session(slots=3)
     yield session

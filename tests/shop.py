@@ -29,7 +29,7 @@ class Shop:
     """The database; `log` has a fact for every committed change, by its position, written down by the writer itself."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.log, self.is_migrated = path, dict[int, Row](), False
+        self.path, self.log, self.is_migrated, self.has_room = path, dict[int, Row](), False, True
         self._lock, self._new = Lock(), 1
         with closing(self._connect()) as connection:
             connection.executescript(SCHEMA)
@@ -40,10 +40,12 @@ class Shop:
         """One transaction of a writer; what raises inside rolls back and leaves no truth behind."""
         with self._lock, closing(self._connect()) as connection:
             connection.execute("begin immediate")
+            if not self.has_room:  # the file may not grow
+                connection.execute("pragma max_page_count = 1")
             try:
                 yield (work := Transaction(connection, self.is_migrated))
             except BaseException:
-                connection.execute("rollback")
+                connection.rollback()  # SQLite itself may have done so
                 raise
             connection.execute("commit")
             self.log |= work.facts
@@ -165,6 +167,10 @@ class Keeper(Thread):
                     self._chance.choice(self.DEEDS)(self, work)
                 self._regret_perhaps()
         except (_Regretted, sqlite3.IntegrityError):
+            self.rollbacks += 1
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
             self.rollbacks += 1
         else:
             self.commits += 1

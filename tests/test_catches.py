@@ -13,7 +13,7 @@ EVERYTHING = {"Exception", "BaseException"}
 LAST_WORDS = {
     "harvest/harvest.py",
     "leadership.py",
-    "sinks/webhook/courier.py",
+    "delivery/sender.py",
     "sinks/kafka/transactional.py",
     "sinks/kafka/barrier.py",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,19 +16,29 @@ LAYERS = (
     ("demo",),
     ("testing",),
     ("checkup", "metrics", "harvest"),
-    ("running", "redriving"),
+    ("running", "redrive"),
     ("spark",),
     ("config",),
     ("complaint",),
     ("document",),
     ("sources", "sinks", "coordinators"),
+    ("delivery",),
     ("formats", "importing", "message"),
     ("function", "outsize"),
 )
 """From the top: a layer imports those below it. What is not named is a noun and lies at the bottom."""
 
 KINDS = ("sources", "sinks", "coordinators")
-SHARED = ("coordinators.lettering", "coordinators.locks", "coordinators.observation", "coordinators.office", "sources.retain")
+SHARED = (
+    "coordinators.candidate",
+    "coordinators.claim",
+    "coordinators.letter_table",
+    "coordinators.letters",
+    "coordinators.locks",
+    "coordinators.observation",
+    "coordinators.held_term",
+    "sources.retain",
+)
 """What the implementations of one contract share. Otherwise they do not know each other."""
 
 ALSO_OF_NOUNS = {"pyarrow": None, "pydantic_core": "settings", "orjson": "rows"}
@@ -103,8 +113,9 @@ def test_imports_point_one_way() -> None:
         ("source", "from penstock import config"),
         ("sink", "import urllib3"),
         ("retry", "from pydantic_core import core_schema"),
-        ("sinks/webhook/line", "from penstock.spark.rows import Mark"),
-        ("sinks/webhook/line", "from penstock.sources.sqlite import log"),
+        ("sinks/webhook/connection", "from penstock.spark.rows import Mark"),
+        ("sinks/webhook/connection", "from penstock.sources.sqlite import log"),
+        ("delivery/driver", "from penstock.sinks.webhook.connection import Connection"),
         ("sources/sqlite/log", "from penstock.sources.synthetic import LANE"),
         ("status", "import pyspark"),
         ("cli/run", "from pyspark.sql import SparkSession"),
@@ -117,3 +128,41 @@ def test_an_import_that_points_the_wrong_way_is_found(module: str, line: str, tm
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"import json\nfrom penstock.errors import PenstockError\n{line}\n")
     assert len(breaches(tmp_path)) == 1
+
+
+ACYCLIC = ("delivery", "sinks")
+
+
+def cycles(package: Path, folders: Iterable[str]) -> set[str]:
+    """The modules of these folders that import themselves by way of others, also inside of functions and for type checkers."""
+    files = [file for folder in folders for file in (package / folder).rglob("*.py")]
+    edges = {".".join(file.relative_to(package).with_suffix("").parts): set(targets(file, package)) for file in files}
+    reached = {module: set(found) for module, found in edges.items()}
+    while grown := [(one, more) for one, some in reached.items() if (more := _beyond(some, edges) - some)]:
+        for one, more in grown:
+            reached[one] |= more
+    return {module for module, found in reached.items() if module in found}
+
+
+def targets(file: Path, package: Path) -> Iterator[str]:
+    """What a module imports of ours; a name that is a module counts as one."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("penstock."):
+            place = str(node.module).removeprefix("penstock.")
+            folder = package.joinpath(*place.split("."))
+            yield from (f"{place}.{one.name}" if (folder / f"{one.name}.py").exists() else place for one in node.names)
+
+
+def _beyond(some: set[str], edges: dict[str, set[str]]) -> set[str]:
+    return set().union(*(edges.get(one, set()) for one in some))
+
+
+def test_sinks_and_the_driver_import_in_no_circle() -> None:
+    assert cycles(PACKAGE, ACYCLIC) == set()
+
+
+def test_a_circle_of_imports_is_found(tmp_path: Path) -> None:
+    (tmp_path / "sinks").mkdir()
+    (tmp_path / "sinks" / "one.py").write_text("from penstock.sinks.two import two\n")
+    (tmp_path / "sinks" / "two.py").write_text("def two():\n    from penstock.sinks.one import one\n")
+    assert cycles(tmp_path, ["sinks"]) == {"sinks.one", "sinks.two"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any
@@ -18,12 +19,13 @@ from penstock.coordinator import Tally
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import EngineFailed, EngineLost, EngineSlots, PenstockError, SourcePruned, StateRefused
-from penstock.event import Event, Led, Restarted, StandingBy
+from penstock.event import Event, LaneClaimed, LaneReleased, Led, Restarted, StandingBy
 from penstock.pipeline import Pipeline
 from penstock.running import PipelineRun, run
 from penstock.settings import settings
 from penstock.sinks.discard import DiscardSink
 from penstock.source import Settlement
+from penstock.sources.outbox.mark.parts import MarkRetention
 from penstock.sources.synthetic import LANE, SyntheticSource
 from penstock.status import observe
 
@@ -52,7 +54,7 @@ class NoEngine:
     def warm(self, is_enough: object) -> None:
         return None
 
-    def query(self, pipeline: Pipeline) -> ReadyQuery:
+    def query(self, pipeline: Pipeline, *_: object) -> ReadyQuery:
         self.made.append(ReadyQuery())
         return self.made[-1]
 
@@ -70,14 +72,51 @@ class FailingQuery(ReadyQuery):
 class BrokenEngine(NoEngine):
     """No query of it ever starts."""
 
-    def query(self, pipeline: Pipeline, goal: object = None) -> FailingQuery:
+    def query(self, pipeline: Pipeline, *_: object) -> FailingQuery:
         return FailingQuery()
+
+
+class HeldQuery(FailingQuery):
+    """Its worker has a request under way when it is asked to stop, and releases its lane later."""
+
+    def __init__(self, run: PipelineRun, stop: Flag) -> None:
+        self._run, self._stop, self._is_asked, self.done = run, stop, False, list[str]()
+
+    def start(self, term: object) -> None:
+        self._run.hear(LaneClaimed(pipeline="p", lane="main", epoch=1, attempt=0, position=0))
+        self._stop.set()
+
+    def has_ended(self) -> bool:
+        return False
+
+    def was_stopped_inside(self) -> bool:
+        return False
+
+    def ask_to_stop(self) -> None:
+        self._is_asked = True
+
+    def failure(self) -> None:
+        if self._is_asked:  # the process looks whether it must still wait
+            self.done.append("released")
+            self._run.hear(LaneReleased(pipeline="p", lane="main", position=0))
+
+    def stop(self) -> None:
+        self.done.append("stopped")
 
 
 @settings
 class LateSource(SyntheticSource):
     """It has nothing more at this place; the first time because another process leads already, and has settled it."""
 
+    state: str
+
+    @property
+    def retention(self) -> LateRetention:
+        return LateRetention(lambda: None, self.state)
+
+
+@dataclass(frozen=True)
+class LateRetention(MarkRetention):
     state: str
 
     def settle(self, *_: object, **__: object) -> Settlement:
@@ -103,6 +142,16 @@ def test_who_is_asked_to_stop_before_it_stands_leaves_nothing_behind(tmp_path: P
         stop.set()
         run.run(NoEngine())  # type: ignore[arg-type]
     assert run.error is None
+
+
+def test_a_query_is_stopped_when_its_workers_have_finished_the_requests_under_way(tmp_path: Path) -> None:
+    state, stop, engine = SqliteCoordinator(path=str(tmp_path / "state.db")), Flag(), NoEngine()
+    run = PipelineRun(Pipeline("p", SyntheticSource(rate=1.0), DiscardSink(), state), None, stop, print)
+    query = HeldQuery(run, stop)
+    engine.query = lambda *_: query  # type: ignore[assignment, return-value]
+    with run.entered():
+        run.run(engine)  # type: ignore[arg-type]
+    assert query.done == ["released", "stopped"]
 
 
 def test_none_of_several_starts_when_the_state_of_one_cannot_be_used(tmp_path: Path) -> None:
@@ -137,7 +186,7 @@ def test_what_a_deposed_leader_meets_halts_nothing_and_it_stands_by(tmp_path: Pa
     seen = [(type(event).__name__, getattr(event, "epoch", None)) for event in told if not isinstance(event, StandingBy)]
     assert seen == [("Led", 2), ("TermGone", 2), ("Led", 8), ("Halted", None)]
     assert isinstance(run.error, SourcePruned)
-    assert (state.standing("p").error or {})["code"] == "source.pruned"
+    assert (state.pipeline_state("p").error or {})["code"] == "source.pruned"
 
 
 @pytest.mark.parametrize(("error", "is_told"), [(EngineFailed, False), (EngineLost, True), (EngineSlots, True)])

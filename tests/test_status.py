@@ -13,15 +13,15 @@ import pytest
 
 from penstock.change import Lane
 from penstock.config import parse
-from penstock.coordinator import Standing
+from penstock.coordinator import PipelineState
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import SourceUnavailable
 from penstock.pipeline import Pipeline
+from penstock.resume import place
 from penstock.source import Backlog
 from penstock.sources.sqlite import snapshot
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.source import LANE, SqliteSource
-from penstock.start import place
 from penstock.status import observe, summarise
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -54,11 +54,11 @@ def waiting(head: int, changes: int, seconds: float) -> Backlog:
 
 
 def test_the_keys_are_those_that_programs_rely_on(pipeline: Pipeline) -> None:
-    assert tuple(json.loads(summarise(pipeline, Standing(), {}, NOW).to_json())) == KEYS
+    assert tuple(json.loads(summarise(pipeline, PipelineState(), {}, NOW).to_json())) == KEYS
 
 
 def test_a_pipeline_at_work(pipeline: Pipeline) -> None:
-    standing = Standing(
+    standing = PipelineState(
         epoch=3,
         holder="a",
         is_held=True,
@@ -91,53 +91,59 @@ def test_a_pipeline_at_work(pipeline: Pipeline) -> None:
 @pytest.mark.parametrize(
     ("standing", "word"),
     [
-        (Standing(), "stopped"),
-        (Standing(epoch=1, holder="a"), "stopped"),
-        (Standing(epoch=1, holder="a", standbys=2), "standby"),
-        (Standing(epoch=1, holder="a", is_held=True), "leading"),
-        (Standing(epoch=1, holder="a", error={"code": "x"}), "halted"),
-        (Standing(epoch=1, holder="a", standbys=1, error={"code": "x"}), "halted"),
-        (Standing(epoch=1, holder="a", is_held=True, error={"code": "x"}), "halted"),
+        (PipelineState(), "stopped"),
+        (PipelineState(epoch=1, holder="a"), "stopped"),
+        (PipelineState(epoch=1, holder="a", standbys=2), "standby"),
+        (PipelineState(epoch=1, holder="a", is_held=True), "leading"),
+        (PipelineState(epoch=1, holder="a", error={"code": "x"}), "halted"),
+        (PipelineState(epoch=1, holder="a", standbys=1, error={"code": "x"}), "halted"),
+        (PipelineState(epoch=1, holder="a", is_held=True, error={"code": "x"}), "halted"),
     ],
 )
-def test_the_state_is_one_of_four_words(pipeline: Pipeline, standing: Standing, word: str) -> None:
+def test_the_state_is_one_of_four_words(pipeline: Pipeline, standing: PipelineState, word: str) -> None:
     assert summarise(pipeline, standing, {}, NOW).state == word
 
 
 def test_nobody_holds_or_delivers_what_is_stopped(pipeline: Pipeline) -> None:
-    found = summarise(pipeline, Standing(epoch=4, holder="a", rate=9.0, delivered=5), {}, NOW)
+    found = summarise(pipeline, PipelineState(epoch=4, holder="a", rate=9.0, delivered=5), {}, NOW)
     assert (found.epoch, found.holder, found.rate, found.delivered) == (4, None, 0.0, 5)
 
 
+def test_a_backlog_that_a_source_cannot_count_is_unknown_and_its_lag_is_known(pipeline: Pipeline) -> None:
+    lanes = {MAIN: waiting(9, 2, 1.5), Lane("other"): Backlog(9, None, NOW - timedelta(seconds=3))}
+    found = summarise(pipeline, PipelineState(), lanes, NOW)
+    assert (found.backlog, found.lag_seconds) == (None, 3.0)
+
+
 def test_an_idle_pipeline_has_no_lag(pipeline: Pipeline) -> None:
-    found = summarise(pipeline, Standing(), {MAIN: Backlog(9, 0, None)}, NOW)
+    found = summarise(pipeline, PipelineState(), {MAIN: Backlog(9, 0, None)}, NOW)
     assert (found.head, found.backlog, found.lag_seconds, found.oldest_undelivered) == (9, 0, 0.0, None)
 
 
 def test_a_source_whose_clock_is_ahead_gives_no_negative_lag(pipeline: Pipeline) -> None:
-    assert summarise(pipeline, Standing(), {MAIN: waiting(9, 1, -5)}, NOW).lag_seconds == 0.0
+    assert summarise(pipeline, PipelineState(), {MAIN: waiting(9, 1, -5)}, NOW).lag_seconds == 0.0
 
 
 def test_lanes_are_added_up_and_the_slowest_tells_the_lag(pipeline: Pipeline) -> None:
-    standing = Standing(watermarks={MAIN: mark(7), OTHER: mark(3)})
+    standing = PipelineState(watermarks={MAIN: mark(7), OTHER: mark(3)})
     found = summarise(pipeline, standing, {MAIN: waiting(9, 2, 1), OTHER: waiting(8, 5, 4)}, NOW)
     assert (found.position, found.head, found.backlog, found.lag_seconds) == (3, 9, 7, 4.0)
 
 
 def test_lanes_of_a_snapshot_do_not_count_into_the_position(pipeline: Pipeline) -> None:
-    standing = Standing(watermarks={MAIN: mark(7), Lane("snapshot:0"): mark(0)})
+    standing = PipelineState(watermarks={MAIN: mark(7), Lane("snapshot:0"): mark(0)})
     assert summarise(pipeline, standing, {MAIN: waiting(9, 2, 1)}, NOW).position == 7
 
 
 def test_a_source_that_cannot_be_read_is_an_error_and_nothing_is_invented(pipeline: Pipeline) -> None:
-    found = summarise(pipeline, Standing(watermarks={MAIN: mark(7)}), SourceUnavailable("away", "wait"), NOW)
+    found = summarise(pipeline, PipelineState(watermarks={MAIN: mark(7)}), SourceUnavailable("away", "wait"), NOW)
     assert (found.position, found.head, found.backlog, found.lag_seconds) == (7, None, None, None)
     assert found.error == {"code": "source.unavailable", "message": "away", "remedy": "wait"}
 
 
 def test_what_a_pipeline_stopped_with_comes_before_what_its_source_says(pipeline: Pipeline) -> None:
     stopped = {"code": "sink.exhausted", "message": "m", "remedy": "r"}
-    assert summarise(pipeline, Standing(error=stopped), SourceUnavailable("away"), NOW).error == stopped
+    assert summarise(pipeline, PipelineState(error=stopped), SourceUnavailable("away"), NOW).error == stopped
 
 
 def test_rows_of_a_snapshot_that_are_still_to_come_wait_since_it_was_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,12 +159,12 @@ def test_rows_of_a_snapshot_that_are_still_to_come_wait_since_it_was_begun(tmp_p
         term = candidate.campaign()
         assert term
         place(pipeline, term, None, None)
-        planned = pipeline.state.standing("orders").watermarks[LANE].cursor
-        [first, _, last] = pipeline.source.ranges(planned).items()
+        planned = pipeline.state.pipeline_state("orders").watermarks[LANE].cursor
+        [first, _, last] = pipeline.source.snapshot.ranges(planned).items()
         begun = datetime.fromtimestamp(json.loads(planned)["at"] / 1e6, UTC)
         pipeline.state.note(term, {"code": "sink.failing", "message": "status 503", "remedy": "repair it"})
         for left, (lane, cursor) in ((20, last), (10, first)):
-            *_, end = pipeline.source.rows(cursor, again=False)
+            *_, end = pipeline.source.snapshot.rows(cursor, again=False)
             assert end.upto
             found = observe(pipeline)
             assert found.oldest_undelivered == begun.isoformat(timespec="milliseconds")

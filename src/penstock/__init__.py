@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from penstock.config import load, parse
     from penstock.cursor import Cursor, Watermark
     from penstock.errors import PenstockError
+    from penstock.numbered_transaction import transaction
     from penstock.pipeline import Pipeline, Transform
     from penstock.running import run
     from penstock.status import Status
-    from penstock.writing import transaction
 
 _PLACES = {
     "Change": "penstock.change",
@@ -28,7 +28,7 @@ _PLACES = {
     "load": "penstock.config",
     "parse": "penstock.config",
     "run": "penstock.running",
-    "transaction": "penstock.writing",
+    "transaction": "penstock.numbered_transaction",
 }
 
 __all__ = [

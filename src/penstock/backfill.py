@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from penstock.change import Lane
 from penstock.coordinator import Term
 from penstock.cursor import Cursor, Watermark
-from penstock.keeping import release
 from penstock.pipeline import Pipeline
+from penstock.sink_watermark import release
+from penstock.source import ranges_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,23 +23,23 @@ class Backfill:
 
 def outstanding(pipeline: Pipeline, term: Term) -> Backfill | None:
     """The ranges that are still to be delivered, each with a watermark to begin at; None once every stream can go on."""
-    marks = pipeline.state.standing(pipeline.name).watermarks
+    marks = pipeline.state.pipeline_state(pipeline.name).watermarks
     left: dict[Lane, Cursor] = {}
-    for lane in pipeline.source.lanes():
+    for lane in marks.keys() & set(pipeline.source.lanes()):
         left |= _outstanding(pipeline, term, lane, marks)
     return Backfill(left, frozenset(left.keys() & marks)) if left else None
 
 
 def _outstanding(pipeline: Pipeline, term: Term, lane: Lane, marks: Mapping[Lane, Watermark]) -> Mapping[Lane, Cursor]:
     source, state, cursor = pipeline.source, pipeline.state, marks[lane].cursor
-    ranges = source.ranges(cursor)
+    ranges = ranges_at(source, cursor)
     new = {name: begin for name, begin in ranges.items() if name not in marks}
     release(pipeline, new)
     for name, begin in new.items():
         state.place(term, name, Watermark(begin, source.position(begin)))
     left = {name: begin for name, begin in ranges.items() if not _is_read(pipeline, begin, marks.get(name))}
-    if ranges and not left:
-        joined = source.joined(cursor, [marks[name].cursor for name in ranges])
+    if source.snapshot and ranges and not left:
+        joined = source.snapshot.joined(cursor, [marks[name].cursor for name in ranges])
         state.place(term, lane, Watermark(joined, source.position(joined)), instead_of=ranges)
     return left
 

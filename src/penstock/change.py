@@ -88,7 +88,7 @@ class Change:
             _PUT[_NAMES[name]](made, value)
         return made
 
-    def witness(self) -> str:
+    def checksum(self) -> str:
         """A digest of what no transform may alter, to recognise this change in its source again."""
         text = "\x1f".join(map(str, (self.position, self.op, self.table, self.key, self.at)))
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()

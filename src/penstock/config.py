@@ -23,9 +23,8 @@ from penstock.duration import Duration
 from penstock.errors import ConfigInvalid, ConfigUnsupported
 from penstock.pipeline import Pipeline, SparkSettings, Transform
 from penstock.settings import settings
-from penstock.sink import Keeper
+from penstock.sink import TransactionalSink
 from penstock.sinks import SINKS
-from penstock.source import is_own
 from penstock.sources import READERS, SOURCES
 from penstock.unread import unread
 
@@ -143,7 +142,7 @@ def _unread(given: Document) -> Any:
     """What stands in for a sink with a reference that cannot be resolved; None for any other."""
     missing = [f"{given.where(key)} {said}" for key, said in given.missing.items() if key[0] == "sink"]
     place = SINKS.get(str(_value(given, ("sink", "type"))))
-    kind = Keeper if ("sink", "type") in given.missing else resolve_name(place) if place else None
+    kind = TransactionalSink if ("sink", "type") in given.missing else resolve_name(place) if place else None
     return unread(kind, f"{given.name}: {'; '.join(missing)}") if missing and kind else None
 
 
@@ -229,7 +228,7 @@ def _barrier_complaints(file: PipelineFile, source: Any, sink: Any) -> dict[Key,
     """A barrier falls when a row is purged: that needs a table of which nobody else reads, and one change for each of its rows."""
     if getattr(sink, "delivery", None) != "barrier" or source is None:
         return {}
-    if not is_own(source):
+    if not source.row_lease:
         fix = "it is for source.type outbox with reader: mark; use exactly-once or at-least-once here"
         return {("sink", "delivery"): f": barrier purges each message from a table that no other pipeline reads: {fix}"}
     if file.transform.function:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,7 +10,7 @@ from typing import Protocol
 
 from penstock.change import Lane
 from penstock.cursor import Watermark
-from penstock.letter import DeadLetter, Parking
+from penstock.dead_letters import DeadLetters, Parking
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PipelineState:
     """All that the store knows of a pipeline. `waiting` counts the `dead` letters that wait for others; the rest are totals.
 
     `error`: what it has halted with; `trouble`: what it was last seen to try again.
@@ -95,8 +95,6 @@ class Coordinator(Protocol):
     - A watermark moves forward only, and only by the current claim: any other `(epoch, attempt)` raises TermLost and changes
       nothing.
     - A claim waits for the process that holds the same lane under the same term; one of an older term gets a short grace only.
-    - Dead letters hang on the pipeline. A change is parked behind an earlier letter only if that is there in the same step, and a
-      letter goes only by `remove`: whoever removes the last one of a key has freed it, and has seen all that waited.
     - All of it survives kill -9 of any process at any moment.
     """
 
@@ -135,20 +133,9 @@ class Coordinator(Protocol):
     def note(self, term: Term, trouble: Mapping[str, str]) -> None:
         """Record, on every lane, what fails and is tried again; a claim says whether it still does. Raises TermLost."""
 
-    def standing(self, pipeline: str) -> Standing:
+    def pipeline_state(self, pipeline: str) -> PipelineState:
         """What is known of a pipeline, for people and for the next holder."""
 
-    def letters(self, pipeline: str) -> Sequence[DeadLetter]:
-        """The dead letters, those of one key in the order in which they must be sent."""
 
-    def redriving(self, pipeline: str) -> AbstractContextManager[None]:
-        """The sole right to send letters again, or to remove them, until the block ends or the process dies. Raises TermHeld.
-
-        Whoever carries the pipeline goes on meanwhile.
-        """
-
-    def hold(self, letter: DeadLetter, *, force: bool = False) -> bool:
-        """From now on later changes of its key wait for it. False if it is gone, or was overtaken: then only by force."""
-
-    def remove(self, letter: DeadLetter, *, redriven: bool) -> bool:
-        """Forget a letter that was delivered, or that a person gave up. False if it is gone already."""
+class State(Coordinator, DeadLetters, Protocol):
+    """A store that a pipeline names under `state`: it implements both contracts."""

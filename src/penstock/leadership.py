@@ -1,16 +1,31 @@
-"""Standing for a pipeline in a thread of its own: nothing that Spark does may delay a renewal."""
+"""PipelineState for a pipeline in a thread of its own: nothing that Spark does may delay a renewal."""
 
 from __future__ import annotations
 
+import os
+import secrets
+import socket
 from contextlib import closing
 from threading import Event, Thread
 
 from penstock.coordinator import Candidate, Coordinator, Term
-from penstock.errors import Directive, PenstockError, StateUnavailable, TermLost
+from penstock.errors import Directive, PenstockError, StateUnavailable, TermFenced, TermLost
+from penstock.event import TermGone
 
 CAMPAIGN_SECONDS = 0.1
 RENEWALS = 5
 """How often a term is renewed within its length."""
+
+
+def gone(term: Term, loss: TermLost | None) -> TermGone:
+    """The event of the end of a term."""
+    reason = loss.message if loss else "the store cannot be used"
+    return TermGone(pipeline=term.pipeline, epoch=term.epoch, reason=reason, fenced=isinstance(loss, TermFenced))
+
+
+def holder_name() -> str:
+    """Who leads, as people and other processes see it; never twice the same."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
 
 
 class Leadership(Thread):
@@ -84,7 +99,7 @@ class Leadership(Thread):
     def _stand(self, candidate: Candidate) -> None:
         while not self._leaving.wait(CAMPAIGN_SECONDS):
             try:
-                before = self._coordinator.standing(self._pipeline).epoch if self._asks else None
+                before = self._coordinator.pipeline_state(self._pipeline).epoch if self._asks else None
                 term = candidate.campaign()
             except StateUnavailable as error:
                 self.trouble = error

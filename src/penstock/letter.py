@@ -1,14 +1,14 @@
-"""Dead letters: changes that are parked, and what a store of them must do."""
+"""Dead letters: changes that are parked, and their order."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal, Protocol
+from typing import Literal
 
 from penstock.change import Change, Lane, Op
-from penstock.holding import Hold
+from penstock.parked_keys import Hold
 from penstock.rows import Row, rows_of_change
 
 Stage = Literal["sql", "function", "sink"]
@@ -82,6 +82,14 @@ def ordered(letters: Sequence[DeadLetter]) -> list[DeadLetter]:
     return [next(queues[bonds[letter.name]]) for letter in letters]
 
 
+def in_order(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
+    """Letters of a store: lanes in the order of their first letters, and each lane in its own order."""
+    numbered, first = sorted(letters, key=lambda one: one.number or 0), dict[tuple[str, str], int]()
+    for letter in numbered:
+        first.setdefault((letter.incarnation, letter.lane), len(first))
+    return sorted(numbered, key=lambda one: (first[one.incarnation, one.lane], one.change.place))
+
+
 def _bonds(letters: Sequence[DeadLetter]) -> dict[str, str]:
     """For each letter, by name, one of those that are bound to it, the same for all of them."""
     wholes = {table for letter in letters for table, key in letter.rows if key is None}
@@ -96,31 +104,3 @@ def _bonds(letters: Sequence[DeadLetter]) -> dict[str, str]:
         for table, key in letter.rows:
             root[found((table, None if table in wholes else key))] = found(letter.name)
     return {letter.name: str(found(letter.name)) for letter in letters}
-
-
-class Parking(Protocol):
-    """Where the letters of a pipeline are kept, as the holder of one lane sees it.
-
-    - A letter is known by incarnation, lane, position and ordinal: parked again, it stays as it was.
-    - Letters outlive the process when a call returns, and no watermark that is recorded later outlives them; once `secure` has
-      returned, nothing does that the sink makes durable elsewhere.
-    - All but `secure` raise TermLost, and change nothing, once the claim is no longer the current one. Any thread may call.
-    """
-
-    def holds(self, rows: Collection[Row] | None = None) -> Sequence[Hold]:
-        """The letters of the pipeline, on every lane; or those that share one of these rows."""
-
-    def park(self, letters: Sequence[DeadLetter]) -> None:
-        """Keep these."""
-
-    def follow(self, letters: Sequence[DeadLetter]) -> Sequence[bool]:
-        """Whether each of these is parked: it was there already, or now is, behind an earlier letter that holds a row of it.
-
-        In the same step, the earlier letters of rows of the others are marked as overtaken.
-        """
-
-    def give_back(self, letters: Sequence[DeadLetter]) -> None:
-        """These were sent past earlier letters, and have certainly not arrived: what they overtook first no longer is overtaken."""
-
-    def secure(self) -> None:
-        """Make what is parked outlive a loss of power, too."""

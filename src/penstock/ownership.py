@@ -8,7 +8,7 @@ import socket
 from penstock.errors import PenstockError, SourceOwned, StateUnavailable
 from penstock.owner import Owner, is_anothers, refuse_another
 from penstock.pipeline import Pipeline
-from penstock.source import Reader
+from penstock.source import Reader, readers_of
 
 _NEW = "not made yet"
 """Stands for the identity of a state that was not opened yet."""
@@ -24,7 +24,7 @@ def owner_of(pipeline: Pipeline) -> Owner:
 
 def require(pipeline: Pipeline, owner: Owner) -> None:
     """Raise SourceOwned if the source has this name registered for another state."""
-    for one in pipeline.source.readers():
+    for one in readers_of(pipeline.source):
         if one.pipeline == pipeline.name:
             refuse_another(one, owner)
 
@@ -32,7 +32,7 @@ def require(pipeline: Pipeline, owner: Owner) -> None:
 def another(pipeline: Pipeline) -> Reader | None:
     """The registration of this name, if it belongs to another state than that of the pipeline; nothing is changed."""
     own = Owner(pipeline.state.identity() or _NEW)
-    return next((one for one in pipeline.source.readers() if one.pipeline == pipeline.name and is_anothers(one, own)), None)
+    return next((one for one in readers_of(pipeline.source) if one.pipeline == pipeline.name and is_anothers(one, own)), None)
 
 
 def refusal(pipeline: Pipeline) -> SourceOwned | None:

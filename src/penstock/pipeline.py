@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from penstock.coordinator import Coordinator
+from penstock.coordinator import State
 from penstock.duration import Duration
 from penstock.settings import refuse, settings
 from penstock.sink import Sink
@@ -56,7 +56,7 @@ class Pipeline:
     name: str
     source: Source
     sink: Sink
-    state: Coordinator
+    state: State
     transform: Transform = field(default_factory=Transform)
     mode: Literal["live", "batch"] = "live"
     spark: SparkSettings = field(default_factory=SparkSettings)

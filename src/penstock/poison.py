@@ -12,10 +12,12 @@ from threading import Lock
 from typing import Literal, NamedTuple
 
 from penstock.change import Change, Lane
+from penstock.dead_letters import Parking
 from penstock.errors import PenstockError
 from penstock.event import ChangeDropped, ChangeParked, ChangesParked, ChangesPassed, ChangesWaited, Event
-from penstock.holding import Hold, Holding, Place
-from penstock.letter import DeadLetter, Parking, Stage, waiting_rows
+from penstock.letter import DeadLetter, Stage, waiting_rows
+from penstock.parked_keys import Hold, ParkedKeys, Place
+from penstock.retry import Retry
 from penstock.rows import Row
 
 Then = Literal["halt", "drop", "dead-letter"]
@@ -82,13 +84,13 @@ class Poison:
         self._keys, self._parking, self._about = keys, parking, about
         self._lock, self._untold = Lock(), (0, 0)
         self._gathers, self._unparked, self._owed = gathers, list[DeadLetter](), list[DeadLetter]()
-        self._holding = Holding(parking.holds() if parking else ())
-        self._is_loose = bool(self._holding)  # a predecessor may have died before it secured them
+        self._parked_keys = ParkedKeys(parking.holds() if parking else ())
+        self._is_loose = bool(self._parked_keys)  # a predecessor may have died before it secured them
 
     @property
     def is_idle(self) -> bool:
         """Whether it can neither take out nor spare a change: then nobody needs to ask."""
-        return self.then == "halt" and not self._holding
+        return self.then == "halt" and not self._parked_keys
 
     def condemn(self, change: Change, error: PenstockError, tries: int = 1, stage: Stage = "sink") -> None:
         """The change is poison: raise the error, or drop the change, or park it, as the pipeline file says."""
@@ -156,40 +158,40 @@ class Poison:
     @property
     def has_letters(self) -> bool:
         """Whether `sift` might take out anything at all."""
-        return bool(self._holding)
+        return bool(self._parked_keys)
 
     @property
     def moment(self) -> int:
         """Now, for `news`."""
-        return self._holding.moment
+        return self._parked_keys.moment
 
     def news(self, since: int) -> list[str | None]:
         """The keys of letters that came since that moment; None for a whole table."""
-        return self._holding.news(since)
+        return self._parked_keys.news(since)
 
     def near(self, places: Sequence[Place], keys: Sequence[str] | None) -> Sequence[int]:
         """Which of the changes there are worth to be asked about: all, unless each is about one row, and these are the keys."""
-        return range(len(places)) if keys is None else self._holding.near(places, keys)
+        return range(len(places)) if keys is None else self._parked_keys.near(places, keys)
 
     def concerned(self, places: Sequence[Place], rows: Sequence[Sequence[Row]]) -> list[int]:
         """Which of the changes there, about these, `sift` might take out, or count; without waiting for whoever asks the store."""
-        return self._holding.among(places, rows) if self._holding else []
+        return self._parked_keys.among(places, rows) if self._parked_keys else []
 
     def sift(self, changes: Sequence[Change]) -> Sequence[Change]:
         """Those to send now, asked right before sending them. The others are parked: they are letters, or wait behind one."""
-        if not self._holding or not self._about:
+        if not self._parked_keys or not self._about:
             return changes
         with self._lock:
             holds = self._holds(changes)
             parked = self._followed(changes, holds)
             sent = [index for index in range(len(changes)) if index not in parked]
             self._keep([changes[index].place for index in parked])
-            self._passing.update(holds[index].place for index in sent if self._holding.is_passed(holds[index].rows))
+            self._passing.update(holds[index].place for index in sent if self._parked_keys.is_passed(holds[index].rows))
         return [changes[index] for index in sent]
 
     def keep_back(self, changes: Sequence[Change], stage: Stage = "sink") -> set[Place]:
         """Which of these are parked already now: `sift` is asked about the others again. Many at once cost less than a few."""
-        if not self._holding or self._keys != "wait":
+        if not self._parked_keys or self._keys != "wait":
             return set()
         with self._lock:
             parked = {changes[index].place for index in self._followed(changes, self._holds(changes), stage)}
@@ -200,7 +202,7 @@ class Poison:
         for one in found:
             letter = self._letter(one.change, stage, one.error, tries, one.is_overtaken)
             self._unparked.append(letter)
-            self._holding.add(letter.hold)
+            self._parked_keys.add(letter.hold)
         if len(self._unparked) >= self._gathers:
             self._park()
 
@@ -225,9 +227,9 @@ class Poison:
         assert self._parking
         asked = []
         for index, hold in enumerate(holds):
-            if self._holding.concerns(hold):
+            if self._parked_keys.concerns(hold):
                 asked.append(index)
-                self._holding.add(hold)  # what shares another row with it has to ask too
+                self._parked_keys.add(hold)  # what shares another row with it has to ask too
         letters = [self._letter(changes[index], stage) for index in asked]
         if asked:
             self._park()
@@ -242,9 +244,9 @@ class Poison:
     def _look_again(self, rows: Collection[Row]) -> None:
         assert self._parking
         found = list(self._parking.holds(rows))  # before anything is forgotten: the store may be away
-        self._holding.forget(rows)
+        self._parked_keys.forget(rows)
         for hold in found:
-            self._holding.add(hold)
+            self._parked_keys.add(hold)
 
     def _keep(self, waited: Collection[Place], stage: Stage = "sink") -> None:
         self._kept_back += waited if stage == "sink" else ()
@@ -287,17 +289,14 @@ HALTING = Poison()
 """Raises every error: for whoever has no store of letters."""
 
 
-def then_of(sink: object) -> Then:
-    """What becomes of poison, as the settings of this sink say; halt, if they say nothing."""
-    retry = getattr(sink, "retry", None)
-    then: Then = retry.then if retry else "halt"
-    return then
+def then_of(retry: Retry | None) -> Then:
+    """What becomes of poison under these settings of a sink; without them, halt."""
+    return retry.then if retry else "halt"
 
 
-def of_sink(sink: object, parking: Parking, about: Circumstances) -> Poison:
-    """The policy that the settings of this sink ask for."""
-    retry = getattr(sink, "retry", None)
-    return Poison(then_of(sink), retry.keys if retry else "wait", parking, about, GATHERED)
+def policy(retry: Retry | None, parking: Parking, about: Circumstances) -> Poison:
+    """The policy that these settings of a sink ask for."""
+    return Poison(then_of(retry), retry.keys if retry else "wait", parking, about, GATHERED)
 
 
 def _parked(pipeline: str, letters: Sequence[DeadLetter]) -> list[Event]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,7 +10,9 @@ from threading import Thread
 
 from penstock.absence import Absence
 from penstock.backfill import Backfill, outstanding
-from penstock.coordinator import Standing, Term
+from penstock.batch_target import Batch, Target, catch_up
+from penstock.change import Lane
+from penstock.coordinator import PipelineState, Term
 from penstock.errors import (
     Directive,
     EngineFailed,
@@ -21,7 +20,6 @@ from penstock.errors import (
     PenstockError,
     StateRefused,
     StateUnavailable,
-    TermFenced,
     TermLost,
     from_text,
 )
@@ -38,19 +36,18 @@ from penstock.event import (
     Restarted,
     StandingBy,
     Stopped,
-    TermGone,
     Warned,
 )
-from penstock.goal import Batch, Goal, catch_up
 from penstock.importing import function_of
-from penstock.leadership import Leadership
+from penstock.lanes import have_changed, open_lanes
+from penstock.leadership import Leadership, gone, holder_name
 from penstock.ownership import refusal
 from penstock.pipeline import Pipeline
+from penstock.resume import appear, place
 from penstock.retry import Retry
 from penstock.settling import Settling
 from penstock.spark.engine import Engine
 from penstock.spark.query import Query
-from penstock.start import place
 
 LOOK_SECONDS = 0.4
 SETTLE_SECONDS = 1.0
@@ -108,16 +105,6 @@ def _nobody(event: Event) -> None:
     """Hear an event and do nothing."""
 
 
-def _gone(term: Term, loss: TermLost | None) -> TermGone:
-    reason = loss.message if loss else "the store cannot be used"
-    return TermGone(pipeline=term.pipeline, epoch=term.epoch, reason=reason, fenced=isinstance(loss, TermFenced))
-
-
-def holder_name() -> str:
-    """Who leads, as people and other processes see it; never twice the same."""
-    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
-
-
 class PipelineRun:
     """One pipeline in this process."""
 
@@ -127,11 +114,12 @@ class PipelineRun:
         self._start, self._stop, self._tell = start, stop, tell
         self._claims: set[str] = set()
         self._died: CallDied | None = None
-        self._settling, self._entered = Settling(pipeline, tell), Standing()
+        self._settling, self._entered = Settling(pipeline, tell), PipelineState()
         self._has_entered = False
         self._absence = Absence(pipeline.name, tell)
         self._is_placed = False
         self._ready: Query | None = None
+        self._ready_lanes = frozenset[Lane]()
         self._batch = Batch(pipeline) if pipeline.mode == "batch" else None
         self._leadership = Leadership(pipeline.state, pipeline.name, holder_name(), asks=start is not None)
 
@@ -148,7 +136,7 @@ class PipelineRun:
     def has_nothing_to_do(self) -> bool:
         """Whether this is a batch of nothing, told without Spark; a pipeline that was halted is to try again."""
         with suppress(PenstockError):  # whatever it is, `run` meets it again
-            if self._is_done() and not self.pipeline.state.standing(self.pipeline.name).error:
+            if self._is_done() and not self.pipeline.state.pipeline_state(self.pipeline.name).error:
                 self._tell(Completed(pipeline=self.pipeline.name, position=self._position()))
                 return True
         return False
@@ -174,7 +162,7 @@ class PipelineRun:
 
     def _enter(self) -> None:
         try:
-            self._entered = self.pipeline.state.standing(self.pipeline.name)
+            self._entered = self.pipeline.state.pipeline_state(self.pipeline.name)
             self._leadership.enter()
         except StateRefused:
             raise
@@ -240,7 +228,8 @@ class PipelineRun:
         try:
             engine.warm(self._is_called)
             if self._batch is None and self._ready is None and not self._is_called():
-                self._ready = engine.query(self.pipeline)
+                self._ready_lanes = open_lanes(self.pipeline)
+                self._ready = engine.query(self.pipeline, None, self._ready_lanes)
                 self._ready.prepare(self._is_called)
         except PenstockError as error:
             if error.directive is Directive.HALT or isinstance(error, EngineLost):
@@ -257,12 +246,12 @@ class PipelineRun:
         if ready:
             ready.stop()
 
-    def _query(self, engine: Engine, goal: Goal | Backfill | None) -> Query:
-        """The query that waits, or another where it has a goal."""
-        if goal is not None:
+    def _query(self, engine: Engine, target: Target | Backfill | None, lanes: frozenset[Lane]) -> Query:
+        """The query that waits, or another where it has a target or other lanes."""
+        if target is not None or lanes != self._ready_lanes:
             self._dismiss()
         ready, self._ready = self._ready, None
-        return ready or engine.query(self.pipeline, goal)
+        return ready or engine.query(self.pipeline, target, lanes)
 
     def _lead(self, engine: Engine, term: Term) -> None:
         """Carry the pipeline for the length of a term, starting anew after errors that may pass."""
@@ -274,7 +263,7 @@ class PipelineRun:
             if error.directive is not Directive.HALT or not self._is_deposed(term, error):
                 raise
         if self._leadership.is_lost():
-            self._tell(_gone(term, self._leadership.loss))
+            self._tell(gone(term, self._leadership.loss))
             self._leadership.let_go()
         elif not self._is_done():
             self._tell(Stopped(pipeline=self.pipeline.name, position=self._position()))
@@ -324,29 +313,37 @@ class PipelineRun:
             self._tell(Warned(pipeline=self.pipeline.name, reason=f"{why}; to go elsewhere, stop it and use penstock rewind"))
 
     def _run_query(self, engine: Engine, term: Term) -> None:
-        if not self._is_placed:
+        lanes = open_lanes(self.pipeline)
+        if self._is_placed:
+            appear(self.pipeline, term)
+        else:
             self._place(term)
         rows = outstanding(self.pipeline, term)
-        query = self._query(engine, rows or self._goal())
+        target = rows or self._target()
+        if target is None and not lanes:
+            self._settling.settle()
+            self._stop.wait(SETTLE_SECONDS)  # until another lane appears
+            return
+        query = self._query(engine, target, lanes)
         try:
             query.start(term)
-            self._watch(query)
+            self._watch(query, None if target else lanes)
             has_ended = query.has_ended()
         finally:
             self._end(query)
         if has_ended and self._batch and not rows:
             self._finish()
 
-    def _goal(self) -> Goal | None:
+    def _target(self) -> Target | None:
         """Where the next query ends: a live one nowhere, unless it is far behind."""
         if self._batch:
-            return self._batch.goal()
-        if goal := catch_up(self.pipeline):
+            return self._batch.target()
+        if target := catch_up(self.pipeline):
             self._tell(CatchingUp(pipeline=self.pipeline.name, position=self._position()))
-        return goal
+        return target
 
-    def _watch(self, query: Query) -> None:
-        """Until asked to stop, the term is lost, or a batch has ended; raises what the query fails with."""
+    def _watch(self, query: Query, lanes: frozenset[Lane] | None) -> None:
+        """Until asked to stop, the term is lost, a batch has ended, or a live query has other lanes; raises its failure."""
         settle_at = time.monotonic() + SETTLE_SECONDS
         while not query.has_ended() and not self._stop.wait(LOOK_SECONDS) and not self._leadership.is_lost():
             self._absence.look(self._leadership.trouble)
@@ -357,6 +354,8 @@ class PipelineRun:
             if time.monotonic() >= settle_at:
                 self._settling.settle()
                 settle_at = time.monotonic() + SETTLE_SECONDS
+                if lanes is not None and have_changed(self.pipeline, lanes):
+                    return
         if query.has_ended() and query.was_stopped_inside():
             raise self._recorded_error()
 
@@ -384,16 +383,16 @@ class PipelineRun:
         self._claims.clear()
 
     def _recorded_error(self) -> PenstockError:
-        facts = self.pipeline.state.standing(self.pipeline.name).error
+        facts = self.pipeline.state.pipeline_state(self.pipeline.name).error
         if not facts:
             return EngineFailed("workers stopped without saying why")
         return from_text(f"[{facts['code']}] {facts['message']} | {facts['remedy']}") or PenstockError(facts["message"])
 
-    def _standing(self) -> Standing:
+    def _standing(self) -> PipelineState:
         """What the store says of the pipeline; nothing, while it cannot be read."""
         with suppress(StateUnavailable):
-            return self.pipeline.state.standing(self.pipeline.name)
-        return Standing()
+            return self.pipeline.state.pipeline_state(self.pipeline.name)
+        return PipelineState()
 
     def _position(self) -> int | None:
         marks, lanes = self._standing().watermarks, self.pipeline.source.lanes()

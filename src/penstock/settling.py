@@ -13,7 +13,7 @@ from penstock.errors import SourcePruned, SourceUnavailable, StateUnavailable
 from penstock.event import LogHeld, Observer, ReaderReleased, Settled, SettledAgain, Unsettled
 from penstock.ownership import owner_of
 from penstock.pipeline import Pipeline
-from penstock.source import Settlement
+from penstock.source import Retention, Settlement
 
 UNSETTLED_SECONDS = 10.0
 """How long a source may refuse before an event reports it: a restart of a server takes less."""
@@ -49,12 +49,13 @@ class Settling:
 
     def settle(self, patience: float = UNSETTLED_SECONDS) -> int:
         """Settle each lane in the source; how much it has forgotten. `patience`: seconds before a refusal is reported."""
-        return sum(self._settle(lane, patience) for lane in self._pipeline.source.lanes())
+        source = self._pipeline.source
+        return sum(self._settle(source.retention, lane, patience) for lane in source.lanes()) if source.retention else 0
 
-    def _settle(self, lane: Lane, patience: float) -> int:
+    def _settle(self, retention: Retention, lane: Lane, patience: float) -> int:
         name = self._pipeline.name
         try:
-            settle = partial(self._pipeline.source.settle, name, lane, owner=owner_of(self._pipeline))
+            settle = partial(retention.settle, name, lane, owner=owner_of(self._pipeline))
             settled = at_watermark(self._pipeline, lane, settle)
         except StateUnavailable:
             return 0  # the next look is soon enough

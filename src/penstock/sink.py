@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import pyarrow as pa
 
 from penstock.change import Change, Lane
 from penstock.cursor import Watermark
-from penstock.event import Event
+from penstock.event import DeliveryRetried, Event
 from penstock.poison import HALTING, Poison
-from penstock.source import Custody
+from penstock.retry import Retry
+from penstock.source import RowLease
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class Assignment:
     `poison` says what becomes of a change that the far side will never take. `is_redrive`: a person sends dead letters again.
     `has_messages`: the source gives messages (penstock.message) and not rows.
     `is_current`: whether the claim was confirmed within the length of a term; if not, nothing may be sent until it is.
-    `custody` is there where the source is this pipeline's own, and settles changes one by one.
+    `row_lease` is there where this pipeline has the source for itself, and settles changes one by one.
     """
 
     pipeline: str
@@ -35,8 +37,12 @@ class Assignment:
     poison: Poison = HALTING
     is_redrive: bool = False
     has_messages: bool = False
-    custody: Custody | None = None
+    row_lease: RowLease | None = None
     is_current: Callable[[], bool] = lambda: True
+
+    def retried(self, reason: str, tries: int, wait: float) -> None:
+        """Report that the same is sent again after so many failed tries and seconds."""
+        self.tell(DeliveryRetried(pipeline=self.pipeline, reason=reason, tries=tries, wait_seconds=round(wait, 3)))
 
 
 class Delivery(Protocol):
@@ -64,30 +70,50 @@ class Delivery(Protocol):
 
 
 class Sink(Protocol):
-    """Frozen settings of a far side. One with a field `retry` (penstock.retry) decides there what becomes of poison."""
+    """Frozen settings of a destination. A class that inherits from this declares only what differs from it."""
+
+    @property
+    def retry(self) -> Retry | None:
+        """How deliveries are repeated, and what becomes of poison; None: the sink never gives up on a change."""
+        return None
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Settings that are legal but probably a mistake, each described in a text that begins with its key."""
+        return ()
+
+    @property
+    def keeps_watermark(self) -> bool:
+        """Whether the destination commits the watermark of a lane in one step with the changes: see TransactionalSink."""
+        return False
 
     def open(self, assignment: Assignment) -> Delivery:
         """Start delivering."""
 
+    def release(self, pipeline: str, lanes: Collection[Lane]) -> None:
+        """Remove what the destination stores of these lanes, and end every delivery on them: they are placed elsewhere."""
+        return
 
-@runtime_checkable
-class Keeper(Protocol):
-    """A sink that keeps the watermark of a lane itself, in one step with what it delivers, so that nothing is delivered twice.
 
-    - `open` takes the lane from whoever had it: nothing of theirs becomes durable afterwards, and `kept` of what it opens tells
+class TransactionalSink(Sink, ABC):
+    """A sink that can keep the watermark of a lane itself, so that nothing is delivered twice; `keeps_watermark` says if it does.
+
+    - `open` takes the lane over: nothing of an earlier delivery becomes durable afterwards, and `kept` of the new one includes
       all that did.
-    - Its deliveries are told of marks, and what they have taken becomes durable only up to a mark, with the mark.
+    - Its deliveries are given the marks, and what they have taken becomes durable only up to a mark, with the mark.
     """
 
+    @property
+    def keeps_watermark(self) -> bool:
+        """It does, unless its settings say otherwise."""
+        return True
+
+    @abstractmethod
     def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:
         """How far this lane has been delivered, if it is kept; without what may just be under way."""
 
-    def release(self, pipeline: str, lanes: Collection[Lane]) -> None:
-        """Keep nothing for these lanes any more, and let nobody go on who has them."""
 
-
-@runtime_checkable
-class KeepingDelivery(Delivery, Protocol):
+class TransactionalDelivery(Delivery, Protocol):
     """A delivery of such a sink. It is drained once everything up to the last mark is durable."""
 
     @property

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
 from penstock.change import Lane
-from penstock.coordinator import Standing
+from penstock.coordinator import PipelineState
 from penstock.cursor import Cursor
 from penstock.duration import roughly
 from penstock.errors import PenstockError, SourcePruned
@@ -17,7 +17,7 @@ from penstock.owner import described
 from penstock.ownership import another
 from penstock.pipeline import Pipeline
 from penstock.printable import as_json
-from penstock.source import Backlog, Reader
+from penstock.source import Backlog, Reader, ranges_at, readers_of
 
 State = Literal["leading", "standby", "stopped", "halted"]
 
@@ -61,13 +61,13 @@ class Status:
 
 def observe(pipeline: Pipeline) -> Status:
     """Ask the state store and the source; what cannot be read becomes the status's error."""
-    return _observed(pipeline, Standing())
+    return _observed(pipeline, PipelineState())
 
 
-def _observed(pipeline: Pipeline, before: Standing) -> Status:
-    standing = Standing()
+def _observed(pipeline: Pipeline, before: PipelineState) -> Status:
+    standing = PipelineState()
     try:
-        standing = pipeline.state.standing(pipeline.name)
+        standing = pipeline.state.pipeline_state(pipeline.name)
         waiting: Mapping[Lane, Backlog] | PenstockError = _backlogs(pipeline, standing)
     except PenstockError as error:
         if isinstance(error, SourcePruned) and standing.watermarks != before.watermarks:
@@ -76,10 +76,12 @@ def _observed(pipeline: Pipeline, before: Standing) -> Status:
     return summarise(pipeline, standing, waiting, datetime.now(UTC))
 
 
-def summarise(pipeline: Pipeline, standing: Standing, waiting: Mapping[Lane, Backlog] | PenstockError, now: datetime) -> Status:
+def summarise(
+    pipeline: Pipeline, standing: PipelineState, waiting: Mapping[Lane, Backlog] | PenstockError, now: datetime
+) -> Status:
     """The status that follows from what is known; lanes are added up, and the one that is furthest behind tells the lag."""
     error, lanes = (waiting.facts(), {}) if isinstance(waiting, PenstockError) else (None, waiting)
-    oldest_at = min((lane.oldest_at for lane in lanes.values() if lane.changes and lane.oldest_at), default=None)
+    oldest_at = min((lane.oldest_at for lane in lanes.values() if lane.changes != 0 and lane.oldest_at), default=None)
     own = pipeline.source.lanes()
     lag = max(0.0, (now - oldest_at).total_seconds()) if oldest_at else 0.0
     return Status(
@@ -90,7 +92,7 @@ def summarise(pipeline: Pipeline, standing: Standing, waiting: Mapping[Lane, Bac
         holder=standing.holder if standing.is_held else None,
         position=min((mark.position for lane, mark in standing.watermarks.items() if lane in own), default=None),
         head=max((lane.head for lane in lanes.values()), default=None),
-        backlog=sum(lane.changes for lane in lanes.values()) if lanes else None,
+        backlog=_total(lane.changes for lane in lanes.values()) if lanes else None,
         lag_seconds=round(lag, 3) if lanes else None,
         oldest_undelivered=oldest_at.astimezone(UTC).isoformat(timespec="milliseconds") if oldest_at else None,
         rate=round(standing.rate, 3) if standing.is_held else 0.0,
@@ -102,32 +104,41 @@ def summarise(pipeline: Pipeline, standing: Standing, waiting: Mapping[Lane, Bac
     )
 
 
+def _total(counts: Iterable[int | None]) -> int | None:
+    """The sum, unless one is unknown."""
+    known = [*counts]
+    return None if None in known else sum(one or 0 for one in known)
+
+
 def remarks(pipeline: Pipeline) -> list[str]:
     """What else a person should know: of a snapshot, of poison, and who holds the log back. Nothing, where nobody can say."""
     with suppress(PenstockError):
-        standing = pipeline.state.standing(pipeline.name)
+        standing = pipeline.state.pipeline_state(pipeline.name)
         own = [*_snapshot(pipeline, standing), *_poison(pipeline.name, standing)]
-        readers = pipeline.source.readers()
+        readers = readers_of(pipeline.source)
+        remarks = pipeline.source.retention.remarks() if pipeline.source.retention else ()
         noted = _unnoted(pipeline.name, readers) if standing.is_held else ()
-        return [*own, *_stranger(pipeline), *noted, *_holders(pipeline.name, readers), *pipeline.source.remarks()]
+        return [*own, *_stranger(pipeline), *noted, *_holders(pipeline.name, readers), *remarks]
     return []
 
 
-def _snapshot(pipeline: Pipeline, standing: Standing) -> Iterator[str]:
+def _snapshot(pipeline: Pipeline, standing: PipelineState) -> Iterator[str]:
     source, marks = pipeline.source, standing.watermarks
-    ranges = {name: begin for lane in source.lanes() if lane in marks for name, begin in source.ranges(marks[lane].cursor).items()}
+    ranges = {
+        name: begin for lane in source.lanes() if lane in marks for name, begin in ranges_at(source, marks[lane].cursor).items()
+    }
     if ranges:
         left = len(_left(pipeline, standing, ranges))
         yield f"{pipeline.name}: snapshot: {len(ranges) - left} of {len(ranges)} ranges"
 
 
-def _left(pipeline: Pipeline, standing: Standing, ranges: Mapping[Lane, Cursor]) -> list[Cursor]:
+def _left(pipeline: Pipeline, standing: PipelineState, ranges: Mapping[Lane, Cursor]) -> list[Cursor]:
     """The ranges of a snapshot that are not delivered."""
     source, marks = pipeline.source, standing.watermarks
     return [begin for lane, begin in ranges.items() if lane not in marks or marks[lane].position <= source.position(begin)]
 
 
-def _poison(name: str, standing: Standing) -> Iterator[str]:
+def _poison(name: str, standing: PipelineState) -> Iterator[str]:
     if standing.dead:
         behind = f", {standing.waiting} of them wait behind another" if standing.waiting else ""
         passed = f", passed by {standing.passed} later changes of their keys" if standing.passed else ""
@@ -157,7 +168,7 @@ def _unnoted(name: str, readers: Sequence[Reader]) -> Iterator[str]:
             yield f"{name} leads, but was last noted in its source {roughly(one.silent)} ago: can it be written? The log says"
 
 
-def _state(standing: Standing) -> State:
+def _state(standing: PipelineState) -> State:
     if standing.error:
         return "halted"
     if standing.is_held:
@@ -165,19 +176,20 @@ def _state(standing: Standing) -> State:
     return "standby" if standing.standbys else "stopped"
 
 
-def _backlogs(pipeline: Pipeline, standing: Standing) -> Mapping[Lane, Backlog]:
+def _backlogs(pipeline: Pipeline, standing: PipelineState) -> Mapping[Lane, Backlog]:
     return {name: found for lane in pipeline.source.lanes() for name, found in _backlogs_of(pipeline, standing, lane).items()}
 
 
-def _backlogs_of(pipeline: Pipeline, standing: Standing, lane: Lane) -> Mapping[Lane, Backlog]:
+def _backlogs_of(pipeline: Pipeline, standing: PipelineState, lane: Lane) -> Mapping[Lane, Backlog]:
     """Of a lane, and of the rows that go before it."""
     source, reached = pipeline.source, _reached(pipeline, standing, lane)
     found = {lane: source.backlog(lane, reached)}
-    left = _left(pipeline, standing, source.ranges(reached))
-    return found | {Lane(f"rows of {lane}"): source.remaining(left)} if left else found
+    left = _left(pipeline, standing, ranges_at(source, reached))
+    return found | {Lane(f"rows of {lane}"): source.snapshot.remaining(left)} if source.snapshot and left else found
 
 
-def _reached(pipeline: Pipeline, standing: Standing, lane: Lane) -> Cursor:
+def _reached(pipeline: Pipeline, standing: PipelineState, lane: Lane) -> Cursor:
     """The cursor of a lane's watermark; for a new pipeline, where it would begin."""
     mark = standing.watermarks.get(lane)
-    return mark.cursor if mark else pipeline.source.begin(lane, pipeline.source.start)
+    start = "beginning" if standing.watermarks else pipeline.source.start  # a lane that has appeared
+    return mark.cursor if mark else pipeline.source.begin(lane, start)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.errors import DeliveryFailing
 from penstock.event import DeliveryRetried, Event, MessagesReturned, Observer
-from penstock.holding import Place
+from penstock.parked_keys import Place
 
 
 class Trouble:

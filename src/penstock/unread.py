@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from penstock.change import Lane
-from penstock.cursor import Watermark
 from penstock.errors import ConfigInvalid
-from penstock.sink import Assignment, Delivery, Keeper
+from penstock.sink import Assignment, Delivery, Sink, TransactionalSink
 
 
 @dataclass(frozen=True, slots=True)
-class UnreadSink:
+class UnreadSink(Sink):
     """Raises its complaint when it is used."""
 
     message: str
@@ -28,10 +27,11 @@ class UnreadSink:
         raise ConfigInvalid(self.message, self.remedy)
 
 
-class UnreadKeeper(UnreadSink):
-    """In place of one that keeps watermarks."""
+class UnreadTransactionalSink(UnreadSink):
+    """In place of one that may keep watermarks."""
 
-    def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:
+    @property
+    def keeps_watermark(self) -> bool:
         """Not known."""
         self.complain()
 
@@ -42,11 +42,11 @@ class UnreadKeeper(UnreadSink):
 
 def unread(kind: type, message: str) -> UnreadSink:
     """In place of a sink of this kind."""
-    made = UnreadKeeper if issubclass(kind, Keeper) else UnreadSink
+    made = UnreadTransactionalSink if issubclass(kind, TransactionalSink) else UnreadSink
     return made(message, "set the variable, or write the file, in the environment of this command too")
 
 
-def require(sink: object) -> None:
+def require(sink: Sink) -> None:
     """Raise ConfigInvalid before anything is changed, where a sink keeps watermarks and cannot be used."""
-    if isinstance(sink, UnreadKeeper):
+    if isinstance(sink, UnreadTransactionalSink):
         sink.complain()

@@ -32,7 +32,7 @@ from penstock.checkup.examination import checks, examine
 from penstock.checkup.finding import Check, Finding, Verdict, examined
 from penstock.cli import main
 from penstock.config import load
-from penstock.coordinator import Standing
+from penstock.coordinator import PipelineState
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import JavaMissing, TransformInvalid
@@ -314,7 +314,7 @@ def test_a_clock_behind_the_last_change_is_a_warning(shop: Shop) -> None:
 def test_a_state_that_the_source_remembers_and_the_file_does_not_fails(write: Write, shop: Shop) -> None:
     pipeline = load(write())
     assert of(found(lambda: standing.state(pipeline)), "state")[0][0] is OK
-    pipeline.source.register("orders", LANE, pipeline.source.begin(LANE, "now"))
+    pipeline.source.retention.register("orders", LANE, pipeline.source.begin(LANE, "now"))
     [one] = found(lambda: standing.state(pipeline))
     assert (one.verdict, "progress is lost" in one.said) == (FAILED, True)
 
@@ -333,8 +333,8 @@ def test_the_error_that_a_pipeline_stopped_with_fails_with_its_remedy(write: Wri
 
 
 def test_nobody_at_work_is_a_warning_and_a_new_pipeline_is_not() -> None:
-    assert standing.judged_leader(Standing(epoch=3)).verdict is WARNING
-    assert standing.judged_leader(Standing()).verdict is OK
+    assert standing.judged_leader(PipelineState(epoch=3)).verdict is WARNING
+    assert standing.judged_leader(PipelineState()).verdict is OK
 
 
 @pytest.mark.parametrize("state", ["/proc/penstock.db", "missing/penstock.db"])

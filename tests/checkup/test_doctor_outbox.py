@@ -90,12 +90,12 @@ def test_a_pipeline_that_is_gone_is_named_as_the_one_to_forget() -> None:
 
 def test_a_pipeline_whose_file_is_lost_can_be_forgotten(postgres_of_module: str, file: Path) -> None:
     source = OutboxSource(database=postgres_of_module)
-    source.register("lost", LANE, source.begin(LANE, "beginning"))
+    source.retention.register("lost", LANE, source.begin(LANE, "beginning"))
     assert main(["forget", "--database", postgres_of_module, "lost", "--yes"]) == 1  # it gave a sign of life just now
     with psycopg.connect(postgres_of_module) as connection:
         connection.execute("update outbox_reader set noted_at = noted_at - interval '1 day'")
     assert main(["forget", "--database", postgres_of_module, "lost", "--yes"]) == 0
-    assert source.readers() == []
+    assert source.retention.readers() == []
 
 
 def test_init_shows_its_sql_and_refuses_what_is_no_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,7 +30,7 @@ from penstock.errors import DeliveryExhausted
 from penstock.letter import DeadLetter
 from penstock.poison import Circumstances, Poison
 from penstock.receiver import MemoryStore, Receiver
-from penstock.redriving import REACH_SECONDS, Redriven, redrive
+from penstock.redrive import REACH_SECONDS, Redriven, redrive
 from penstock.status import _poison, summarise
 
 LANE = Lane("log")
@@ -201,7 +201,7 @@ def test_a_redrive_sends_a_key_in_order_and_its_receiver_takes_each_once(office:
     assert office.hook.repeats == 1
     assert [headers["idempotency-key"] for headers in office.hook.headers].count(key) == 2, "the same body has the same key"
     assert [json.loads(line)["outcome"] for line in said.splitlines()] == ["sent", "sent"]
-    assert office.pipeline.state.standing("orders").redriven == 5
+    assert office.pipeline.state.pipeline_state("orders").redriven == 5
 
 
 def test_a_letter_that_was_corrected_is_sent_with_another_key(office: Office, capsys: Any) -> None:
@@ -249,7 +249,7 @@ def test_changes_that_come_for_the_key_meanwhile_are_parked_and_sent_by_the_same
 def test_a_letter_is_not_sent_before_what_lies_before_it_is_delivered(
     office: Office, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.redriving.REACH_SECONDS", 0.3)
+    monkeypatch.setattr("penstock.redrive.REACH_SECONDS", 0.3)
     poison = office.poison()
     for position in (7, 1001, 1003):
         poison.condemn(change(position, position), ERROR)
@@ -257,7 +257,7 @@ def test_a_letter_is_not_sent_before_what_lies_before_it_is_delivered(
     assert (code, office.hook.applied, office.parked()) == (1, [7], [1001, 1003])
     assert "changes before it are not delivered yet" in said
     office.hook.before[1001] = lambda: office.claim.advance(mark(1003), Tally())
-    monkeypatch.setattr("penstock.redriving.REACH_SECONDS", 60.0)
+    monkeypatch.setattr("penstock.redrive.REACH_SECONDS", 60.0)
     office.claim.advance(mark(1001), Tally())
     assert office.run(capsys, "redrive", "all")[0] == 0
     assert office.hook.applied == [7, 1001, 1003]
@@ -270,7 +270,7 @@ def test_a_pipeline_that_does_not_come_on_is_waited_for_once_and_not_for_each_le
 ) -> None:
     looks: list[float] = []
     clock = SimpleNamespace(sleep=looks.append, monotonic=lambda: sum(looks))
-    monkeypatch.setattr("penstock.redriving.time", clock)
+    monkeypatch.setattr("penstock.redrive.time", clock)
     poison = office.poison()
     for position in range(1001, 1021):
         poison.condemn(change(position, position), ERROR)
@@ -330,7 +330,7 @@ def test_dropping_asks_counts_and_leaves_what_waits(office: Office, capsys: Any,
     assert "1 dead letters are dropped." in said
     assert "2 other letters of their keys are still parked" in said
     assert office.parked() == [4, 5, 7]
-    assert office.pipeline.state.standing("orders").dropped == 1
+    assert office.pipeline.state.pipeline_state("orders").dropped == 1
     assert office.run(capsys, "redrive", 'key={"id":1}')[0] == 0
     assert office.hook.applied == [5, 7]
 
@@ -376,7 +376,7 @@ def test_status_doctor_and_forget_tell_of_letters(office: Office, capsys: Any) -
     parked_chain(office)
     office.claim.advance(Watermark(Cursor("c7"), 7, 7), Tally(3, 0.0, dropped=2, passed=1))
     pipeline = office.pipeline
-    standing = pipeline.state.standing("orders")
+    standing = pipeline.state.pipeline_state("orders")
     assert (standing.dead, standing.waiting, standing.dropped, standing.passed) == (4, 2, 2, 1)
     assert summarise(pipeline, standing, {}, datetime.now(UTC)).dead == 4
     _, warned = leader(pipeline)

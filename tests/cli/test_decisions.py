@@ -14,17 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from penstock import decision
+from penstock import admin
+from penstock.admin import target
 from penstock.cli import app, main, terminal
 from penstock.config import load
 from penstock.coordinator import Term
 from penstock.cursor import Watermark
-from penstock.decision import target
 from penstock.errors import ConfigInvalid
+from penstock.following import follow
 from penstock.pipeline import Pipeline
+from penstock.resume import place
+from penstock.source import ANONYMOUS
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.source import LANE
-from penstock.start import place
 
 Said = pytest.CaptureFixture[str]
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -63,7 +65,7 @@ def stand(pipeline: Pipeline, position: int | str, error: dict[str, str] | None 
         cursor = pipeline.source.begin(LANE, str(position))
         at = pipeline.source.position(cursor)
         pipeline.state.place(term, LANE, Watermark(cursor, at, at))
-        pipeline.source.register(pipeline.name, LANE, cursor)
+        pipeline.source.retention.register(pipeline.name, LANE, cursor)
         if error:
             pipeline.state.halt(term, error)
         candidate.resign()
@@ -89,18 +91,18 @@ def test_rewind_shows_what_will_come_again_and_asks(pipeline: Pipeline, file: Pa
     assert "4 again" not in result.output  # of the changes 5 to 8, one is of another table
     assert "3 again" in result.output
     assert watermark(pipeline).position == 8
-    assert pipeline.state.standing("orders").error
+    assert pipeline.state.pipeline_state("orders").error
     assert CliRunner().invoke(app, ["rewind", str(file), "--to", "4"], input="y\n").exit_code == 0
     assert watermark(pipeline).position == 4
 
 
 def test_a_rewound_pipeline_has_no_error_holds_the_log_there_and_knows_no_predecessor(pipeline: Pipeline, file: Path) -> None:
     assert main(["rewind", str(file), "--to", "4", "--yes"]) == 0
-    standing = pipeline.state.standing("orders")
+    standing = pipeline.state.pipeline_state("orders")
     assert (standing.error, standing.is_held) == (None, False)
-    assert pipeline.source.registered("orders", LANE) == 4
+    assert pipeline.source.retention.registered("orders", LANE) == 4
     assert watermark(pipeline).delivered is None
-    changes = pipeline.source.follow(LANE, watermark(pipeline).cursor)
+    changes = follow(pipeline.source, LANE, watermark(pipeline).cursor, ANONYMOUS)
     assert next(changes).changes.column("position").to_pylist() == [6, 7, 8, 9]
 
 
@@ -145,16 +147,16 @@ def test_who_is_led_is_left_alone(pipeline: Pipeline, file: Path, command: list[
         assert main([command[0], str(file), *command[1:], "--yes"]) == 1
     assert "the leader leads orders" in capsys.readouterr().err
     assert watermark(pipeline).position == 8
-    assert pipeline.source.registered("orders", LANE) == 8
+    assert pipeline.source.retention.registered("orders", LANE) == 8
 
 
 def test_one_that_moves_between_the_question_and_the_answer_is_left_alone(pipeline: Pipeline) -> None:
-    moves = decision.plan(pipeline, "2", NOW)
+    moves = admin.plan(pipeline, "2", NOW)
     stand(pipeline, 9, {"code": "x.y", "message": "m", "remedy": "r"})
     with pytest.raises(ConfigInvalid, match="no longer at position 8"):
-        decision.rewind(pipeline, moves)
+        admin.rewind(pipeline, moves)
     assert watermark(pipeline).position == 9
-    assert pipeline.state.standing("orders").error  # and what it stopped with is not forgotten
+    assert pipeline.state.pipeline_state("orders").error  # and what it stopped with is not forgotten
 
 
 def test_a_pipeline_that_never_ran_cannot_be_rewound_or_forgotten(file: Path, capsys: Said) -> None:
@@ -173,10 +175,10 @@ def test_forget_says_what_it_will_do_and_asks(pipeline: Pipeline, file: Path) ->
 
 
 def test_a_forgotten_pipeline_starts_as_a_new_one_with_a_later_epoch(pipeline: Pipeline, file: Path) -> None:
-    epoch = pipeline.state.standing("orders").epoch
+    epoch = pipeline.state.pipeline_state("orders").epoch
     assert main(["forget", str(file), "--yes"]) == 0
     assert pipeline.state.watermark("orders", LANE) is None
-    assert pipeline.source.registered("orders", LANE) is None
+    assert pipeline.source.retention.registered("orders", LANE) is None
     with closing(pipeline.state.candidate("orders", "me")) as candidate:
         term = candidate.campaign()
         assert term
@@ -190,7 +192,7 @@ def test_one_whose_state_is_lost_can_be_forgotten(pipeline: Pipeline, file: Path
         if part.is_file():
             part.unlink()
     assert main(["forget", str(file), "--yes"]) == 0
-    assert pipeline.source.registered("orders", LANE) is None
+    assert pipeline.source.retention.registered("orders", LANE) is None
 
 
 def test_one_whose_database_is_lost_can_be_forgotten(pipeline: Pipeline, file: Path, shop: sqlite3.Connection) -> None:
@@ -212,14 +214,14 @@ def test_one_whose_file_is_lost_is_forgotten_by_name_once_it_is_silent(
     shop.execute("update _penstock_reader set noted_at = noted_at - 3")
     assert main([*by_name, "orders", "--yes"]) == 0
     assert "last noted 3 d ago; 2 changes" in capsys.readouterr().out
-    assert pipeline.source.registered("orders", LANE) is None
+    assert pipeline.source.retention.registered("orders", LANE) is None
     assert main(["forget", "--database", str(tmp_path / "absent.db"), "orders"]) == 2
 
 
 def test_status_shows_who_holds_the_log_back_and_capture_status_too(
     pipeline: Pipeline, file: Path, shop: sqlite3.Connection, capsys: Said
 ) -> None:
-    pipeline.source.register("absent", LANE, pipeline.source.begin(LANE, "2"))
+    pipeline.source.retention.register("absent", LANE, pipeline.source.begin(LANE, "2"))
     main(["status", str(file), str(file)])
     assert "holds the log back" not in capsys.readouterr().out
     shop.execute("update _penstock_reader set noted_at = noted_at - 3 where pipeline = 'absent'")
@@ -252,7 +254,7 @@ def test_status_shows_how_far_a_snapshot_has_come_and_it_cannot_be_rewound(pipel
         assert term
         begin = pipeline.source.begin(LANE, "snapshot")
         pipeline.state.place(term, LANE, Watermark(begin, 10))
-        [(lane, first)] = pipeline.source.ranges(begin).items()
+        [(lane, first)] = pipeline.source.snapshot.ranges(begin).items()
         pipeline.state.place(term, lane, Watermark(first, pipeline.source.position(first)))
         candidate.resign()
         main(["status", str(file)])
@@ -261,7 +263,7 @@ def test_status_shows_how_far_a_snapshot_has_come_and_it_cannot_be_rewound(pipel
         assert "in the middle of a snapshot" in capsys.readouterr().err
         term = candidate.campaign()
         assert term
-        *_, last = pipeline.source.rows(first, again=False)
+        *_, last = pipeline.source.snapshot.rows(first, again=False)
         assert last.upto
         pipeline.state.place(term, lane, Watermark(last.upto, pipeline.source.position(last.upto)))
     main(["status", str(file)])
@@ -278,13 +280,13 @@ def test_a_released_pipeline_is_halted_with_the_reason_and_goes_on_where_a_perso
     with closing(pipeline.state.candidate("orders", "me")) as candidate:
         term = candidate.campaign()
         assert term
-        with pytest.raises(decision.PenstockError, match="orders was released") as raised:
+        with pytest.raises(admin.PenstockError, match="orders was released") as raised:
             place(pipeline, term, None, None)
         assert raised.value.code == "source.pruned"
         assert watermark(pipeline) == pruned
         place(pipeline, term, "beginning", raised.value.facts())
     assert watermark(pipeline).position == 9
-    assert pipeline.source.registered("orders", LANE) == 9
+    assert pipeline.source.retention.registered("orders", LANE) == 9
 
 
 @given(st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(2100, 1, 1)))

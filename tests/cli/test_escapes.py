@@ -92,7 +92,7 @@ def file(database: Path, refusing: str) -> Iterator[Path]:
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute(f'insert into "{TABLE}" values (?, ?)', (EVIL, EVIL))
     pipeline = load(file)
-    pipeline.source.register(f"other{EVIL}", LANE, pipeline.source.head(LANE))
+    pipeline.source.retention.register(f"other{EVIL}", LANE, pipeline.source.head(LANE))
     with ExitStack() as stage:
         term = stage.enter_context(closing(pipeline.state.candidate("orders", f"host{EVIL}"))).campaign()
         assert term

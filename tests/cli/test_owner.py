@@ -13,19 +13,19 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from penstock import decision
+from penstock import admin
 from penstock.cli import main
 from penstock.config import load
 from penstock.coordinator import Term
 from penstock.errors import SourceOwned, StateLost
 from penstock.ownership import refusal
 from penstock.pipeline import Pipeline
+from penstock.resume import place
 from penstock.running import PipelineRun, run
 from penstock.settling import Settling
 from penstock.source import Source
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.source import LANE
-from penstock.start import place
 from penstock.status import remarks
 
 Said = pytest.CaptureFixture[str]
@@ -71,7 +71,7 @@ def second(folder: Path, first: Pipeline) -> Pipeline:
 
 def stands(source: Source) -> tuple[list[tuple[int, str]], int]:
     """Where the registration stands, for which state, and where the log begins."""
-    readers = [(one.position, Path(one.owner.state).name) for one in source.readers() if one.owner]
+    readers = [(one.position, Path(one.owner.state).name) for one in source.retention.readers() if one.owner]
     return readers, source.position(source.begin(LANE, "beginning"))
 
 
@@ -79,7 +79,7 @@ def stands(source: Source) -> tuple[list[tuple[int, str]], int]:
 def test_a_second_state_is_refused_whatever_was_said_before_anything_is_placed(second: Pipeline, said: str | None) -> None:
     with leading(second) as term, pytest.raises(SourceOwned, match=r"registered for the state .*first\.db"):
         place(second, term, said, None)
-    assert second.state.standing("orders").watermarks == {}
+    assert second.state.pipeline_state("orders").watermarks == {}
     assert stands(second.source) == ([(0, "first.db")], 0)
 
 
@@ -101,13 +101,13 @@ def test_a_registration_that_is_handed_back_leaves_the_watermark_of_that_state(
     folder: Path, first: Pipeline, second: Pipeline, capsys: Said
 ) -> None:
     """A state that was restored from a backup of an earlier version has another identity, and goes on."""
-    before = first.state.standing("orders").watermarks
-    decision.forget(second)
+    before = first.state.pipeline_state("orders").watermarks
+    admin.forget(second)
     assert main(["forget", str(folder / "first.yaml"), "--yes"]) == 0
     said = capsys.readouterr().out
     assert "its watermark stays" in said
     assert "goes on at its watermark" in said
-    assert first.state.standing("orders").watermarks == before != {}
+    assert first.state.pipeline_state("orders").watermarks == before != {}
     with leading(first) as term:
         place(first, term, None, None)
     assert stands(first.source) == ([(0, "first.db")], 0)
@@ -141,7 +141,7 @@ def test_forget_shows_the_owner_hands_over_and_the_first_state_stops(
 
 
 def test_a_state_that_has_lost_its_registration_cannot_rewind(folder: Path, first: Pipeline, second: Pipeline) -> None:
-    decision.forget(second)
+    admin.forget(second)
     before = first.state.watermark("orders", LANE)
     assert main(["rewind", str(folder / "first.yaml"), "--to", "now", "--skip", "--yes"]) == 1
     assert first.state.watermark("orders", LANE) == before
@@ -152,9 +152,9 @@ def test_one_that_loses_it_between_plan_and_deed_does_not_move(
     first: Pipeline, second: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moves = [SimpleNamespace(lane=LANE)]
-    decision.forget(second)
+    admin.forget(second)
     with pytest.raises(SourceOwned):
-        decision.rewind(first, moves)  # type: ignore[arg-type]
+        admin.rewind(first, moves)  # type: ignore[arg-type]
 
 
 def test_status_and_doctor_and_capture_status_name_the_owner(folder: Path, second: Pipeline, capsys: Said) -> None:

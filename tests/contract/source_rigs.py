@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from deadline import PATIENCE
+from many_lanes import LanesSource
 from penstock.outbox import stash_many
 from penstock.source import Source
 from penstock.sources.outbox.mark.databases import create
@@ -148,6 +149,29 @@ class MarkedRig:
         self.writer.close()
 
 
+class LanesRig:
+    """Every commit is to the first lane; beside it another lane appears, and ends at the next commit."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lanes, self.written, self.commits = LanesSource(folder=str(folder)), 0, 0
+        self.source: Source = self.lanes
+        self.lanes.write("a", 0, 0)
+
+    def commit(self, changes: int) -> None:
+        self.written += changes
+        self.lanes.write("a", 0, self.written)
+        if self.commits:
+            self.lanes.write(f"b{self.commits}", 1000, 1000 + self.commits, has_ended=True)
+        self.commits += 1
+        self.lanes.write(f"b{self.commits}", 1000, 1000 + self.commits)
+
+    def rest(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 RIGS: dict[str, Callable[[pytest.FixtureRequest], SharedRig]] = {
     "sqlite": lambda request: SqliteRig(request.getfixturevalue("tmp_path")),
     "sqlite, some tables": lambda request: FilteredSqliteRig(request.getfixturevalue("tmp_path")),
@@ -159,3 +183,8 @@ OWN: dict[str, Callable[[pytest.FixtureRequest], Rig]] = {
     "marked outbox": lambda request: MarkedRig(request.getfixturevalue("tmp_path")),
 }
 """Sources of one pipeline alone: it has nobody to be registered beside, and nothing to go back to."""
+
+SEVERAL: dict[str, Callable[[pytest.FixtureRequest], Rig]] = {
+    "several lanes": lambda request: LanesRig(request.getfixturevalue("tmp_path")),
+}
+"""Sources with lanes that appear and end."""

@@ -21,7 +21,7 @@ from puppet import Puppet
 
 from deadline import PATIENCE, until
 from penstock.change import Lane
-from penstock.coordinator import Standing, Tally, Term
+from penstock.coordinator import PipelineState, Tally, Term
 from penstock.coordinators.kafka import KafkaCoordinator
 from penstock.coordinators.postgres import PostgresCoordinator
 from penstock.coordinators.sqlite import SqliteCoordinator
@@ -113,7 +113,7 @@ def rival(coordinator: Any, stage: ExitStack) -> Any:
 
 
 def test_of_a_pipeline_that_never_ran_nothing_is_known(coordinator: Any) -> None:
-    assert coordinator.standing("p") == Standing()
+    assert coordinator.pipeline_state("p") == PipelineState()
     assert coordinator.watermark("p", LANE) is None
 
 
@@ -125,7 +125,7 @@ def test_one_leads_and_the_other_stands_by(coordinator: Any, leader: Any, rival:
     term = leader.campaign()
     assert (term.pipeline, term.holder) == ("p", "leader")
     assert rival.campaign() is None
-    standing = coordinator.standing("p")
+    standing = coordinator.pipeline_state("p")
     assert (standing.epoch, standing.holder, standing.is_held, standing.standbys) == (term.epoch, "leader", True, 1)
 
 
@@ -141,16 +141,16 @@ def test_who_resigns_is_followed_at_once_by_a_greater_epoch(coordinator: Any, le
     old = leader.campaign()
     assert rival.campaign() is None
     leader.resign()
-    assert not coordinator.standing("p").is_held
+    assert not coordinator.pipeline_state("p").is_held
     assert rival.campaign().epoch > old.epoch
-    assert coordinator.standing("p").standbys == 0
+    assert coordinator.pipeline_state("p").standbys == 0
 
 
 def test_who_leaves_without_resigning_is_followed_at_once(leader: Any, coordinator: Any, stage: ExitStack) -> None:
     first = coordinator.candidate("p", "first")
     old = first.campaign()
     first.close()
-    assert not coordinator.standing("p").is_held
+    assert not coordinator.pipeline_state("p").is_held
     assert leader.campaign().epoch > old.epoch
 
 
@@ -187,7 +187,7 @@ def test_a_resignation_of_a_lost_term_ends_no_other(mortal: Any, clock: Clock) -
         old.go_on()
         assert old.told("resign") is None
         new.renew()
-        assert coordinator.standing("p").epoch == term.epoch
+        assert coordinator.pipeline_state("p").epoch == term.epoch
 
 
 def test_a_watermark_is_placed_also_backwards_but_only_under_the_current_term(coordinator: Any, leader: Any, rival: Any) -> None:
@@ -202,7 +202,7 @@ def test_a_watermark_is_placed_also_backwards_but_only_under_the_current_term(co
         coordinator.place(old, LANE, mark(5))
     with pytest.raises(TermLost):
         coordinator.place(old, Lane("new"), mark(5))
-    assert coordinator.standing("p").watermarks == {LANE: Watermark(Cursor("c4"), 4, None)}
+    assert coordinator.pipeline_state("p").watermarks == {LANE: Watermark(Cursor("c4"), 4, None)}
 
 
 def test_a_forgotten_pipeline_has_no_watermarks_and_a_later_epoch(coordinator: Any, leader: Any, rival: Any) -> None:
@@ -211,11 +211,11 @@ def test_a_forgotten_pipeline_has_no_watermarks_and_a_later_epoch(coordinator: A
     leader.resign()
     with pytest.raises(TermLost):
         coordinator.forget(old)
-    assert len(coordinator.standing("p").watermarks) == 2
+    assert len(coordinator.pipeline_state("p").watermarks) == 2
     term = elected(rival)
     coordinator.forget(term)
     coordinator.forget(term)
-    found = coordinator.standing("p")
+    found = coordinator.pipeline_state("p")
     assert (found.watermarks, found.delivered, found.epoch) == ({}, 0, term.epoch)
     assert coordinator.watermark("p", LANE) is None
 
@@ -244,7 +244,7 @@ def test_a_claim_begins_at_the_watermark_and_moves_it_forward_only(coordinator: 
         assert coordinator.watermark("p", LANE) == mark(7)
         claim.advance(Watermark(Cursor("c9"), 9, None), Tally())
     assert coordinator.watermark("p", LANE) == Watermark(Cursor("c9"), 9, 7)
-    standing = coordinator.standing("p")
+    standing = coordinator.pipeline_state("p")
     assert (standing.delivered, standing.rate) == (5, 0.0)
     assert standing.advanced_at is not None
 
@@ -255,7 +255,7 @@ def test_lanes_are_claimed_and_counted_each_for_itself(coordinator: Any, leader:
     with coordinator.claim(term, LANE, 0) as one, coordinator.claim(term, Lane("other"), 0) as two:
         one.advance(mark(5), Tally(5, 1.0))
         two.advance(mark(3), Tally(2, 2.0))
-        standing = coordinator.standing("p")
+        standing = coordinator.pipeline_state("p")
     assert standing.watermarks == {LANE: mark(5), Lane("other"): mark(3)}
     assert (standing.delivered, standing.rate) == (7, 3.0)
 
@@ -293,19 +293,19 @@ def test_a_claim_of_a_lost_term_changes_nothing_and_hears_of_it(coordinator: Any
         with pytest.raises(TermLost):
             claim.advance(mark(position), Tally())
     assert coordinator.watermark("p", LANE) == mark(0)
-    assert coordinator.standing("p").delivered == 0
+    assert coordinator.pipeline_state("p").delivered == 0
 
 
 def test_a_halted_pipeline_shows_its_error_until_somebody_leads_again(coordinator: Any, leader: Any, rival: Any) -> None:
     term = leader.campaign()
     coordinator.halt(term, {"code": "sink.exhausted", "message": "no", "remedy": "repair it"})
     leader.resign()
-    assert coordinator.standing("p").error == {"code": "sink.exhausted", "message": "no", "remedy": "repair it"}
+    assert coordinator.pipeline_state("p").error == {"code": "sink.exhausted", "message": "no", "remedy": "repair it"}
     rival.campaign()
-    assert coordinator.standing("p").error is None
+    assert coordinator.pipeline_state("p").error is None
     with pytest.raises(TermLost):
         coordinator.halt(term, {"code": "late"})
-    assert coordinator.standing("p").error is None
+    assert coordinator.pipeline_state("p").error is None
 
 
 TROUBLE = {"code": "sink.failing", "message": "503", "remedy": "repair it"}
@@ -318,15 +318,15 @@ def test_what_is_tried_again_shows_until_its_lane_gets_on_and_outlives_its_leade
     coordinator.place(term, Lane("other"), mark(0))
     with coordinator.claim(term, LANE, 0) as claim, coordinator.claim(term, Lane("other"), 0) as other:
         claim.advance(mark(0), Tally(trouble=TROUBLE))
-        assert coordinator.standing("p").trouble == TROUBLE
+        assert coordinator.pipeline_state("p").trouble == TROUBLE
         other.advance(mark(1), Tally(1))
-        assert coordinator.standing("p").trouble == TROUBLE, "another lane got on"
+        assert coordinator.pipeline_state("p").trouble == TROUBLE, "another lane got on"
         claim.advance(mark(0), Tally())
-        assert coordinator.standing("p").trouble is None
+        assert coordinator.pipeline_state("p").trouble is None
         claim.advance(mark(0), Tally(trouble=TROUBLE))
     leader.resign()
     rival.campaign()
-    standing = coordinator.standing("p")
+    standing = coordinator.pipeline_state("p")
     assert (standing.trouble, standing.error) == (TROUBLE, None), "nobody knows yet whether it has passed"
 
 
@@ -335,14 +335,14 @@ def test_what_a_leader_notes_shows_until_a_lane_is_carried_again(coordinator: An
     coordinator.note(term, TROUBLE)  # there is no lane yet that it could hinder
     placed(coordinator, term)
     coordinator.note(term, TROUBLE)
-    assert coordinator.standing("p").trouble == TROUBLE
+    assert coordinator.pipeline_state("p").trouble == TROUBLE
     with coordinator.claim(term, LANE, 0) as claim:
-        until(lambda: claim.advance(mark(0), Tally()) or coordinator.standing("p").trouble is None)
+        until(lambda: claim.advance(mark(0), Tally()) or coordinator.pipeline_state("p").trouble is None)
     leader.resign()
     rival.campaign()
     with pytest.raises(TermLost):
         coordinator.note(term, TROUBLE)
-    assert coordinator.standing("p").trouble is None
+    assert coordinator.pipeline_state("p").trouble is None
 
 
 def test_a_killed_leader_is_replaced_as_soon_as_its_death_can_be_seen(mortal: Any) -> None:
@@ -351,7 +351,7 @@ def test_a_killed_leader_is_replaced_as_soon_as_its_death_can_be_seen(mortal: An
         assert rival.campaign() is None
         leader.kill()
         assert elected(rival).epoch > epoch
-        assert not mortal.standing("p").standbys
+        assert not mortal.pipeline_state("p").standbys
 
 
 def test_a_killed_standby_is_not_counted(mortal: Any) -> None:
@@ -359,8 +359,8 @@ def test_a_killed_standby_is_not_counted(mortal: Any) -> None:
         leader.campaign()
         with Puppet(mortal, "p", "standby") as standby:
             assert standby.told("campaign") is None
-            until(lambda: mortal.standing("p").standbys == 1)
-        until(lambda: mortal.standing("p").standbys == 0)
+            until(lambda: mortal.pipeline_state("p").standbys == 1)
+        until(lambda: mortal.pipeline_state("p").standbys == 0)
 
 
 def test_a_silent_leader_is_replaced_after_its_ttl_and_changes_nothing_afterwards(mortal: Any, clock: Clock) -> None:
@@ -389,7 +389,7 @@ def test_a_silent_leader_is_replaced_after_its_ttl_and_changes_nothing_afterward
             assert leader.told("advance", 9) == "term.lost"
             assert leader.told("renew") in ("term.lost", "term.fenced")
         assert coordinator.watermark("p", LANE) == mark(6)
-        assert coordinator.standing("p").holder == "rival"
+        assert coordinator.pipeline_state("p").holder == "rival"
 
 
 @pytest.mark.parametrize("make", ["sqlite", "postgres"], indirect=True)
@@ -401,7 +401,7 @@ def test_a_rival_with_a_shorter_term_waits_as_long_as_the_leaders_lasts(coordina
         assert rival.campaign() is None
         clock.step(LONG / 2)
         assert rival.campaign() is None
-        assert hasty.standing("p").is_held
+        assert hasty.pipeline_state("p").is_held
         clock.step(LONG)
         assert rival.campaign()
 
@@ -494,7 +494,7 @@ def test_what_was_recorded_survives_a_kill_at_any_moment(coordinator: Any, leade
             found = claim.watermark
         assert found in (mark(found.position), mark(begun))
         assert found.position >= last
-        assert coordinator.standing("p").delivered == found.position
+        assert coordinator.pipeline_state("p").delivered == found.position
 
 
 def test_among_many_processes_at_most_one_leads_and_epochs_only_grow(make: Callable[[float], Any], tmp_path: Path) -> None:
@@ -525,10 +525,10 @@ def test_a_lane_that_takes_over_from_others_does_so_in_one_step_and_keeps_what_t
             with coordinator.claim(term, Lane(name), 1) as claim:
                 claim.advance(mark(5), Tally(delivered=3))
         coordinator.place(term, LANE, mark(4), instead_of=[Lane("snapshot:0"), Lane("snapshot:1")])
-        standing = coordinator.standing("orders")
+        standing = coordinator.pipeline_state("orders")
         assert standing.watermarks == {LANE: mark(4)}
         assert standing.delivered == 6
         deposed = Term("orders", "other", term.epoch - 1)
         with pytest.raises(TermLost):
             coordinator.place(deposed, Lane("other"), mark(9), instead_of=[LANE])
-        assert coordinator.standing("orders").watermarks == {LANE: mark(4)}
+        assert coordinator.pipeline_state("orders").watermarks == {LANE: mark(4)}

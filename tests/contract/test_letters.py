@@ -83,7 +83,7 @@ def test_a_letter_comes_back_whole_and_a_second_one_of_the_same_change_is_none(s
     [found] = stage.state.letters("p")
     assert found == replace(before, number=found.number, parked_at=found.parked_at)
     assert abs((found.parked_at - before.parked_at).total_seconds()) < 0.002
-    assert (stage.state.standing("p").dead, stage.state.standing("p").waiting) == (1, 0)
+    assert (stage.state.pipeline_state("p").dead, stage.state.pipeline_state("p").waiting) == (1, 0)
 
 
 def test_a_letter_that_the_store_refuses_for_its_size_halts_and_is_named(request: pytest.FixtureRequest, stage: Stage) -> None:
@@ -149,7 +149,7 @@ def test_dropping_counts_and_tells_and_keeps_nothing(stage: Stage) -> None:
     assert poison.dropped == 0, "it comes again after a crash"
     poison.settle(5)
     stage.claim.advance(Watermark(Cursor("c5"), 5, 5), Tally(0, 0.0, poison.dropped, 0))
-    assert stage.state.standing("p").dropped == 1
+    assert stage.state.pipeline_state("p").dropped == 1
 
 
 def test_later_changes_of_a_parked_key_wait_and_others_go_on(stage: Stage) -> None:
@@ -160,7 +160,7 @@ def test_later_changes_of_a_parked_key_wait_and_others_go_on(stage: Stage) -> No
     assert [one.is_behind for one in stage.state.letters("p")] == [False, True, True]
     poison.park()
     assert [type(event) for event in stage.told] == [ChangeParked, ChangesWaited]
-    assert (stage.state.standing("p").dead, stage.state.standing("p").waiting) == (3, 2)
+    assert (stage.state.pipeline_state("p").dead, stage.state.pipeline_state("p").waiting) == (3, 2)
 
 
 def test_letters_are_parked_together_at_the_latest_when_progress_is_to_be_recorded(stage: Stage) -> None:
@@ -412,7 +412,7 @@ def test_removing_the_last_letter_of_a_key_frees_it_and_no_sooner(stage: Stage) 
     assert stage.state.remove(second, redriven=True)
     assert stage.state.remove(stage.state.letters("p")[0], redriven=False)
     assert [one.position for one in poison.sift([change(8), change(9, 2)])] == [8, 9]
-    standing = stage.state.standing("p")
+    standing = stage.state.pipeline_state("p")
     assert (standing.dead, standing.redriven, standing.dropped) == (0, 2, 1)
 
 
@@ -436,7 +436,7 @@ def test_forgetting_a_pipeline_forgets_its_letters_and_counts(stage: Stage) -> N
     stage.claim.park([letter(5)])
     stage.claim.advance(Watermark(Cursor("c5"), 5, 5), Tally(0, 0.0, 2, 3))
     stage.state.forget(stage.term)
-    standing = stage.state.standing("p")
+    standing = stage.state.pipeline_state("p")
     assert (standing.dead, standing.dropped, standing.passed, stage.parked()) == (0, 0, 0, [])
 
 
@@ -455,7 +455,7 @@ def test_threads_that_park_and_advance_at_once_lose_nothing(stage: Stage) -> Non
     for thread in threads:
         thread.join()
     assert sorted(stage.parked()) == list(range(200))
-    assert stage.state.standing("p").delivered == 200
+    assert stage.state.pipeline_state("p").delivered == 200
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,19 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 
 from deadline import PATIENCE
+from memory_sink import ARRIVED, MemorySink
 from penstock.change import Change, Lane, Op, last_place, to_batch
 from penstock.cursor import Cursor, Watermark
 from penstock.retry import Retry
-from penstock.sink import Assignment, Delivery, KeepingDelivery, Sink
+from penstock.sink import Assignment, Delivery, Sink, TransactionalDelivery
 from penstock.sinks.discard import DiscardSink
-from penstock.sinks.kafka import KafkaSink, ledger, transactional
+from penstock.sinks.kafka import KafkaSink, group_watermark, transactional
 from penstock.sinks.webhook import Batch, WebhookSink
 from penstock.testing.broker import Broker
 from penstock.testing.receiver import Receiver
@@ -34,7 +36,7 @@ class Rig:
 
     def open(self, previous: int | None = None) -> Delivery:
         opened = self._open(previous)
-        return Marked(opened) if isinstance(opened, KeepingDelivery) else opened
+        return Marked(opened) if self.sink.keeps_watermark else opened
 
     def _open(self, previous: int | None) -> Delivery:
         return self.sink.open(Assignment(self.pipeline, Lane("main"), 1, 0, "cafe", previous, lambda event: None))
@@ -44,7 +46,7 @@ class Rig:
 class Marked:
     """A delivery with a mark behind whatever is offered, as a source would give it."""
 
-    inner: KeepingDelivery
+    inner: TransactionalDelivery
 
     def offer(self, changes: pa.RecordBatch, wait: float) -> bool:
         is_taken = self.inner.offer(changes, wait)
@@ -67,13 +69,20 @@ def kafka(broker: Broker, delivery: str) -> Rig:
     return Rig(sink, lambda: [json.loads(record.value)["position"] for record in broker.records(topic)], pipeline=topic)
 
 
-@pytest.fixture(params=["discard", "webhook", "webhook that fails half the time", *PARALLEL, *KAFKA])
+MEMORY = {"transport in memory": 1, "transport in memory, four requests at a time": 4}
+
+
+@pytest.fixture(params=["discard", *MEMORY, "webhook", "webhook that fails half the time", *PARALLEL, *KAFKA])
 def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     if request.param in KAFKA:
         patch, delivery = request.getfixturevalue("monkeypatch"), request.param.removeprefix("kafka, ").replace(" ", "-")
-        for module, limit in ((transactional, "STUCK_SECONDS"), (transactional, "STALL_SECONDS"), (ledger, "PATIENCE")):
+        for module, limit in ((transactional, "STUCK_SECONDS"), (transactional, "STALL_SECONDS"), (group_watermark, "PATIENCE")):
             patch.setattr(module, limit, PATIENCE)
         yield kafka(request.getfixturevalue("broker"), delivery)
+        return
+    if request.param in MEMORY:
+        name = uuid4().hex
+        yield Rig(MemorySink(name=name, parallel=MEMORY[request.param]), lambda: list(ARRIVED[name]))
         return
     if request.param == "discard":
         yield Rig(DiscardSink(), None)

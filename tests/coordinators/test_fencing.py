@@ -143,7 +143,7 @@ class Fencing(RuleBasedStateMachine):
 
     @invariant()
     def the_store_agrees(self) -> None:
-        standing = self.coordinator.standing(self.pipeline)
+        standing = self.coordinator.pipeline_state(self.pipeline)
         assert standing.is_held == (self.current is not None)
         assert standing.delivered == self.delivered
         assert standing.watermarks.get(LANE) == (None if self.position is None else _mark(self.position))

@@ -25,7 +25,7 @@ import penstock
 from deadline import PATIENCE, until
 from penstock.change import Change, Lane, Op
 from penstock.config import parse
-from penstock.coordinator import Standing, Tally
+from penstock.coordinator import PipelineState, Tally
 from penstock.coordinators.kafka import KafkaCoordinator, log
 from penstock.coordinators.kafka.address import Place
 from penstock.coordinators.kafka.log import Log, shared
@@ -68,7 +68,7 @@ def leader(state: KafkaCoordinator) -> Iterator[Any]:
 
 
 def test_asking_makes_no_topics(state: KafkaCoordinator, admin: AdminClient) -> None:
-    assert state.standing("p") == Standing()
+    assert state.pipeline_state("p") == PipelineState()
     assert state.watermark("p", LANE) is None
     assert state.letters("p") == []
     state.examine()
@@ -82,10 +82,10 @@ def test_a_state_of_an_earlier_version_is_read_and_one_of_a_later_version_is_ref
         earlier.setattr(log, "VERSION", log.VERSION - 1)
         with closing(state.candidate("p", "leader")) as leader:
             state.place(until(leader.campaign), LANE, mark(7))
-    assert Log(state.where).look(lambda book: book.of("p").lanes[LANE].position) == 7
+    assert Log(state.where).look(lambda machine: machine.of("p").lanes[LANE].position) == 7
     monkeypatch.setattr(log, "VERSION", log.VERSION - 2)
     with pytest.raises(StateInvalid, match="this program reads versions up to"):
-        Log(state.where).look(lambda book: book)
+        Log(state.where).look(lambda machine: machine)
 
 
 def test_after_a_checkpoint_the_old_records_are_gone_and_a_new_reader_knows_the_same(
@@ -103,23 +103,23 @@ def test_after_a_checkpoint_the_old_records_are_gone_and_a_new_reader_knows_the_
         leader.renew()
         claim.advance(mark(30), Tally(1))
         other = Log(state.where)
-        assert other.look(lambda book: book.written()) == shared(state.where).look(lambda book: book.written())
+        assert other.look(lambda machine: machine.written()) == shared(state.where).look(lambda machine: machine.written())
         low, _ = other._ends()
         assert low > 20
         claim.advance(mark(31), Tally(1))
-        assert other.look(lambda book: book.of("p").lanes[LANE].position) == 31
+        assert other.look(lambda machine: machine.of("p").lanes[LANE].position) == 31
     assert state.letters("p")[0].change == long
-    assert state.standing("p").delivered == 32
+    assert state.pipeline_state("p").delivered == 32
 
 
-def test_a_book_that_could_not_be_read_anew_is_read_anew_the_next_time(
+def test_a_state_that_could_not_be_read_anew_is_read_anew_the_next_time(
     state: KafkaCoordinator, leader: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log, "CHECKPOINT", 5)
     term = leader.campaign()
     state.place(term, LANE, mark(0))
     behind = Log(state.where)
-    assert behind.look(lambda book: book.of("p").lanes[LANE].position) == 0
+    assert behind.look(lambda machine: machine.of("p").lanes[LANE].position) == 0
     with state.claim(term, LANE, 0) as claim:
         for position in range(1, 20):
             claim.advance(mark(position), Tally(1))
@@ -132,15 +132,15 @@ def test_a_book_that_could_not_be_read_anew_is_read_anew_the_next_time(
     with monkeypatch.context() as patched:
         patched.setattr(behind, "_records", broken)
         with pytest.raises(StateUnavailable):
-            behind.look(lambda book: book)
-    assert behind.look(lambda book: book.of("p").lanes[LANE].position) == 19
+            behind.look(lambda machine: machine)
+    assert behind.look(lambda machine: machine.of("p").lanes[LANE].position) == 19
 
 
 def test_a_refusal_that_has_passed_is_not_remembered(state: KafkaCoordinator, leader: Any) -> None:
     leader.campaign()
     known = Log(state.where)
     known._ear(KafkaError(KafkaError._AUTHENTICATION, "the token was too old"))
-    known.look(lambda book: book)
+    known.look(lambda machine: machine)
     assert isinstance(known._ear.told(KafkaError(KafkaError._TIMED_OUT), "reading"), StateUnavailable)
 
 
@@ -179,7 +179,7 @@ def test_records_that_somebody_else_has_removed_or_written_are_noticed(
     [removed] = admin.delete_records([TopicPartition(state.where.topic, 0, 2)], request_timeout=PATIENCE).values()
     removed.result(PATIENCE)
     with pytest.raises(StateInvalid, match="first records were removed"):
-        Log(state.where).look(lambda book: book)
+        Log(state.where).look(lambda machine: machine)
     producer = Producer({"bootstrap.servers": broker.servers})
     producer.produce(state.where.topic, b'{"do":"open"}', b"other", 0)
     producer.produce(state.where.topic, b"hello", b"other", 0)
@@ -270,7 +270,7 @@ def test_no_request_is_made_that_aborts_the_process_when_its_connection_ends() -
     source = Path(penstock.__file__).parent
     calls = re.compile(r"\.(describe_consumer_groups|\w+_consumer_group_offsets|delete_consumer_groups)\(")
     found = {(str(file.relative_to(source)), call) for file in source.rglob("*.py") for call in calls.findall(file.read_text())}
-    assert found == {("sinks/kafka/ledger.py", "delete_consumer_groups")}
+    assert found == {("sinks/kafka/group_watermark.py", "delete_consumer_groups")}
 
 
 def leading(some: list[Leadership]) -> list[Leadership]:
@@ -312,8 +312,8 @@ def test_a_leader_and_a_claim_outlast_a_restart_of_the_brokers_and_nothing_is_co
             breakable_broker.start()
             until(lambda: _tried(lambda: claim.advance(mark(3), Tally(2))))
             until(lambda: _tried(leader.renew))
-        until(lambda: _tried(lambda: state.standing("p")))  # the group is the last to be there again
-        standing = state.standing("p")
+        until(lambda: _tried(lambda: state.pipeline_state("p")))  # the group is the last to be there again
+        standing = state.pipeline_state("p")
         assert (standing.delivered, standing.epoch, standing.watermarks[LANE]) == (3, term.epoch, mark(3))
 
 
@@ -323,14 +323,14 @@ def test_brokers_that_are_away_are_no_topic_that_is_gone(breakable_broker: Broke
         state.place(leader.campaign(), LANE, mark(3))
         monkeypatch.setattr(log, "GONE_SECONDS", 0.0)
         with hurried(monkeypatch):
-            until(lambda: _tried(lambda: state.standing("p")))  # those in a hurry share another log
+            until(lambda: _tried(lambda: state.pipeline_state("p")))  # those in a hurry share another log
             breakable_broker.kill()
             for _ in range(3):
                 with pytest.raises(StateUnavailable):
-                    state.standing("p")
+                    state.pipeline_state("p")
         breakable_broker.start()
-        until(lambda: _tried(lambda: state.standing("p")))
-        assert state.standing("p").watermarks == {LANE: mark(3)}
+        until(lambda: _tried(lambda: state.pipeline_state("p")))
+        assert state.pipeline_state("p").watermarks == {LANE: mark(3)}
 
 
 def test_a_record_that_was_sent_twice_because_its_answer_was_lost_counts_once_and_is_answered(
@@ -348,7 +348,7 @@ def test_a_record_that_was_sent_twice_because_its_answer_was_lost_counts_once_an
         state.place(term, LANE, mark(0))
         with state.claim(term, LANE, 1) as claim:
             claim.advance(mark(3), Tally(delivered=3))
-    assert (state.watermark("p", LANE), state.standing("p").delivered) == (mark(3), 3)
+    assert (state.watermark("p", LANE), state.pipeline_state("p").delivered) == (mark(3), 3)
 
 
 def test_a_leader_renews_several_times_within_its_deadline() -> None:

@@ -20,7 +20,7 @@ import pytest
 from deadline import PATIENCE, until
 from penstock.change import Change, Lane, Op
 from penstock.config import parse
-from penstock.coordinator import Standing, Tally, Term
+from penstock.coordinator import PipelineState, Tally, Term
 from penstock.coordinators.postgres import PostgresCoordinator
 from penstock.coordinators.postgres.candidate import PostgresCandidate
 from penstock.coordinators.postgres.coordinator import PLACE
@@ -111,7 +111,7 @@ def has_waiter(sql: Callable[[str], list[Any]], blocker: psycopg.Connection[Any]
 
 def test_asking_makes_no_tables_and_standing_for_a_pipeline_does(postgres: str, postgres_server: PostgresServer) -> None:
     coordinator = PostgresCoordinator(patient(postgres))
-    assert coordinator.standing("p") == Standing()
+    assert coordinator.pipeline_state("p") == PipelineState()
     assert coordinator.watermark("p", LANE) is None
     assert coordinator.letters("p") == []
     coordinator.examine()
@@ -121,7 +121,7 @@ def test_asking_makes_no_tables_and_standing_for_a_pipeline_does(postgres: str, 
         for one in made:
             one.result().close()
     assert postgres_server.execute(f"select version from {NAME}.about", postgres) == [(VERSION,)]
-    assert coordinator.standing("p") == Standing()
+    assert coordinator.pipeline_state("p") == PipelineState()
 
 
 def test_a_schema_that_is_not_ours_or_of_a_later_version_is_refused_and_left_alone(
@@ -129,7 +129,7 @@ def test_a_schema_that_is_not_ours_or_of_a_later_version_is_refused_and_left_alo
 ) -> None:
     coordinator = PostgresCoordinator(patient(postgres))
     postgres_server.execute(f"create schema {NAME} create table {NAME}.orders (id int)", postgres)
-    for deed in (lambda: coordinator.candidate("p", "a"), lambda: coordinator.standing("p")):
+    for deed in (lambda: coordinator.candidate("p", "a"), lambda: coordinator.pipeline_state("p")):
         with pytest.raises(StateInvalid, match="was not made by Penstock"):
             deed()
     postgres_server.execute(f"drop table {NAME}.orders", postgres)
@@ -158,11 +158,11 @@ def test_a_schema_of_the_first_version_is_upgraded_by_its_owner_alone_and_keeps_
         postgres_server.execute(f"update {NAME}.about set version = 1", empty_state)
         guest = PostgresCoordinator(patient(postgres_server.dsn_of(empty_state.rpartition("/")[2], role, "x")))
         with pytest.raises(StateInvalid, match="may not change its tables") as caught:
-            guest.standing("p")
+            guest.pipeline_state("p")
         assert "run penstock status FILE once as the owner of the tables" in caught.value.remedy
         fresh = PostgresCoordinator(f"{patient(empty_state)}&application_name=fresh")
         with ThreadPoolExecutor(8) as pool:
-            found = {one.epoch for one in pool.map(fresh.standing, ["p"] * 8)}
+            found = {one.epoch for one in pool.map(fresh.pipeline_state, ["p"] * 8)}
         assert found == {term.epoch}
         assert guest.watermark("p", LANE) == mark(0)
         assert guest.identity() == fresh.identity()
@@ -193,7 +193,7 @@ def test_who_lacks_rights_is_told_what_to_grant_and_needs_no_more(postgres: str,
         grant = refused(coordinator.examine, stand)
         assert grant == f'create schema {NAME} authorization "{role}"'
         PostgresCoordinator(patient(postgres)).candidate("p", "owner").close()
-        grant = refused(coordinator.examine, lambda: coordinator.standing("p"), stand)
+        grant = refused(coordinator.examine, lambda: coordinator.pipeline_state("p"), stand)
         assert grant.startswith(f'grant usage, create on schema {NAME} to "{role}"; grant select')
         postgres_server.execute(f'grant usage on schema {NAME} to "{role}"', postgres)
         assert refused(coordinator.examine, stand) == grant
@@ -216,7 +216,7 @@ def test_a_pooler_before_the_server_is_noticed(empty_state: str, postgres_server
             return data if at < 0 else data[: at + 5] + b"\x00\x00\x00\x07" + data[at + 9 :]
 
     with Pooler(postgres_server.port) as pooler, pytest.raises(StateInvalid, match="a connection pooler"):
-        through(empty_state, pooler).standing("p")
+        through(empty_state, pooler).pipeline_state("p")
 
 
 # Secrets, and what is told of failures.
@@ -233,7 +233,7 @@ def test_no_password_shows_anywhere(postgres_server: PostgresServer) -> None:
     for dsn in dsns:
         coordinator = PostgresCoordinator(dsn)
         with pytest.raises(StateUnavailable) as caught:
-            coordinator.standing("p")
+            coordinator.pipeline_state("p")
         for shown in (str(caught.value), repr(caught.value.__cause__), repr(coordinator), coordinator.address):
             assert secret not in shown
         assert dsn.partition("@")[2].partition("?")[0] in str(caught.value)
@@ -322,11 +322,11 @@ def test_a_holder_whose_session_ended_goes_on_if_nobody_took_its_term(
 ) -> None:
     with coordinator.claim(taken(coordinator, leader), LANE, 0) as held:
         end_sessions(sql)
-        assert not coordinator.standing("p").is_held
+        assert not coordinator.pipeline_state("p").is_held
         leader.renew()
         held.advance(mark(1), Tally(1, 1.0))
-    assert coordinator.standing("p").is_held
-    assert coordinator.standing("p").epoch == 1
+    assert coordinator.pipeline_state("p").is_held
+    assert coordinator.pipeline_state("p").epoch == 1
     assert coordinator.watermark("p", LANE) == mark(1)
 
 
@@ -392,7 +392,7 @@ def test_a_leader_that_is_cut_off_is_replaced_within_its_ttl_and_changes_nothing
             with pytest.raises(TermLost):
                 leader.renew()
     assert coordinator.watermark("p", LANE) == mark(6)
-    assert coordinator.standing("p").holder == "rival"
+    assert coordinator.pipeline_state("p").holder == "rival"
 
 
 def test_a_child_that_was_forked_does_not_keep_its_dead_parents_term(
@@ -408,7 +408,7 @@ if child:
     candidate.renew()
     print(child, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
-coordinator.standing("p")
+coordinator.pipeline_state("p")
 time.sleep(86400)
 """
     parent = PostgresCoordinator(coordinator.dsn, ttl=PATIENCE)
@@ -451,7 +451,7 @@ def test_what_was_written_before_the_session_ended_is_counted_once(
         proxy.is_deaf = False
         held.advance(mark(5), Tally(4, 0.0, 1, 2))
         held.advance(mark(6), Tally(1))
-    found = coordinator.standing("p")
+    found = coordinator.pipeline_state("p")
     assert (found.delivered, found.dropped, found.passed) == (6, 1, 2)
 
 
@@ -532,10 +532,10 @@ def test_a_restart_and_a_crash_of_the_server_lose_nothing_and_end_no_claim(break
                 with pytest.raises(StateUnavailable):
                     leader.renew()
                 with pytest.raises(StateUnavailable):
-                    coordinator.standing("p")
+                    coordinator.pipeline_state("p")
                 breakable_postgres.start()
                 leader.renew()
             held.advance(mark(3), Tally(1))
         assert coordinator.watermark("p", LANE) == mark(3)
-        assert coordinator.standing("p").delivered == 3
-        assert coordinator.standing("p").epoch == term.epoch
+        assert coordinator.pipeline_state("p").delivered == 3
+        assert coordinator.pipeline_state("p").epoch == term.epoch

@@ -18,7 +18,9 @@ import pytest
 from deadline import PATIENCE
 from penstock.change import Change, Lane, Op
 from penstock.coordinator import Tally, Term
-from penstock.coordinators.sqlite import SqliteCoordinator, candidate, claim, letters, store
+from penstock.coordinators import claim
+from penstock.coordinators.letter_table import LetterTable
+from penstock.coordinators.sqlite import SqliteCoordinator, candidate, store
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted, StateInvalid, StateUnavailable, TermLost
 from penstock.poison import Circumstances, Poison
@@ -80,7 +82,7 @@ def edit(path: Path, sql: str, *values: object) -> None:
 
 
 def test_asking_creates_no_file(coordinator: SqliteCoordinator, path: Path) -> None:
-    coordinator.standing("p")
+    coordinator.pipeline_state("p")
     coordinator.watermark("p", LANE)
     assert not path.exists()
 
@@ -110,7 +112,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path, conten
     with pytest.raises(StateInvalid, match=said):
         SqliteCoordinator(str(path)).candidate("p", "a")
     with pytest.raises(StateInvalid, match=said):
-        SqliteCoordinator(str(path)).standing("p")
+        SqliteCoordinator(str(path)).pipeline_state("p")
     assert path.read_bytes() == content
 
 
@@ -126,7 +128,7 @@ def test_a_state_file_of_a_later_version_is_refused(coordinator: SqliteCoordinat
     coordinator.candidate("p", "a").close()
     edit(path, f"pragma user_version = {store.VERSION + 1}")
     with pytest.raises(StateInvalid, match=f"version {store.VERSION + 1}"):
-        coordinator.standing("p")
+        coordinator.pipeline_state("p")
 
 
 @pytest.mark.parametrize("version", store.UPGRADES)
@@ -148,7 +150,7 @@ def test_a_state_file_of_an_earlier_version_is_upgraded_and_keeps_what_it_knows(
         edit(path, "alter table dead_letters drop column overtaken_by")
     edit(path, f"pragma user_version = {version}")
     assert coordinator.letters("p") == []
-    assert coordinator.standing("p").watermarks == {Lane("main"): Watermark(Cursor("c7"), 7, 7)}
+    assert coordinator.pipeline_state("p").watermarks == {Lane("main"): Watermark(Cursor("c7"), 7, 7)}
     identity = coordinator.identity()
     assert identity
     with closing(coordinator.candidate("p", "b")) as second:
@@ -171,7 +173,7 @@ def test_a_torn_state_file_is_invalid(coordinator: SqliteCoordinator, path: Path
         file.seek(4096)
         file.write(b"\xff" * 20000)
     with pytest.raises(StateInvalid):
-        coordinator.standing("p")
+        coordinator.pipeline_state("p")
 
 
 def test_a_folder_that_does_not_exist_is_an_unavailable_state(tmp_path: Path) -> None:
@@ -204,7 +206,7 @@ def test_a_locked_state_is_unavailable_and_the_term_outlives_it(
         other.execute("rollback")
         leader.renew()
         held.advance(mark(1), Tally(1, 1.0))
-    assert coordinator.standing("p").delivered == 1
+    assert coordinator.pipeline_state("p").delivered == 1
 
 
 @pytest.mark.usefixtures("impatient")
@@ -278,10 +280,10 @@ def test_a_holder_on_another_machine_is_judged_by_its_beats(
 ) -> None:
     leader.campaign()
     edit(path, "update terms set seat = 'elsewhere/boot/1'")
-    assert coordinator.standing("p").is_held
+    assert coordinator.pipeline_state("p").is_held
     assert rival.campaign() is None
     edit(path, "update terms set beat_at = 0")
-    assert not coordinator.standing("p").is_held
+    assert not coordinator.pipeline_state("p").is_held
     assert rival.campaign() is None
     clock.now += 10
     assert rival.campaign() == Term("p", "rival", 2)
@@ -292,6 +294,16 @@ def test_all_names_of_a_file_lead_to_the_same_locks(tmp_path: Path, path: Path, 
     (tmp_path / "link").symlink_to(path)
     with closing(SqliteCoordinator(str(tmp_path / "link")).candidate("p", "rival")) as rival:
         assert rival.campaign() is None
+
+
+def test_progress_with_counts_does_not_stand_if_the_file_is_removed_until_it_is_committed(
+    coordinator: SqliteCoordinator, path: Path, leader: candidate.SqliteCandidate
+) -> None:
+    with coordinator.claim(taken(coordinator, leader), LANE, 0) as held:
+        remove = lambda sql: path.unlink() if sql.lower() == "commit" else None  # noqa: E731
+        held._store._connection.set_trace_callback(remove)
+        with pytest.raises(TermLost):
+            held.advance(mark(1), Tally(dropped=1))
 
 
 def test_who_leads_in_a_file_that_was_replaced_leads_no_longer(
@@ -322,7 +334,7 @@ def test_an_attempt_that_was_superseded_cannot_advance_even_if_its_lock_was_lost
                 with pytest.raises(TermLost):
                     old.advance(mark(position), Tally(1, 1.0))
     assert coordinator.watermark("p", LANE) == mark(2)
-    assert coordinator.standing("p").delivered == 2
+    assert coordinator.pipeline_state("p").delivered == 2
 
 
 def test_an_idle_lane_is_written_about_once_a_second_only(
@@ -373,7 +385,7 @@ def test_connections_and_files_are_given_back(
             held.advance(mark(attempt), Tally())
         with pytest.raises(TermLost), coordinator.claim(term, LANE, 0):
             pass
-        coordinator.standing("p")
+        coordinator.pipeline_state("p")
         coordinator.candidate("p", "visitor").close()
     assert sorted(opened_files(path.parent)) == before
 
@@ -398,12 +410,12 @@ def test_progress_and_what_it_counts_are_recorded_in_one_step(
 
     with coordinator.claim(taken(coordinator, leader), LANE, 0) as held:
         with monkeypatch.context() as broken:
-            broken.setattr(letters, "count", away)
+            broken.setattr(LetterTable, "count", away)
             with pytest.raises(StateUnavailable):
                 held.advance(mark(4), Tally(3, dropped=1, passed=2))
         assert coordinator.watermark("p", LANE) != mark(4)
         held.advance(mark(4), Tally(3, dropped=1, passed=2))
-    standing = coordinator.standing("p")
+    standing = coordinator.pipeline_state("p")
     assert (standing.delivered, standing.dropped, standing.passed) == (3, 1, 2)
 
 

@@ -89,7 +89,7 @@ def widened(path: Path) -> None:
 def test_a_wider_file_of_an_earlier_version_is_closed_to_others_once_it_is_opened_for_writing(path: Path) -> None:
     with leading(path):
         widened(path)
-        SqliteCoordinator(str(path)).standing("p")
+        SqliteCoordinator(str(path)).pipeline_state("p")
         assert path.stat().st_mode & 0o777 == 0o644
         with closing(SqliteCoordinator(str(path)).candidate("p", "b")) as rival:
             assert rival.campaign() is None, "both still find each other's locks"
@@ -144,7 +144,9 @@ def test_root_can_open_the_file_of_another_user_who_can_still_use_it() -> None:
         os.chmod(path, 0o644)
         with leading(Path(path)):
             assert os.stat(path).st_mode & 0o777 == 0o600
-            reads = 'standing = SqliteCoordinator(sys.argv[1]).standing("p"); standing.is_held or sys.exit("it sees no leader")'
+            reads = (
+                'standing = SqliteCoordinator(sys.argv[1]).pipeline_state("p"); standing.is_held or sys.exit("it sees no leader")'
+            )
             assert as_another(reads, path).stderr == ""
         assert as_another(stands, path).stderr == ""
 

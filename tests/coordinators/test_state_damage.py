@@ -137,7 +137,7 @@ def test_who_opens_a_ruined_state_is_refused_and_repairs_nothing(path: Path, rui
         size = path.stat().st_size
         for _ in range(2):
             with pytest.raises(StateInvalid):
-                state.standing("p")
+                state.pipeline_state("p")
         if not size:
             with pytest.raises(StateInvalid, match="is empty"):
                 state.candidate("p", "late")
@@ -147,7 +147,7 @@ def test_who_opens_a_ruined_state_is_refused_and_repairs_nothing(path: Path, rui
 def test_an_empty_file_that_was_never_a_state_is_a_new_one(path: Path) -> None:
     path.touch()
     state = SqliteCoordinator(str(path))
-    assert state.standing("p").epoch == 0
+    assert state.pipeline_state("p").epoch == 0
     assert not path.stat().st_size
     with closing(state.candidate("p", "a")) as candidate:
         assert candidate.campaign()
@@ -208,7 +208,7 @@ class Prompt(SqliteCoordinator):
 class Quiet:
     """A query with nothing to do, and the engine that makes it."""
 
-    def query(self, pipeline: Pipeline, goal: object = None) -> Quiet:
+    def query(self, pipeline: Pipeline, *_: object) -> Quiet:
         return self
 
     def start(self, term: object) -> None:
@@ -266,6 +266,7 @@ unlimited, told = resource.getrlimit(resource.RLIMIT_FSIZE), []
 def has(kind): return any(isinstance(event, kind) for event in told)
 with carried(Prompt(sys.argv[1], ttl=2.0), told) as run:
     until(lambda: has(Led))
+    told.clear()
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, unlimited[1]))
     until(lambda: has(StateAway))
     until(lambda: has(TermGone))
@@ -274,7 +275,7 @@ with carried(Prompt(sys.argv[1], ttl=2.0), told) as run:
     assert not has(StandingBy), told
     assert not has(StateBack), told
     resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
-    until(lambda: has(StateBack) and len([event for event in told if isinstance(event, Led)]) > 1)
+    until(lambda: has(StateBack) and has(Led))
     until(lambda: observe(run.pipeline).last_error is None)
 print(error["message"])
 for event in told:
@@ -300,10 +301,10 @@ def test_a_leader_that_is_silent_though_its_file_can_be_written_is_said_to_be_st
     state = SqliteCoordinator(str(path), ttl=10.0)
     with closing(state.candidate("p", "leader")) as leader:
         assert leader.campaign()
-        assert state.standing("p").trouble is None
+        assert state.pipeline_state("p").trouble is None
         with closing(sqlite3.connect(path)) as other, other:
             other.execute("update terms set beat_at = ?", (time.time() - 60,))
-        trouble = state.standing("p").trouble or {}
+        trouble = state.pipeline_state("p").trouble or {}
         assert trouble["code"] == StateUnavailable.code
         assert trouble["message"].startswith("leader leads p and has not renewed its term for 6")
         assert "the process is stopped" in trouble["message"]

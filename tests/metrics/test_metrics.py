@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deadline import PATIENCE, until
 from penstock.config import parse
-from penstock.coordinator import Standing
+from penstock.coordinator import PipelineState
 from penstock.cursor import Watermark
 from penstock.errors import ConfigInvalid
 from penstock.event import (
@@ -55,11 +55,13 @@ from penstock.event import (
 from penstock.metrics import watch as watching
 from penstock.metrics.health import ailment
 from penstock.metrics.server import address, health, serving
-from penstock.metrics.watch import FRESH_SECONDS, PAST_SECONDS, Watch
+from penstock.metrics.tally import Tally
+from penstock.metrics.watch import FRESH_SECONDS, PAST_SECONDS, Sight, Watch
 from penstock.pipeline import Pipeline
 from penstock.source import Backlog
 from penstock.sources.outbox.mark.source import MarkSource
-from penstock.sources.sqlite.source import LANE, SqliteSource
+from penstock.sources.sqlite.parts import SqliteRetention
+from penstock.sources.sqlite.source import LANE
 from penstock.status import summarise
 from penstock.testing.ports import free_port
 from shop import Shop
@@ -86,7 +88,7 @@ def reach(pipeline: Pipeline, position: int, trouble: dict[str, str] | None = No
     term = candidate.campaign()
     assert term
     cursor = pipeline.source.begin(LANE, str(position))
-    pipeline.source.register(NAME, LANE, cursor)
+    pipeline.source.retention.register(NAME, LANE, cursor)
     pipeline.state.place(term, LANE, Watermark(cursor, position))
     if trouble:
         pipeline.state.note(term, trouble)
@@ -381,7 +383,7 @@ def test_nobody_waits_for_long_behind_one_whose_look_takes_long(
 ) -> None:
     monkeypatch.setattr(watching, "LATE_SECONDS", 0.05)
     answers, watch = threading.Event(), Watch([pipeline])
-    monkeypatch.setattr(SqliteSource, "readers", lambda self: answers.wait(PATIENCE) and ())
+    monkeypatch.setattr(SqliteRetention, "readers", lambda self: answers.wait(PATIENCE) and ())
     watch.hear(LED)
     looking = threading.Thread(target=watch.sights)
     looking.start()
@@ -401,7 +403,7 @@ def test_a_look_that_hangs_is_no_health_once_the_last_one_is_old(
     watch = Watch([pipeline], lambda: now[0])
     watch.hear(LED)
     assert health(watch)[0] == 200
-    monkeypatch.setattr(SqliteSource, "readers", lambda self: answers.wait(PATIENCE) and ())
+    monkeypatch.setattr(SqliteRetention, "readers", lambda self: answers.wait(PATIENCE) and ())
     now[0] = 29.0
     looking = threading.Thread(target=watch.sights)
     looking.start()
@@ -415,8 +417,15 @@ def test_a_look_that_hangs_is_no_health_once_the_last_one_is_old(
     assert health(watch)[0] == 200
 
 
+def test_a_leader_whose_backlog_is_unknown_is_stalled_by_the_age_of_its_oldest_change(pipeline: Pipeline) -> None:
+    now = datetime.now(UTC)
+    at = summarise(pipeline, PipelineState(), {LANE: Backlog(9, None, now - timedelta(seconds=90))}, now)
+    seen = Sight(61.0, Tally("leading"), 61.0, at, ())
+    assert ailment(seen) == "stalled: changes wait, none was delivered for 61 s"
+
+
 def test_a_look_that_failed_is_no_progress_nor_are_positions_of_rows_that_go_back(pipeline: Pipeline) -> None:
-    at = summarise(pipeline, Standing(), {LANE: Backlog(9, 4, None)}, datetime.now(UTC))
+    at = summarise(pipeline, PipelineState(), {LANE: Backlog(9, 4, None)}, datetime.now(UTC))
     on, further, away = (replace(at, marks=marks) for marks in ({LANE: 3}, {LANE: 4}, {}))
     assert watching._has_moved(pipeline, on, further)
     assert watching._has_moved(pipeline, on, replace(at, marks={LANE: 3, "snapshot:1": 3}))

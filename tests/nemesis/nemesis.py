@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from itertools import islice
+from itertools import chain, islice
 from random import Random
 from typing import Any, ClassVar, TypeVar
 
@@ -17,7 +17,7 @@ import psutil
 from deadline import PATIENCE, until
 from fix_rig import Rig
 from penstock.failpoint import POINTS
-from program import Program, altered_by, send
+from program import Program, altered_by, is_dead, send
 
 RATES = (0.1, 0.5, 0.9)
 FAULTS = ("fail_rate", "hang_rate", "cut_rate", "lose_rate")
@@ -43,8 +43,10 @@ class Nemesis:
         self._torment(islice(self._dealt(), steps))
 
     def torment_until(self, is_enough: Callable[[], bool]) -> None:
-        """Steps drawn at random until that is enough."""
-        self._torment(iter(lambda: None if is_enough() else self._chance.choice(self.STEPS), None))
+        """Steps drawn at random until that is enough, then each kind that was not drawn."""
+        drawn = iter(lambda: None if is_enough() else self._chance.choice(self.STEPS), None)
+        left = (step for step in dict.fromkeys(self.STEPS) if not self.counts[step.__name__.strip("_")])
+        self._torment(chain(drawn, left))
 
     def heal(self) -> None:
         """End every fault, and see two processes at work: from here on no process may fail."""
@@ -106,7 +108,7 @@ class Nemesis:
 
     def _are_at_work(self) -> bool:
         """Whether the store knows a leader and a standby of the team, each with a JVM; one that is still starting is not known."""
-        is_led = self._rig.leader() in self._team and self._rig.standing().standbys >= 1
+        is_led = self._rig.leader() in self._team and self._rig.pipeline_state().standbys >= 1
         return is_led and all(program.jvm() for program in self._team)
 
     def _change(self) -> None:
@@ -226,6 +228,17 @@ class Nemesis:
         self._dwell(3)
         victim.disarm()
 
+    def _fill_the_disk(self) -> None:
+        """Under the database and the state: what grows fails, for the shop and for every process."""
+        self._rig.shop.has_room = False
+        for program in self._team:
+            program.arm("disk.full", "fill")
+        self._rig.outlast(*self._team)
+        self._dwell(5)
+        for program in self._team:
+            program.disarm()
+        self._rig.shop.has_room = True
+
     def _step_the_clock(self) -> None:
         self._offset.write_text(str(self._chance.uniform(-DAY, DAY)))
 
@@ -245,6 +258,7 @@ class Nemesis:
         _let_the_receiver_be_slow,
         _lock_the_state_file,
         _let_the_state_refuse,
+        _fill_the_disk,
         _step_the_clock,
         _pause_at_a_point,
     )
@@ -258,11 +272,3 @@ class Nemesis:
         _kill_at_a_point,
     )
     """Of what a campaign draws, the frequent ones more than once."""
-
-
-def is_dead(process: psutil.Process) -> bool:
-    """Whether it has ended, collected by its parent or not."""
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True

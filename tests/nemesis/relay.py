@@ -15,7 +15,7 @@ import yaml
 from deadline import PATIENCE, until
 from fix_rig import QUICK, TERM, Rig
 from nemesis import Nemesis
-from penstock.coordinator import Standing
+from penstock.coordinator import PipelineState
 from penstock.coordinators.postgres import PostgresCoordinator
 from penstock.errors import StateUnavailable
 from penstock.outbox import stash_many
@@ -43,7 +43,7 @@ class Relay(Rig):
         self.dsn = server.create_database()
         init(self.dsn, Names("outbox"))
         server.execute("create table made (key text, number bigint, primary key (key, number))", self.dsn)
-        self.state, self._standing = PostgresCoordinator(f"{self.dsn}?connect_timeout=60"), Standing()
+        self.state, self._standing = PostgresCoordinator(f"{self.dsn}?connect_timeout=60"), PipelineState()
         self.programs, self.leaving, self.receiver = [], [], Silent()
         self._stage = ExitStack()
         self.to_kafka = self._stage.enter_context(broker.route())
@@ -251,7 +251,7 @@ class RelayNemesis(Nemesis):
     def _are_at_work(self) -> bool:
         """Of both pipelines."""
         with suppress(StateUnavailable):
-            others = [self._rig.state.standing(name) for name in DELIVERIES]
+            others = [self._rig.state.pipeline_state(name) for name in DELIVERIES]
             return super()._are_at_work() and all(one.is_held and one.standbys >= 1 for one in others)
         return False
 

@@ -124,7 +124,7 @@ class Stage:
         """These bugs are on meanwhile."""
         self._moves, self.is_bugged = bool(MOVING & {*bugs}), bool(bugs)
         for bug in bugs:
-            (self._bugs / bug).write_text(str(self.far.standing().epoch))
+            (self._bugs / bug).write_text(str(self.far.pipeline_state().epoch))
         try:
             yield
         finally:
@@ -321,10 +321,12 @@ def test_a_planted_bug_is_reported(stage: Stage, bug: str, scenario: Scenario, n
 def deposed(stage: Stage) -> dict[str, list[str]]:
     """The leader is stopped past its term with requests under way: one goes before its successor's first, one behind them."""
     leader = stage.ready()
-    successor, epoch = stage.standby(leader), stage.far.standing().epoch
+    successor, epoch = stage.standby(leader), stage.far.pipeline_state().epoch
     for rig in (stage.plain.rig, stage.far):
         pause(leader, "sink.sending", rig)
     behind = half(leader, stage.far, writes=True)
+    leader.arm("writer.advancing", "pause")  # or it might be stopped while it records, and then send nothing more
+    leader.until_reached("writer.advancing", by=behind.pid)
     successor.arm("sink.sending", "pause")
     stage.plain.rig.freeze(leader, stage.far)
     before = len(stage.far.receiver.judged)

@@ -35,7 +35,7 @@ class Pair:
         leader = until(self.rig.leader, what=self.rig.tails)
         [standby] = [one for one in self._team if one is not leader]
         until(lambda: standby.events("StandingBy"), what=standby.tail)
-        until(lambda: self.rig.standing().standbys, what=standby.tail)
+        until(lambda: self.rig.pipeline_state().standbys, what=standby.tail)
         return leader, standby
 
     def until_taken_over(self, epoch: int) -> None:
@@ -68,17 +68,17 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 def test_a_clock_that_steps_deposes_nobody(pair: Pair) -> None:
     pair.ready()
-    epoch = pair.rig.standing().epoch
+    epoch = pair.rig.pipeline_state().epoch
     for step in (DAY, -DAY, 0):
         pair.clock.write_text(str(step))
         pair.settle()
-    assert pair.rig.standing().epoch == epoch
+    assert pair.rig.pipeline_state().epoch == epoch
     assert pair.breaches() == []
 
 
 def test_a_request_of_a_leader_that_was_stopped_past_its_term_is_refused(pair: Pair) -> None:
     leader, standby = pair.ready()
-    epoch = pair.rig.standing().epoch
+    epoch = pair.rig.pipeline_state().epoch
     for point in ("sink.sending", "writer.advancing"):
         leader.arm(point, "pause")
         pair.rig.shop.sell(3)
@@ -99,7 +99,7 @@ def test_a_request_of_a_leader_that_was_stopped_past_its_term_is_refused(pair: P
 
 def test_a_leader_whose_state_store_refuses_makes_room_for_one_that_can_use_it(pair: Pair) -> None:
     leader, standby = pair.ready()
-    epoch, lost = pair.rig.standing().epoch, len(leader.events("TermGone"))
+    epoch, lost = pair.rig.pipeline_state().epoch, len(leader.events("TermGone"))
     leader.arm("state.refusing", "refuse")
     pair.rig.outlast(leader)
     leader.until_event("TermGone", count=lost + 1)
@@ -112,9 +112,25 @@ def test_a_leader_whose_state_store_refuses_makes_room_for_one_that_can_use_it(p
     assert pair.breaches() == []
 
 
+def test_a_disk_that_is_full_for_a_while_loses_nothing(pair: Pair) -> None:
+    leader, standby = pair.ready()
+    epoch, lost = pair.rig.pipeline_state().epoch, len(leader.events("TermGone"))
+    for program in (leader, standby):
+        program.arm("disk.full", "fill")
+    pair.rig.shop.sell(3)
+    pair.rig.outlast(leader, standby)
+    leader.until_event("TermGone", count=lost + 1)
+    for program in (leader, standby):
+        assert program.is_running(), program.tail()
+        program.disarm()
+    pair.until_taken_over(epoch)
+    pair.settle()
+    assert pair.breaches() == []
+
+
 def test_a_state_store_that_stalls_for_everybody_is_followed_by_a_later_epoch(pair: Pair) -> None:
     leader, _ = pair.ready()
-    epoch, lost = pair.rig.standing().epoch, len(leader.events("TermGone"))
+    epoch, lost = pair.rig.pipeline_state().epoch, len(leader.events("TermGone"))
     with closing(sqlite3.connect(pair.rig.state.path, timeout=PATIENCE, isolation_level=None)) as other:
         other.execute("begin immediate")
         pair.rig.outlast(leader)
@@ -128,7 +144,7 @@ def test_a_state_store_that_stalls_for_everybody_is_followed_by_a_later_epoch(pa
 @pytest.mark.parametrize("whole", [False, True], ids=["driver", "tree"])
 def test_a_leader_that_is_killed_is_followed_at_once(pair: Pair, whole: bool) -> None:
     leader, standby = pair.ready()
-    epoch = pair.rig.standing().epoch
+    epoch = pair.rig.pipeline_state().epoch
     send(signal.SIGKILL, leader.tree() if whole else leader.tree()[:1])
     pair.until_taken_over(epoch)
     assert leader.exit_code() == -signal.SIGKILL

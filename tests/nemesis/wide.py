@@ -113,7 +113,7 @@ class WideNemesis(Nemesis):
     def _forget_the_second_pipeline(self) -> None:
         if self.second.is_known():
             penstock("forget", self.second.file, "--yes")
-            self.forgotten.append(self._rig.state.standing("second").epoch)
+            self.forgotten.append(self._rig.state.pipeline_state("second").epoch)
 
     def _let_the_shop_be_still(self) -> None:
         """Then the log is pruned, up to where both pipelines are."""
@@ -135,7 +135,7 @@ class WideNemesis(Nemesis):
         was, found = self._rig.position, self._log(place)
         if len(found) > ROOM:
             penstock("rewind", self._rig.file, "--to", str(self._chance.choice(found[ROOM // 3 : -ROOM // 3])), "--yes")
-            self.rewinds.append(Rewind(self._rig.standing().epoch, was, self._rig.position))
+            self.rewinds.append(Rewind(self._rig.pipeline_state().epoch, was, self._rig.position))
         self._team = [self._recruit(), self._recruit()]
 
     def _log(self, place: str) -> list[Any]:
@@ -275,7 +275,7 @@ class _Second:
 
     def is_known(self) -> bool:
         """Whether it has a watermark to be forgotten."""
-        return bool(self._rig.state.standing("second").watermarks)
+        return bool(self._rig.state.pipeline_state("second").watermarks)
 
     def breaches(self, by_first: Sequence[oracle.Delivery], forgotten: Sequence[int]) -> list[str]:
         """Each of its lives is an unbroken run of the log: it lacks nothing that the first pipeline has delivered from there."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from deadline import PATIENCE, until
-from penstock.coordinator import Standing, Term
+from penstock.coordinator import PipelineState, Term
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.errors import StateInvalid
 from penstock.leadership import Leadership
@@ -88,9 +88,9 @@ class Asked(Prompt):
 
     times = 0
 
-    def standing(self, pipeline: str) -> Standing:
+    def pipeline_state(self, pipeline: str) -> PipelineState:
         type(self).times += 1
-        return super().standing(pipeline)
+        return super().pipeline_state(pipeline)
 
 
 class Observed(Leadership):

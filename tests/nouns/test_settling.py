@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from string import Formatter
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
+from penstock.batch_target import Batch
 from penstock.change import Lane
 from penstock.config import parse
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import SourcePruned, SourceUnavailable
 from penstock.event import _KINDS, Event, LogHeld, ReaderReleased, SettledAgain, Unsettled, from_line, to_line
-from penstock.goal import Batch
-from penstock.log import _SENTENCES, text_line
+from penstock.log import text_line
 from penstock.owner import Owner
 from penstock.pipeline import Pipeline
+from penstock.resume import place
 from penstock.settings import settings
 from penstock.settling import Settling
-from penstock.source import Backlog, Settlement, Span
+from penstock.source import Backlog, Settlement, Span, Stamp
 from penstock.sources import retain
 from penstock.sources.sqlite.install import enable
+from penstock.sources.sqlite.parts import SqliteRetention
 from penstock.sources.sqlite.source import LANE, SqliteSource
-from penstock.start import place
 from penstock.status import observe, remarks
 
 
-def test_every_event_has_a_sentence() -> None:
-    assert set(_SENTENCES) == set(_KINDS.values())
+@pytest.mark.parametrize("kind", _KINDS.values())
+def test_every_event_has_a_sentence_and_a_level_of_the_log_and_its_counter_adds_what_it_has(kind: type[Event]) -> None:
+    assert "sentence" in vars(kind)
+    assert kind.level in ("debug", "info", "warning", "error")
+    fields = {one.name for one in dataclasses.fields(kind)}
+    assert {name for _, name, _, _ in Formatter().parse(kind.sentence) if name} <= fields
+    assert kind.counter is None or {kind.counter.adds, kind.counter.label} - {None} <= fields
 
 
 def shared(folder: Path, then: str) -> Pipeline:
@@ -45,7 +53,7 @@ def shared(folder: Path, then: str) -> Pipeline:
             connection.execute("insert into orders default values")
     source = {"type": "sqlite", "database": "shop.db", "retain": {"changes": 5, "then": then}}
     pipeline = parse({"name": "orders", "source": source, "sink": {"type": "discard"}}, folder)
-    pipeline.source.register("audit", LANE, pipeline.source.begin(LANE, "3"))
+    pipeline.source.retention.register("audit", LANE, pipeline.source.begin(LANE, "3"))
     with closing(pipeline.state.candidate("orders", "me")) as candidate:
         term = candidate.campaign()
         assert term
@@ -76,17 +84,26 @@ class Overtaken(SqliteSource):
 
     meanwhile: Callable[[], None]
 
+    @property
+    def retention(self) -> OvertakenRetention:
+        return OvertakenRetention(self.database, self.retain, self.meanwhile)
+
+    def backlog(self, lane: Lane, after: Cursor, upto: Cursor | None = None, most: int | None = None) -> Backlog:
+        self.meanwhile()
+        return super().backlog(lane, after, upto, most)
+
+    def read(self, span: Span, reader: Stamp) -> Iterator[pa.RecordBatch]:
+        self.meanwhile()
+        return super().read(span, reader)
+
+
+@dataclass(frozen=True)
+class OvertakenRetention(SqliteRetention):
+    meanwhile: Callable[[], None]
+
     def settle(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> Settlement:
         self.meanwhile()
         return super().settle(pipeline, lane, upto, owner)
-
-    def backlog(self, lane: Lane, after: Cursor) -> Backlog:
-        self.meanwhile()
-        return super().backlog(lane, after)
-
-    def read(self, span: Span) -> Iterator[pa.RecordBatch]:
-        self.meanwhile()
-        return super().read(span)
 
 
 def settled_elsewhere(pipeline: Pipeline, position: int) -> None:
@@ -99,7 +116,7 @@ def settled_elsewhere(pipeline: Pipeline, position: int) -> None:
 def beside(tmp_path: Path) -> Callable[[Callable[[], None]], Pipeline]:
     """A pipeline that has come to its fifth change, with something that happens meanwhile."""
     pipeline = shared(tmp_path, "keep")
-    pipeline.source.forget("audit")
+    pipeline.source.retention.forget("audit")
     stand(pipeline, 5)
     return lambda meanwhile: replace(pipeline, source=Overtaken(database=pipeline.source.database, meanwhile=meanwhile))
 
@@ -151,13 +168,13 @@ def test_a_term_that_begins_while_its_predecessor_records_and_settles_starts_at_
 
 def test_a_batch_looks_again_where_another_process_has_delivered_and_settled_more(beside: Callable[..., Pipeline]) -> None:
     pipeline = beside(moved_once(lambda: pipeline))
-    assert pipeline.source.position(Batch(pipeline).goal()[LANE]) == 10
+    assert pipeline.source.position(Batch(pipeline).target()[LANE]) == 10
 
 
 def test_a_batch_does_not_pass_over_changes_that_were_pruned_undelivered(beside: Callable[..., Pipeline]) -> None:
     pipeline = beside(lambda: settled_elsewhere(pipeline, 8))
     with pytest.raises(SourcePruned):
-        Batch(pipeline).goal()
+        Batch(pipeline).target()
 
 
 def test_who_looks_while_a_later_watermark_is_settled_looks_again(beside: Callable[..., Pipeline]) -> None:
@@ -225,7 +242,7 @@ def test_a_pipeline_starts_on_a_source_that_cannot_be_settled(refusal: tuple[Pip
 
 def test_status_says_that_a_leader_is_not_noted_in_its_source(tmp_path: Path) -> None:
     pipeline = shared(tmp_path, "keep")
-    pipeline.source.register("orders", LANE, pipeline.source.begin(LANE, "10"))
+    pipeline.source.retention.register("orders", LANE, pipeline.source.begin(LANE, "10"))
     with closing(sqlite3.connect(pipeline.source.database, isolation_level=None)) as connection:
         connection.execute("update _penstock_reader set noted_at = noted_at - 3 where pipeline = 'orders'")
     assert not [said for said in remarks(pipeline) if "orders leads" in said]

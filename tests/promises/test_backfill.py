@@ -96,7 +96,7 @@ class Killed(Filled):
         return observe(load(self.live.file))
 
     def finished(self) -> set[str]:
-        return {lane for lane, mark in self.live.standing().watermarks.items() if lane != "log" and mark.position >= 0}
+        return {lane for lane, mark in self.live.pipeline_state().watermarks.items() if lane != "log" and mark.position >= 0}
 
 
 def test_a_snapshot_that_is_killed_goes_on_where_it_was(interrupted: Story) -> None:

@@ -133,4 +133,4 @@ def test_harvests_of_a_process_and_the_program_take_turns_on_a_table_and_lose_or
     loaded = load(printed)
     [letter] = loaded.state.letters(loaded.name)
     assert letter.change.table == "no-such-topic"
-    assert not loaded.state.standing(loaded.name).is_held
+    assert not loaded.state.pipeline_state(loaded.name).is_held

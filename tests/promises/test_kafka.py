@@ -20,7 +20,7 @@ from parking import PASSWORD, Parking
 from deadline import until
 from fix_rig import TERM, Rig
 from penstock.sinks.kafka import KafkaSink
-from penstock.sinks.kafka.ledger import Ledger
+from penstock.sinks.kafka.group_watermark import GroupWatermark
 from penstock.sources.sqlite.source import LANE
 from penstock.testing.broker import Broker
 from penstock.testing.postgres import PostgresServer
@@ -72,7 +72,7 @@ class KafkaRig(Rig):
     def kept(self) -> int | None:
         """Where the watermark stands in Kafka."""
         sink = KafkaSink(config={"bootstrap.servers": self.broker.servers})
-        mark = Ledger(sink, self.name, LANE).read()
+        mark = GroupWatermark(sink, self.name, LANE).read()
         return mark.position if mark else None
 
 

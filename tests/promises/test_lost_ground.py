@@ -12,7 +12,7 @@ from stories import Part, Story, Way
 
 from deadline import PATIENCE, until
 from fix_rig import Rig
-from penstock import decision
+from penstock import admin
 from penstock.config import load
 from penstock.sources.sqlite.readers import registered
 from penstock.sources.sqlite.rescan import repair
@@ -78,7 +78,7 @@ class LostGround(Part):
         with closing(sqlite3.connect(restored.shop.path, timeout=PATIENCE, isolation_level=None)) as connection:
             connection.execute("insert into orders(id, total) values(1, 1.5)")
         forgotten.shop.sell(2)
-        decision.forget(load(forgotten.file))  # hands over what its lost state had registered
+        admin.forget(load(forgotten.file))  # hands over what its lost state had registered
         yield [forgotten.file, restored.file]
         forgotten.until_delivered(12)
         until(lambda: restored.positions()[-6:] == [1, 2, 3, 4, 5, 6], what=restored.tails)

@@ -43,12 +43,12 @@ class Outbox:
         return int(rows)
 
     def leader(self, team: list[Program]) -> Program:
-        pid = int((self.state.standing(self.name).holder or ":0").split(":")[1])
+        pid = int((self.state.pipeline_state(self.name).holder or ":0").split(":")[1])
         return next(one for one in team if one.pid == pid)
 
     def until_more(self, team: list[Program]) -> None:
-        before = self.state.standing(self.name).delivered
-        until(lambda: self.state.standing(self.name).delivered > before + 100, what=lambda: tails(team))
+        before = self.state.pipeline_state(self.name).delivered
+        until(lambda: self.state.pipeline_state(self.name).delivered > before + 100, what=lambda: tails(team))
 
     def events(self, kind: str, team: list[Program]) -> list[dict[str, Any]]:
         return [one for program in team for one in program.events(kind) if one["pipeline"] == self.name]
@@ -77,7 +77,7 @@ class Meddler(Thread):
                 before, self.times = now, self.times + 1
 
     def _delivered(self) -> list[int]:
-        return [one.state.standing(one.name).delivered for one in self._outboxes]
+        return [one.state.pipeline_state(one.name).delivered for one in self._outboxes]
 
     def end(self) -> None:
         self._leaving.set()
@@ -153,7 +153,7 @@ def _alone_and_then_three(relay: Relay) -> None:
             standby.until_event("StandingBy", pipeline=one.name)
     for one in relay.both:
         assert one.leader(relay.team) is first
-        until(lambda one=one: one.state.standing(one.name).standbys == 2, what=lambda: tails(relay.team))
+        until(lambda one=one: one.state.pipeline_state(one.name).standbys == 2, what=lambda: tails(relay.team))
 
 
 def _killed_as_a_whole(relay: Relay) -> None:

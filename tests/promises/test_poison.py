@@ -95,7 +95,7 @@ class Poisoned(Part):
         redrive_all(rig)
         rig.until_settled()
         self.left = letters(rig)
-        until(lambda: rig.standing().redriven == len(self.parked))
+        until(lambda: rig.pipeline_state().redriven == len(self.parked))
         yield
 
     def brink(self, program: Program) -> None:

@@ -96,7 +96,7 @@ def _kill_the_leader(rig: Rig, remote: Rig) -> Program:
 def _lose_postgres(story: Story, server: PostgresServer) -> None:
     """It is away for longer than a term, then it crashes."""
     story.orders.before_the_restart(story.survivor)
-    story.epochs["before"] = story.rig.standing().epoch
+    story.epochs["before"] = story.rig.pipeline_state().epoch
     server.stop()
     story.rig.outlast(story.survivor)
     story.survivor.until_event("TermGone", pipeline="shop")
@@ -104,7 +104,7 @@ def _lose_postgres(story: Story, server: PostgresServer) -> None:
     story.orders.after_the_restart(story.survivor)
     server.kill()
     _return(story.rig, server)
-    story.epochs["after"] = story.rig.standing().epoch
+    story.epochs["after"] = story.rig.pipeline_state().epoch
 
 
 def _return(rig: Rig, server: PostgresServer) -> None:
@@ -138,7 +138,7 @@ def _lose_kafka(story: Story, broker: Broker) -> None:
     story.survivor.until_event("TermGone", count=gone + 1, pipeline="remote")
     story.remote.shop.sell(20)
     ends_at = time.monotonic() + SESSION + GONE_SECONDS
-    until(lambda: story.remote.standing() and time.monotonic() > ends_at)  # each look asks the brokers and is not answered
+    until(lambda: story.remote.pipeline_state() and time.monotonic() > ends_at)  # each look asks the brokers and is not answered
     broker.start()
     story.remote.until_settled()
 
@@ -151,9 +151,9 @@ def _command(story: Story) -> None:
     story.run("rewind", "--to", "beginning", "--yes", name="rewind while it leads")
     story.exit = story.survivor.terminate()
     story.run("rewind", "--to", "now", "--yes")
-    story.epochs["rewound"] = story.rig.standing().epoch
+    story.epochs["rewound"] = story.rig.pipeline_state().epoch
     story.run("forget", "--yes")
-    story.epochs["forgotten"] = story.rig.standing().epoch
+    story.epochs["forgotten"] = story.rig.pipeline_state().epoch
 
 
 def test_a_standby_on_the_same_database_takes_over(story: Story) -> None:
@@ -206,7 +206,7 @@ def test_commands_work_with_that_state_and_no_password_shows(story: Story) -> No
     assert said["rewind while it leads"].returncode == 1
     assert "term.held" in said["rewind while it leads"].stderr
     assert (said["rewind"].returncode, said["forget"].returncode) == (0, 0)
-    assert story.rig.standing().watermarks == {}
+    assert story.rig.pipeline_state().watermarks == {}
     assert story.epochs["forgotten"] > story.epochs["rewound"]
     outputs = [f"{one.stdout}{one.stderr}" for one in said.values()] + [one.said() for one in story.rig.programs]
     assert all(story.password not in output for output in outputs)

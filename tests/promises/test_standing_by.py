@@ -100,14 +100,14 @@ class Pair:
         """The epoch in which the first process led when it was killed, but not its workers."""
         assert self.second.is_running()
         self.shop.until_settled()
-        epoch = self.shop.standing().epoch
+        epoch = self.shop.pipeline_state().epoch
         send(signal.SIGKILL, self.first.tree()[:1])
         return epoch
 
     @cached_property
     def engine(self) -> psutil.Process:
         """The JVM of the first process, which was killed; until another one runs, what is seen is in `told`."""
-        self.epoch = self.shop.standing().epoch
+        self.epoch = self.shop.pipeline_state().epoch
         engine = self.first.jvm()
         self.first.arm("engine.starting", "pause")
         send(signal.SIGKILL, [engine])
@@ -180,7 +180,7 @@ def test_a_process_whose_engine_is_killed_comes_back_by_itself(pair: Pair) -> No
     assert not pair.engine.is_running()
     assert pair.first.is_running()
     assert pair.first.jvm().pid != pair.engine.pid
-    assert pair.shop.standing().epoch > pair.epoch
+    assert pair.shop.pipeline_state().epoch > pair.epoch
     assert pair.shop.leader() is pair.first
     assert pair.shop.breaches() == []
 
@@ -192,8 +192,8 @@ def test_a_batch_beside_a_live_process_ends_when_that_one_has_delivered_what_was
     batch.until_event("Completed", pipeline=beside.name)
     assert beside.position >= beside.shop.head
     assert not of(batch.events("Led"), beside)
-    assert beside.standing().is_held
-    assert str(pair.first.pid) in beside.standing().holder
+    assert beside.pipeline_state().is_held
+    assert str(pair.first.pid) in beside.pipeline_state().holder
     _, [seen] = status(beside.file)
     assert (seen["mode"], seen["state"]) == ("batch", "leading")
 

@@ -12,12 +12,12 @@ from ending import Clock
 
 from deadline import PATIENCE
 from penstock.change import Lane
+from penstock.delivery.driver import Driver
 from penstock.errors import PenstockError
 from penstock.event import Event
 from penstock.retry import Retry
 from penstock.sink import Assignment
-from penstock.sinks.webhook import WebhookSink, line
-from penstock.sinks.webhook.delivery import WebhookDelivery
+from penstock.sinks.webhook import WebhookSink, connection
 from penstock.testing.receiver import Receiver
 
 
@@ -57,16 +57,16 @@ def receiver() -> Iterator[Receiver]:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock that decides whether a request is late."""
     clock = Clock()
-    monkeypatch.setattr(line, "time", SimpleNamespace(monotonic=clock, time=time.time))
+    monkeypatch.setattr(connection, "time", SimpleNamespace(monotonic=clock, time=time.time))
     return clock
 
 
 @pytest.fixture
-def deliver(told: Told) -> Iterator[Callable[..., WebhookDelivery]]:
+def deliver(told: Told) -> Iterator[Callable[..., Driver]]:
     """Open a delivery to a URL, with quick retries unless told otherwise."""
-    opened: list[WebhookDelivery] = []
+    opened: list[Driver] = []
 
-    def deliver(url: str, *, previous: int | None = None, **settings: Any) -> WebhookDelivery:
+    def deliver(url: str, *, previous: int | None = None, **settings: Any) -> Driver:
         quick = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=4))
         sink = WebhookSink(url=url, **{"retry": quick, "timeout": timedelta(seconds=PATIENCE), **settings})
         delivery = sink.open(Assignment("orders", Lane("main"), 7, 0, "cafe", previous, told))

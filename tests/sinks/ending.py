@@ -9,7 +9,7 @@ from datetime import timedelta
 from threading import Thread
 
 from deadline import PATIENCE, until
-from penstock.sinks.webhook.delivery import WebhookDelivery
+from penstock.delivery.driver import Driver
 
 
 class Clock:
@@ -26,11 +26,11 @@ class Clock:
 
 
 @contextmanager
-def ending(delivery: WebhookDelivery) -> Iterator[Thread]:
+def ending(delivery: Driver) -> Iterator[Thread]:
     """The thread that closes a delivery, from the moment that no further request is sent; it has to end."""
     closer = Thread(target=delivery.close, daemon=True)
     closer.start()
-    until(lambda: delivery._dispatch.is_ending)
+    until(lambda: delivery._queue.is_ending)
     yield closer
     closer.join(PATIENCE)
     assert not closer.is_alive()

@@ -20,6 +20,7 @@ from penstock.change import Lane
 from penstock.cursor import Cursor
 from penstock.errors import DeliveryExhausted, PenstockError, TermLost
 from penstock.event import Event, MessagesReturned
+from penstock.following import follow
 from penstock.letter import DeadLetter
 from penstock.poison import Circumstances, Poison
 from penstock.retry import Retry
@@ -105,9 +106,9 @@ class Line:
 
     def deliver(self, epoch: int, producer: Any = kafka.Producer) -> BarrierDelivery:
         about = Circumstances("p", Lane("outbox"), "mark", epoch, self.told.extend)
-        poison, custody = Poison(self.then, "wait", self.parking, about), self.source.custody(Stamp(epoch, 0))  # type: ignore[arg-type]
+        poison, lease = Poison(self.then, "wait", self.parking, about), self.source.row_lease.open(Stamp(epoch, 0))  # type: ignore[arg-type]
         given = Assignment(
-            "p", Lane("outbox"), epoch, 0, "mark", None, self.told.append, poison, custody=custody, has_messages=True
+            "p", Lane("outbox"), epoch, 0, "mark", None, self.told.append, poison, row_lease=lease, has_messages=True
         )
         return BarrierDelivery(self.sink, given, producer)
 
@@ -125,7 +126,7 @@ class Carrier(Thread):
     def __init__(self, line: Line, epoch: int, producer: Any) -> None:
         super().__init__(name="carrier", daemon=True)
         self.delivery, self.error, self._leaving = line.deliver(epoch, producer), list[PenstockError](), Flag()
-        self._windows = line.source.follow_as(Stamp(epoch, 0), LANE, line.source.begin(LANE, "beginning"))
+        self._windows = follow(line.source, LANE, line.source.begin(LANE, "beginning"), Stamp(epoch, 0))
 
     def run(self) -> None:
         try:
@@ -170,7 +171,7 @@ def test_under_faults_everything_comes_and_nothing_of_a_key_comes_after_a_later_
 def test_while_a_row_cannot_be_purged_exactly_one_of_its_key_is_under_way(line: Line) -> None:
     line.insert(*"0123456789")
     source, table = line.source, line.source.table
-    windows = source.follow_as(Stamp(1, 0), LANE, source.begin(LANE, "beginning"))
+    windows = follow(source, LANE, source.begin(LANE, "beginning"), Stamp(1, 0))
     with psycopg.connect(line.dsn) as holder, closing(line.deliver(1)) as delivery:
         changes = next(windows).changes
         holder.execute(f"select 1 from {table} where id = 1 for update".encode())
@@ -191,7 +192,7 @@ def test_a_failure_that_is_told_when_later_rows_of_its_key_are_marked_already_le
         return Faulty(settings, liar=iter([True]))
 
     line.insert("0", "1", "2")
-    windows = line.source.follow_as(Stamp(1, 0), LANE, line.source.begin(LANE, "beginning"))
+    windows = follow(line.source, LANE, line.source.begin(LANE, "beginning"), Stamp(1, 0))
     with closing(line.deliver(1, lying_once)) as delivery:
         marked = next(windows).changes
         assert delivery.offer(marked.slice(0, 1), PATIENCE)
@@ -206,10 +207,10 @@ def test_a_deposed_leader_sends_no_second_record_of_a_key_and_is_told(line: Line
     line.insert("0", "1")
     source = line.source
     start = source.begin(LANE, "beginning")
-    old = next(source.follow_as(Stamp(1, 0), LANE, start))
+    old = next(follow(source, LANE, start, Stamp(1, 0)))
     delivery = line.deliver(1)
     until(lambda: time.monotonic() > delivery._confirmed_at + CONFIRM_SECONDS)  # as if it had been asleep
-    new = next(source.follow_as(Stamp(2, 0), LANE, start))
+    new = next(follow(source, LANE, start, Stamp(2, 0)))
     assert new.changes.num_rows == 2
     assert delivery.offer(old.changes, PATIENCE)
     with pytest.raises(TermLost):
@@ -222,9 +223,9 @@ def test_a_leader_that_is_deposed_between_sending_and_purging_repeats_one_record
     line.insert("0", "1", "2")
     source = line.source
     start = source.begin(LANE, "beginning")
-    old = next(source.follow_as(Stamp(1, 0), LANE, start))
+    old = next(follow(source, LANE, start, Stamp(1, 0)))
     with closing(line.deliver(1)) as delivery:
-        next(source.follow_as(Stamp(2, 0), LANE, start))
+        next(follow(source, LANE, start, Stamp(2, 0)))
         assert delivery.offer(old.changes, PATIENCE)
         with pytest.raises(TermLost):
             until(lambda: delivery.drain(1))
@@ -303,7 +304,7 @@ def test_a_database_that_goes_away_is_waited_for_and_the_barrier_stays_up(
     monkeypatch.setattr(barrier, "CONFIRM_SECONDS", PATIENCE)  # so that the first need not ask, however long a server takes to go
     line = Line(breakable_postgres.create_database(), broker)
     line.insert(*"012")
-    changes = next(line.source.follow_as(Stamp(1, 0), LANE, line.source.begin(LANE, "beginning"))).changes
+    changes = next(follow(line.source, LANE, line.source.begin(LANE, "beginning"), Stamp(1, 0))).changes
     with closing(line.deliver(1)) as delivery:
         breakable_postgres.stop()
         try:
@@ -319,5 +320,5 @@ def test_a_database_that_goes_away_is_waited_for_and_the_barrier_stays_up(
 
 
 def test_cursors_behind_what_was_delivered_bear_the_stamp_of_who_delivered_it(line: Line) -> None:
-    custody = line.source.custody(Stamp(4, 2))
-    assert custody.cursor(Cursor('{"position":9,"epoch":1,"attempt":1}')) == '{"position":9,"epoch":4,"attempt":2}'
+    lease = line.source.row_lease.open(Stamp(4, 2))
+    assert lease.cursor(Cursor('{"position":9,"epoch":1,"attempt":1}')) == '{"position":9,"epoch":4,"attempt":2}'

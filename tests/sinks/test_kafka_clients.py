@@ -18,8 +18,8 @@ from penstock.coordinators.kafka.address import Place
 from penstock.coordinators.kafka.client import Ear
 from penstock.errors import PenstockError
 from penstock.kafka_answer import answered
-from penstock.sinks.kafka import KafkaSink, ledger
-from penstock.sinks.kafka.ledger import Ledger
+from penstock.sinks.kafka import KafkaSink, group_watermark
+from penstock.sinks.kafka.group_watermark import GroupWatermark
 from penstock.testing.broker import Broker
 
 
@@ -47,7 +47,7 @@ class Watch:
 @pytest.fixture
 def watch(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Watch:
     watch = Watch()
-    monkeypatch.setattr(ledger, "PATIENCE", PATIENCE)
+    monkeypatch.setattr(group_watermark, "PATIENCE", PATIENCE)
     for name in ("create_topics", "delete_consumer_groups", "delete_records"):
         monkeypatch.setattr(AdminClient, name, watch.over(getattr(AdminClient, name)))
     return watch
@@ -56,13 +56,13 @@ def watch(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Watch:
 def test_a_progress_topic_that_is_there_already(broker: Broker, watch: Watch) -> None:
     name = broker.create(partitions=16)
     sink = KafkaSink(config={"bootstrap.servers": broker.servers}, progress_topic=name)
-    Ledger(sink, "nobody", Lane("main")).prepare()
+    GroupWatermark(sink, "nobody", Lane("main")).prepare()
     watch.assert_let_go()
 
 
 def test_a_lane_that_was_never_delivered_on(broker: Broker, watch: Watch) -> None:
     sink = KafkaSink(config={"bootstrap.servers": broker.servers})
-    Ledger(sink, "nobody-ever", Lane("main")).strike()
+    GroupWatermark(sink, "nobody-ever", Lane("main")).strike()
     watch.assert_let_go()
 
 

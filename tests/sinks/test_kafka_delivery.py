@@ -21,10 +21,10 @@ from penstock.errors import DeliveryExhausted, SinkRefused, SinkUnavailable, Ter
 from penstock.message import Message, to_change
 from penstock.poison import Circumstances, Poison
 from penstock.retry import Retry
-from penstock.sink import Assignment, KeepingDelivery
-from penstock.sinks.kafka import KafkaSink, client, ledger, transaction, transactional
+from penstock.sink import Assignment
+from penstock.sinks.kafka import KafkaSink, client, group_watermark, transaction, transactional
+from penstock.sinks.kafka.group_watermark import GroupWatermark
 from penstock.sinks.kafka.handing import flushed
-from penstock.sinks.kafka.ledger import Ledger
 from penstock.sinks.kafka.takeover import taken
 
 BOTH = ["exactly-once", "at-least-once"]
@@ -36,7 +36,7 @@ KEYS = 7
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
     """Answers that must come are waited for as long as any event."""
-    for module, limit in ((transactional, "STUCK_SECONDS"), (transactional, "STALL_SECONDS"), (ledger, "PATIENCE")):
+    for module, limit in ((transactional, "STUCK_SECONDS"), (transactional, "STALL_SECONDS"), (group_watermark, "PATIENCE")):
         monkeypatch.setattr(module, limit, 2 * PATIENCE)
 
 
@@ -106,12 +106,12 @@ class Line:
         return to_batch([self.message(position) for position in positions])
 
     def kept(self):
-        mark = self.ledger.read()
+        mark = self.group_watermark.read()
         return mark and mark.position
 
     @property
-    def ledger(self):
-        return Ledger(self.sink, self.topic, Lane("main"))
+    def group_watermark(self):
+        return GroupWatermark(self.sink, self.topic, Lane("main"))
 
     def came(self):
         """What a read_committed consumer has, partition by partition."""
@@ -120,7 +120,7 @@ class Line:
 
 def put(delivery, run, wait=PATIENCE):
     assert delivery.offer(run, wait)
-    if isinstance(delivery, KeepingDelivery):
+    if isinstance(delivery, transactional.TransactionalDelivery):
         position = run.column(0)[run.num_rows - 1].as_py()
         delivery.mark(Watermark(Cursor(f'"{position}"'), position, position))
 
@@ -335,7 +335,7 @@ def test_a_wrong_password_is_a_clear_error_and_is_not_shown(broker, delivery):
 
 
 def test_brokers_that_are_away_at_the_start_are_waited_for_by_starting_again(broker, monkeypatch):
-    monkeypatch.setattr(ledger, "PATIENCE", 1.0)
+    monkeypatch.setattr(group_watermark, "PATIENCE", 1.0)
     sink = KafkaSink(config={"bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(SinkUnavailable, match="see that the brokers"):
         sink.watermark("nobody", Lane("main"))
@@ -427,12 +427,14 @@ def test_who_died_right_before_a_commit_is_not_waited_for(broker):
     line = Line(broker)
     with line.open() as opened:
         deliver(opened, line.run(1, 2, 3))
-    dead = Producer(client.transactional(line.sink.config, line.topic, line.ledger.name, print))
+    dead = Producer(client.transactional(line.sink.config, line.topic, line.group_watermark.name, print))
     dead.init_transactions(PATIENCE)
     dead.begin_transaction()
     dead.produce(line.topic, b"4", b"k4")
     dead.flush()
-    dead.send_offsets_to_transaction(line.ledger.offsets(Watermark(Cursor('"4"'), 4, 4)), line.ledger.member(), PATIENCE)
+    dead.send_offsets_to_transaction(
+        line.group_watermark.offsets(Watermark(Cursor('"4"'), 4, 4)), line.group_watermark.member(), PATIENCE
+    )
     assert line.sink.watermark(line.topic, Lane("main")).position == 3
     with line.open() as successor:
         assert successor.kept.position == 3
@@ -481,7 +483,7 @@ def test_a_cursor_longer_than_kafka_takes_at_once_is_kept_whole(broker):
         assert opened.offer(line.run(1, 2), PATIENCE)
         opened.mark(long)
         assert opened.drain(PATIENCE)
-    assert line.ledger.read() == long
+    assert line.group_watermark.read() == long
 
 
 def test_a_lane_that_is_released_keeps_nothing_and_its_deliverer_is_fenced(broker):

@@ -10,7 +10,7 @@ from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid
 from penstock.message import Message, to_change
 from penstock.sink import Assignment
-from penstock.sinks.kafka.ledger import PIECE, joined, pieces
+from penstock.sinks.kafka.group_watermark import PIECE, joined, pieces
 from penstock.sinks.kafka.record import Record, Recorder, Style, Unfit
 
 ROW = Change(12, Op.UPDATE, "orders", '{"id":7}', '{"id":7,"total":1.50}', '{"id":7,"total":2.50}', at=0)

@@ -20,7 +20,7 @@ from penstock.errors import SinkRefused
 from penstock.message import Message, to_change
 from penstock.sink import Assignment
 from penstock.sinks.kafka import KafkaSink
-from penstock.sinks.kafka.ledger import Ledger
+from penstock.sinks.kafka.group_watermark import GroupWatermark
 
 LANE = Lane("main")
 
@@ -59,7 +59,7 @@ def deliver(sink, topic, patience=PATIENCE):
 def test_a_watermark_that_may_not_be_written_ends_the_delivery_and_names_its_topic(broker):
     progress, topic = broker.create(partitions=16), broker.create()
     sink = sink_of(broker, progress_topic=progress)
-    Ledger(sink, topic, LANE).prepare()
+    GroupWatermark(sink, topic, LANE).prepare()
     with without(broker, ResourceType.TOPIC, progress, AclOperation.READ), pytest.raises(SinkRefused, match=progress) as refused:
         deliver(sink, topic)
     assert "read, write and describe" in refused.value.remedy
@@ -73,9 +73,9 @@ def test_who_may_not_make_topics_uses_the_one_that_is_there(broker):
     sink = sink_of(broker, progress_topic=progress)
     with without(broker, ResourceType.BROKER, "kafka-cluster", AclOperation.CREATE):
         with without(broker, ResourceType.TOPIC, progress, AclOperation.CREATE):
-            Ledger(sink, topic, LANE).prepare()
+            GroupWatermark(sink, topic, LANE).prepare()
         with without(broker, ResourceType.TOPIC, "not-there", AclOperation.CREATE), pytest.raises(SinkRefused) as refused:
-            Ledger(sink_of(broker, progress_topic="not-there"), topic, LANE).prepare()
+            GroupWatermark(sink_of(broker, progress_topic="not-there"), topic, LANE).prepare()
     assert "create it with 16 partitions" in refused.value.remedy
 
 

@@ -11,7 +11,7 @@ from penstock.checkup.finding import Verdict
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import SinkRefused
 from penstock.message import Message, to_change
-from penstock.sink import Assignment, KeepingDelivery
+from penstock.sink import Assignment
 from penstock.sinks.kafka import KafkaSink
 
 LANE = Lane("main")
@@ -52,7 +52,7 @@ def ways(broker, papers):
 def deliver(sink, topic):
     with closing(sink.open(Assignment(topic, LANE, 1, 0, "cafe", None, lambda event: None, has_messages=True))) as delivery:
         assert delivery.offer(to_batch([to_change(Message(topic, b"k", b"v"), 1)]), PATIENCE)
-        if isinstance(delivery, KeepingDelivery):
+        if sink.keeps_watermark:
             delivery.mark(Watermark(Cursor("{}"), 1, 1))
         assert delivery.drain(PATIENCE)
 

@@ -299,7 +299,7 @@ def test_a_waiting_offer_learns_of_exhaustion_at_once(receiver, deliver):
     delivery.offer(rows(*range(1, 1500)), wait=PATIENCE)
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(delivery.offer, rows(1500), wait=86_400)
-        until(lambda: delivery._dispatch._progress._waiters)
+        until(lambda: delivery._queue._progress._waiters)
         receiver.turn(holds=False)
         with pytest.raises(DeliveryExhausted):
             waiting.result(PATIENCE)
@@ -584,7 +584,7 @@ def test_credentials_of_the_url_travel_in_a_header_and_show_nowhere(receiver, de
     with pytest.raises(DeliveryExhausted) as raised:
         delivery.drain(PATIENCE)
     assert base64.b64decode(receiver.requests[0].headers["authorization"].removeprefix("Basic ")) == b"anna:s/cret"
-    shown = f"{raised.value} {told.events} {delivery._couriers!r} {parse(url)!r} {WebhookSink(url=url)!r}"
+    shown = f"{raised.value} {told.events} {delivery._senders!r} {parse(url)!r} {WebhookSink(url=url)!r}"
     for secret in ("anna", "cret", "t0ken"):
         assert secret not in shown
 

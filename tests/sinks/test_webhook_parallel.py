@@ -17,11 +17,11 @@ from living_table import History
 from deadline import PATIENCE, until
 from penstock import retry
 from penstock.change import Change, Op, to_batch
+from penstock.delivery.queue import Queue
+from penstock.delivery.schedule import Ready
 from penstock.errors import DeliveryExhausted
 from penstock.retry import Retry
 from penstock.sinks.webhook import Batch, WebhookSink
-from penstock.sinks.webhook.dispatch import Dispatch
-from penstock.sinks.webhook.schedule import Ready
 from penstock.testing import oracle
 from penstock.testing.receiver import Receiver
 
@@ -194,9 +194,9 @@ def test_one_row_that_is_refused_for_good_ends_all_and_what_was_durable_before_i
         delivery.drain(PATIENCE)
     with pytest.raises(DeliveryExhausted):
         delivery.offer(rows(201, start=201), wait=PATIENCE)
-    for courier in delivery._couriers:
-        courier.join(PATIENCE)
-        assert not courier.is_alive(), "the others go on"
+    for sender in delivery._senders:
+        sender.join(PATIENCE)
+        assert not sender.is_alive(), "the others go on"
     assert delivery.delivered().position == 4
     assert {1, 2, 3, 4} <= taken(receiver)
 
@@ -291,44 +291,44 @@ def test_changes_of_one_position_stay_in_the_order_of_their_ordinals(deliver):
 
 
 def test_what_may_be_sent_because_a_batch_was_set_aside_is_sent_without_being_asked_for():
-    sink = WebhookSink(url="http://h/", parallel=2, batch=Batch(size=10, delay=0 * MILLISECOND), inquests=4)
-    dispatch, count = Dispatch(sink), 3000
+    sink = WebhookSink(url="http://h/", parallel=2, batch=Batch(size=10, delay=0 * MILLISECOND), bisections=4)
+    queue, count = Queue(sink.pace), 3000
     changes = [change(position, position) for position in range(1, count + 1)]
     texts, named = ["text"] * count, [(("t", one.key),) for one in changes]
-    dispatch.put(Ready(to_batch(changes), [one.place for one in changes], texts, named))
-    head = dispatch.cut()
-    while dispatch._schedule.waiting:
-        dispatch.settle(dispatch.cut(), is_taken=True)
+    queue.put(Ready(to_batch(changes), [one.place for one in changes], texts, named))
+    head = queue.cut()
+    while queue._schedule.waiting:
+        queue.settle(queue.cut(), is_taken=True)
     with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(dispatch.cut)
-        until(dispatch._turn.locked)
-        assert dispatch.set_aside(head)
+        waiting = pool.submit(queue.cut)
+        until(queue._turn.locked)
+        assert queue.set_aside(head)
         try:
             assert waiting.result(PATIENCE)
         finally:
-            dispatch.end()
+            queue.end()
 
 
 def test_a_batch_of_which_some_rows_were_named_before_holds_all_of_its_rows_when_it_is_set_aside():
-    dispatch = Dispatch(WebhookSink(url="http://h/", batch=Batch(size=3, delay=0 * MILLISECOND), inquests=1))
+    queue = Queue(WebhookSink(url="http://h/", batch=Batch(size=3, delay=0 * MILLISECOND), bisections=1).pace)
 
     def put(start, *keys):
         changes = [change(position, key) for position, key in enumerate(keys, start)]
-        dispatch.put(Ready(to_batch(changes), [one.place for one in changes], ["text"] * len(keys), repeat(())))
+        queue.put(Ready(to_batch(changes), [one.place for one in changes], ["text"] * len(keys), repeat(())))
 
     def cut():
-        return [one.at[0] for one in dispatch.more()]
+        return [one.at[0] for one in queue.more()]
 
     put(1, "a", "b", "c")
-    first = dispatch.with_rows(dispatch.cut())
-    assert dispatch.set_aside(first)
+    first = queue.with_rows(queue.cut())
+    assert queue.set_aside(first)
     put(4, "a", "d")
     assert cut() == [5]  # the rows of both are known now
     put(6, "e", "f")
-    dispatch.settle(first)
-    dispatch.close_aside()
-    mixed = dispatch.cut()
+    queue.settle(first)
+    queue.close_aside()
+    mixed = queue.cut()
     assert [one.at[0] for one in mixed] == [4, 6, 7]
-    assert dispatch.set_aside(dispatch.with_rows(mixed))
+    assert queue.set_aside(queue.with_rows(mixed))
     put(8, "e", "g")
     assert cut() == [9]

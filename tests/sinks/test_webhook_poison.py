@@ -27,7 +27,7 @@ from penstock.poison import HALTING, Circumstances, Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.webhook import Batch, WebhookSink
-from penstock.sinks.webhook.reply import Reply
+from penstock.sinks.webhook.response import ResponseParser
 from penstock.testing.receiver import Receiver
 
 LANE = Lane("main")
@@ -342,13 +342,13 @@ def test_what_is_named_is_parked_while_the_rest_is_under_way_however_long_that_t
 ) -> None:
     monkeypatch.setattr(store, "PATIENCE", PATIENCE)
     desk.receiver.turn(poison='"n":7}', statuses=(422,), names_poison=True)
-    delivery = desk.open(timeout=timedelta(days=1), inquests=0)  # a slow machine makes it seem far
+    delivery = desk.open(timeout=timedelta(days=1), bisections=0)  # a slow machine makes it seem far
     desk.poison.condemn(*changes(99), DeliveryExhausted("status 422"))
     with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as busy:
         busy.execute("begin immediate")
         delivery.offer(to_batch(changes(*range(101, 121), start=2)), PATIENCE)
         desk.receiver.wait_for(lambda: len(desk.receiver.requests) == 2, PATIENCE)
-        until(lambda: select.select([delivery._couriers[0].line._connection.sock], [], [], 0)[0])
+        until(lambda: select.select([delivery._senders[0].transport.connection._http.sock], [], [], 0)[0])
         clock.step(timedelta(days=1))
         assert not delivery.drain(0.1)
         assert desk.parked() == [1]
@@ -421,18 +421,18 @@ def test_a_receiver_that_may_be_in_trouble_holds_up_everything_on_the_one_connec
     assert (desk.parked(), desk.receiver.connections) == ([7], 1)
 
 
-def test_without_inquests_beside_others_everything_waits_for_the_one_that_is_open(desk: Desk) -> None:
+def test_without_bisections_beside_others_everything_waits_for_the_one_that_is_open(desk: Desk) -> None:
     desk.receiver.turn(poison='"n":7}', statuses=(422,))
-    delivery = desk.open(inquests=0)
+    delivery = desk.open(bisections=0)
     delivery.offer(to_batch(changes(*range(101, 161))), PATIENCE)
     until(lambda: delivery.drain(0.05))
     assert (desk.parked(), desk.receiver.connections) == ([7], 1)
     assert desk.arrived() == [p for p in range(1, 61) if p != 7]
 
 
-def test_no_more_inquests_than_allowed_are_open_and_each_has_a_connection(desk: Desk) -> None:
+def test_no_more_bisections_than_allowed_are_open_and_each_has_a_connection(desk: Desk) -> None:
     desk.receiver.turn(poison='5,"n":', statuses=(422,), holds=True)
-    delivery = desk.open(inquests=2)
+    delivery = desk.open(bisections=2)
     delivery.offer(to_batch(changes(*range(1, 201))), PATIENCE)
     for count in (1, 2, 3):
         desk.release_when_held(count)
@@ -452,7 +452,7 @@ def test_the_rest_of_what_a_far_receiver_names_is_sent_beside_others(desk: Desk)
     assert sorted(desk.arrived()) == [p for p in range(1, 40) if p != 7]
 
 
-def test_the_end_comes_at_once_while_inquests_are_open(desk: Desk) -> None:
+def test_the_end_comes_at_once_while_bisections_are_open(desk: Desk) -> None:
     desk.receiver.turn(poison='5,"n":', statuses=(422,), holds=True)
     delivery = desk.open()
     delivery.offer(to_batch(changes(*range(1, 101))), PATIENCE)
@@ -466,7 +466,7 @@ def test_the_end_comes_at_once_while_inquests_are_open(desk: Desk) -> None:
     assert len(desk.receiver.requests) == 1 + 2 + 3
 
 
-def test_a_store_that_fails_in_an_inquest_beside_others_ends_the_delivery(desk: Desk, tmp_path: Path) -> None:
+def test_a_store_that_fails_in_a_bisection_beside_others_ends_the_delivery(desk: Desk, tmp_path: Path) -> None:
     desk.receiver.turn(poison='"n":7}', statuses=(422,))
     delivery = desk.open()
     with closing(sqlite3.connect(tmp_path / "state.db")) as spoilt:
@@ -477,7 +477,7 @@ def test_a_store_that_fails_in_an_inquest_beside_others_ends_the_delivery(desk: 
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_rows_keep_their_order_whatever_is_refused_and_however_many_inquests_are_open(desk: Desk, seed: int) -> None:
+def test_rows_keep_their_order_whatever_is_refused_and_however_many_bisections_are_open(desk: Desk, seed: int) -> None:
     chance = random.Random(seed)
     bad = {chance.randrange(40) for _ in range(4)}
     desk.receiver.turn(poison='"bad":1', statuses=(422,), slow=0.001, names_poison=seed % 2 == 1)
@@ -485,7 +485,7 @@ def test_rows_keep_their_order_whatever_is_refused_and_however_many_inquests_are
         Change(p, Op.INSERT, "t", f'{{"id":{key}}}', None, f'{{"id":{key},"bad":{int(key in bad and p > 50)}}}', p)
         for p, key in enumerate((chance.randrange(40) for _ in range(400)), 1)
     ]
-    delivery = desk.open(inquests=chance.choice([1, 3, 16]), parallel=chance.choice([1, 1, 3]), size=chance.choice([3, 10, 20]))
+    delivery = desk.open(bisections=chance.choice([1, 3, 16]), parallel=chance.choice([1, 1, 3]), size=chance.choice([3, 10, 20]))
     for start in range(0, 400, 40):
         assert delivery.offer(to_batch(given[start : start + 40]), PATIENCE)
     until(lambda: delivery.drain(0.05))
@@ -529,7 +529,7 @@ def test_what_is_named_in_several_lines_of_the_head_is_one_list() -> None:
     refused, asked = (b"Penstock-Refused: 2", b"Penstock-Refused: 3"), (b"Retry-After: 7", b"Retry-After: 9")
     lines = [b"HTTP/1.1 200 OK", *refused, *asked, b"Content-Length: 0", b"", b""]
     here, there = socket.socketpair()
-    with here, there, closing(Reply(there)) as reply:
+    with here, there, closing(ResponseParser(there)) as reply:
         here.sendall(b"\r\n".join(lines))
         reply.begin()
         assert reply.headers["penstock-refused"] == "2, 3"

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -131,8 +132,10 @@ def test_settings_do_not_show_the_url():
         ({"parallel": 0}, "parallel is 0: it must be from 1 to 64"),
         ({"parallel": 65}, "parallel is 65: it must be from 1 to 64"),
         ({"parallel": "4"}, "parallel"),
-        ({"inquests": -1}, "inquests is -1: it must be from 0 to 64"),
-        ({"inquests": 65}, "inquests is 65: it must be from 0 to 64"),
+        ({"bisections": -1}, "bisections is -1: it must be from 0 to 64"),
+        ({"bisections": 65}, "bisections is 65: it must be from 0 to 64"),
+        ({"inquests": 65}, "bisections is 65: it must be from 0 to 64"),
+        ({"inquests": 4, "bisections": 5}, "inquests is the former name of bisections, which is given, too: remove inquests"),
         ({"timeout": "0s"}, "timeout"),
         ({"timeout": "soon"}, "timeout"),
         ({"retry": {"tries": 0}}, "retry.tries"),
@@ -168,3 +171,10 @@ def test_keys_that_go_on_belong_to_dead_letters(then):
     assert written(retry={"then": "dead-letter", "keys": "go-on"}).retry.keys == "go-on"
     with pytest.raises(ValidationError, match=r"retry\.keys: go-on belongs to then: dead-letter"):
         written(retry={"then": then, "keys": "go-on"})
+
+
+def test_the_former_name_of_bisections_is_accepted_with_a_warning():
+    sink = written(inquests=0)
+    assert sink.bisections == 0
+    assert sink.warnings == ["inquests is now called bisections: rename the key; the next release refuses the old name"]
+    assert replace(sink, retry=Retry(tries=1)).bisections == 0

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from deadline import PATIENCE
 from penstock.change import Change, Op, to_batch
+from penstock.delivery import queue
 from penstock.errors import DeliveryExhausted
 from penstock.event import DeliveryRetried
 from penstock.receiver import LARGEST, MemoryStore
 from penstock.receiver import Receiver as Judge
 from penstock.retry import Retry
-from penstock.sinks.webhook import Batch, dispatch
+from penstock.sinks.webhook import Batch
 from penstock.size import Bytes, parse
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -66,7 +67,7 @@ def test_a_batch_that_is_too_large_for_the_receiver_goes_in_halves_without_a_try
 
 
 def test_batches_grow_again_when_requests_have_been_taken_for_long(receiver, deliver, monkeypatch):
-    monkeypatch.setattr(dispatch, "GROWTH", 3)
+    monkeypatch.setattr(queue, "GROWTH", 3)
     receiver.turn(script=(413, 413))
     delivery = deliver(receiver.url, batch=Batch(size=4, delay=DAY))
     delivered(delivery, sized(*[200] * 40))

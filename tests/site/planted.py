@@ -33,7 +33,7 @@ def delivery(module: ModuleType) -> None:
     """What was handed to the sink counts as delivered."""
     from penstock.change import from_batch
 
-    offer = module.WebhookDelivery.offer
+    offer = module.Driver.offer
 
     def remembering(self: Any, changes: Any, wait: float) -> bool:
         is_taken = offer(self, changes, wait)
@@ -44,8 +44,8 @@ def delivery(module: ModuleType) -> None:
     def taken(sound: Any, self: Any) -> Any:
         return next(from_batch(self.last_taken)) if hasattr(self, "last_taken") else sound(self)
 
-    module.WebhookDelivery.offer = remembering
-    instead(module.WebhookDelivery, "delivered", "watermark-before-post", taken)
+    module.Driver.offer = remembering
+    instead(module.Driver, "delivered", "watermark-before-post", taken)
 
 
 def progress(module: ModuleType) -> None:
@@ -91,9 +91,9 @@ def writer(module: ModuleType) -> None:
         return self._progress.durable(change.replace(ordinal=None), self._behind(change))
 
     instead(module, "_assignment", "previous-wrong", misnamed)
-    instead(module.Carrier, "_drain", "end-of-input-is-success", ended)
-    instead(module.Carrier, "_above_floor", "floor-ignored", lambda sound, self, run: run)
-    instead(module.Carrier, "_durable", "part-of-a-position-counts", partial)
+    instead(module.LaneWriter, "_drain", "end-of-input-is-success", ended)
+    instead(module.LaneWriter, "_above_floor", "floor-ignored", lambda sound, self, run: run)
+    instead(module.LaneWriter, "_durable", "part-of-a-position-counts", partial)
 
 
 def reader(module: ModuleType) -> None:
@@ -106,7 +106,7 @@ def reader(module: ModuleType) -> None:
     instead(module.Reading, "_watermark", "begins-at-the-head", at_head)
 
 
-def line(module: ModuleType) -> None:
+def answer(module: ModuleType) -> None:
     """Any answer counts as taken, so a refused batch is passed over."""
     sound = module.Answer.is_taken.fget
     module.Answer.is_taken = property(lambda self: self.status is not None if is_on("refused-batch-skipped") else sound(self))
@@ -126,7 +126,7 @@ def text(module: ModuleType) -> None:
     instead(module.PenstockFormat, "texts", "bytes-differ", stamped)
 
 
-def parcel(module: ModuleType) -> None:
+def request(module: ModuleType) -> None:
     """A successor goes on under its predecessor's number."""
 
     def old(sound: Any, *values: Any) -> dict[str, str]:
@@ -143,7 +143,7 @@ def settling(module: ModuleType) -> None:
         from penstock.ownership import owner_of
 
         source, name, owner = self._pipeline.source, self._pipeline.name, owner_of(self._pipeline)
-        return sum(source.settle(name, lane, source.head(lane), owner).pruned for lane in source.lanes())
+        return sum(source.retention.settle(name, lane, source.head(lane), owner).pruned for lane in source.lanes())
 
     instead(module.Settling, "settle", "settled-before-delivery", hasty)
     settle = module.Settling.settle
@@ -158,15 +158,15 @@ def settling(module: ModuleType) -> None:
 
 
 PLANTS: dict[str, alteration.Alter] = {
-    "penstock.sinks.webhook.delivery": delivery,
+    "penstock.delivery.driver": delivery,
     "penstock.progress": progress,
     "penstock.coordinators.sqlite.claim": claim,
     "penstock.spark.writer": writer,
     "penstock.spark.reader": reader,
-    "penstock.sinks.webhook.line": line,
-    "penstock.sinks.webhook.schedule": schedule,
+    "penstock.sinks.webhook.answer": answer,
+    "penstock.delivery.schedule": schedule,
     "penstock.formats.penstock": text,
-    "penstock.sinks.webhook.parcel": parcel,
+    "penstock.sinks.webhook.request": request,
     "penstock.settling": settling,
 }
 

@@ -8,12 +8,13 @@ from penstock.change import Change, from_batch
 from penstock.errors import CaptureBroken, DeliveryExhausted
 from penstock.retry import Retry
 from penstock.settings import settings
+from penstock.sink import Sink
 from penstock.source import Span, Window
-from penstock.sources.synthetic import SyntheticSource
+from penstock.sources.synthetic import LANE, SyntheticSource
 
 
 @settings
-class FileSink:
+class FileSink(Sink):
     path: str
     fail_at: int = -1  # raise an error of no kind of ours at this position, once
     halt_at: int = -1  # raise one that only a person can mend
@@ -78,14 +79,14 @@ class GapSource(SyntheticSource):
 
     gap: int = 0
 
-    def follow(self, lane, after):
-        position = self.position(after)
+    def _follow(self, position):
+        yield None
         if position < self.gap - 1:
             yield Window(self._batch(position + 1, self.gap - 1), None, idle=False)
         raise CaptureBroken(f"nothing is known of position {self.gap}")
 
-    def read(self, span):
-        yield from super().read(Span(span.lane, span.after, self.begin(span.lane, str(self.gap - 1))))
+    def read(self, span, reader):
+        yield from super().read(Span(span.lane, span.after, self.begin(span.lane, str(self.gap - 1))), reader)
         raise CaptureBroken(f"nothing is known of position {self.gap}")
 
 
@@ -95,12 +96,13 @@ class StepSource(SyntheticSource):
 
     path: str = ""
 
-    def follow(self, lane, after):
-        for position in range(self.position(after) + 1, self.total + 1):
-            yield Window(self._batch(position, position), self.begin(lane, str(position)), idle=True)
+    def _follow(self, after):
+        yield None
+        for position in range(after + 1, self.total + 1):
+            yield Window(self._batch(position, position), self.begin(LANE, str(position)), idle=True)
             while position not in positions(self.path):
                 time.sleep(0.01)
-        yield from super().follow(lane, self.begin(lane, str(self.total)))
+        yield from super()._follow(self.total)
 
 
 @settings
@@ -109,10 +111,10 @@ class SlowSource(SyntheticSource):
 
     pause: float = 0.0
 
-    def read(self, span):
+    def read(self, span, reader):
         for part in self.split(span, self.total):
             time.sleep(self.pause)
-            yield from super().read(part)
+            yield from super().read(part, reader)
 
 
 def written(path) -> list[list[str]]:

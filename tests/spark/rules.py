@@ -25,6 +25,13 @@ def twice_up_to_1500(change):
     return [change, replace(change, after=json.dumps({"twice": 2 * total}))]
 
 
+def doubled_unless_large(change):
+    """Makes two of each change; a large one would end its process."""
+    if len(change.after) > 100_000:
+        os._exit(7)
+    return [change, change]
+
+
 def rename_key(change):
     return replace(change, key="{}") if change.position == 1500 else replace(change, table="renamed", at=change.at + 1)
 

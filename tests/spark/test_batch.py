@@ -5,10 +5,10 @@ from filesink import FileSink, GapSource, SlowSource, positions, written
 from restarted import Restarted
 
 from deadline import PATIENCE, until
+from penstock.batch_target import heads
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import DeliveryExhausted
-from penstock.goal import heads
 from penstock.pipeline import Pipeline, Transform
 from penstock.sources.synthetic import LANE, SyntheticSource
 
@@ -92,7 +92,7 @@ def test_an_attempt_that_fails_is_tried_again_from_the_watermark(batch):
 def test_what_only_a_person_can_mend_is_recorded_and_is_no_success(batch):
     query = batch.start(halt_at=1500)
     assert query.wait(query.was_stopped_inside, PATIENCE)
-    standing = batch.state.standing("batch")
+    standing = batch.state.pipeline_state("batch")
     assert standing.error["code"] == DeliveryExhausted.code
     assert batch.position < 1500
     assert 1500 not in positions(batch.out)
@@ -101,7 +101,7 @@ def test_what_only_a_person_can_mend_is_recorded_and_is_no_success(batch):
 def test_what_came_before_a_gap_is_delivered_before_the_gap_halts(batch):
     query = batch.start(GapSource(rate=1e6, total=TOTAL, gap=2001))
     assert query.wait(query.was_stopped_inside, PATIENCE)
-    assert batch.state.standing("batch").error["code"] == "capture.broken"
+    assert batch.state.pipeline_state("batch").error["code"] == "capture.broken"
     assert batch.position == 2000
     assert positions(batch.out) == list(range(1, 2001))
 
@@ -109,7 +109,7 @@ def test_what_came_before_a_gap_is_delivered_before_the_gap_halts(batch):
 def test_a_change_that_the_transform_raises_on_halts_the_batch_once_everything_before_it_is_delivered(batch):
     query = batch.start(where="position < 2001 or raise_error('no')")
     assert query.wait(query.was_stopped_inside, PATIENCE)
-    error = batch.state.standing("batch").error
+    error = batch.state.pipeline_state("batch").error
     assert error["code"] == "transform.invalid"
     assert "2001" in error["message"]
     assert batch.position == 2000

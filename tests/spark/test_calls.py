@@ -19,7 +19,7 @@ from penstock.function import Function
 from penstock.spark import calls as module
 from penstock.spark import endings
 from penstock.spark.calls import Calls
-from penstock.spark.errand import Errand
+from penstock.spark.task_spec import TaskSpec
 
 CHANGES = [Change(at, Op.INSERT, "orders", f'{{"id":{at}}}', None, "{}") for at in range(1, 6)]
 ROWS = [replace(change, position=9, ordinal=change.position) for change in CHANGES]
@@ -35,12 +35,12 @@ WAYS = {
 }
 
 
-def errand(folder, tries=3, timeout="60s"):
+def spec(folder, tries=3, timeout="60s"):
     transform = {"function": "rules:f", "timeout": timeout}
     sink = {"type": "webhook", "url": "http://127.0.0.1:1/", "retry": {"tries": tries}}
     source = {"type": "sqlite", "database": "shop.db"}
     pipeline = parse({"name": "orders", "source": source, "sink": sink, "transform": transform}, folder)
-    return Errand(pipeline, Term("orders", "me", 1), str(folder), "query", 300.0)
+    return TaskSpec(pipeline, Term("orders", "me", 1), str(folder), "query", 300.0)
 
 
 def die(folder, way, bad=3, changes=CHANGES, **how):
@@ -56,7 +56,7 @@ def call(folder, way, bad, changes, how):
     for _ in range(how.pop("times", 1)):
         pid = os.fork()
         if pid == 0:
-            watch = Calls(errand(folder, **how), "main", 0)
+            watch = Calls(spec(folder, **how), "main", 0)
             Function("rules:f", lambda change: change if change.key != bad_key else WAYS[way]()).apply(
                 to_batch(changes), watch=watch
             )
@@ -64,8 +64,8 @@ def call(folder, way, bad, changes, how):
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         endings.reap(signal.SIGCHLD, None)
     if stops:
-        errand(folder).stop()
-    found = Calls(errand(folder, **how), "main", 0)
+        spec(folder).stop()
+    found = Calls(spec(folder, **how), "main", 0)
     found.close()
     Path(folder, "found").write_text((found.trouble or {"message": "nothing"})["message"])
 
@@ -77,9 +77,9 @@ def begin_and_die(folder):
         at += 1
         place = Path(folder, str(at))
         place.mkdir(mode=0o700)
-        ended(lambda: Calls(errand(place), "main", 0).enter(CHANGES[2]), dies=True)  # noqa: B023
-        is_killed = ended(lambda: traced(at, lambda: Calls(errand(place), "main", 0)))  # noqa: B023
-        successor = Calls(errand(place), "main", 0)
+        ended(lambda: Calls(spec(place), "main", 0).enter(CHANGES[2]), dies=True)  # noqa: B023
+        is_killed = ended(lambda: traced(at, lambda: Calls(spec(place), "main", 0)))  # noqa: B023
+        successor = Calls(spec(place), "main", 0)
         successor.close()
         found.append((successor.trouble or {"message": "nothing"})["message"].rpartition("; ")[2])
     Path(folder, "found").write_text("\n".join(found))
@@ -135,7 +135,7 @@ def test_the_successor_counts_how_its_predecessor_died(tmp_path, way, how, bad, 
     die(tmp_path, way, bad, changes, times=2, tries=9, timeout="100ms" if "wait" in way else "60s")
     assert said(tmp_path).startswith(f"transform.function rules:f {how}")
     assert said(tmp_path).endswith("; try 2 failed")
-    watch = Calls(errand(tmp_path, tries=9), "main", 1)
+    watch = Calls(spec(tmp_path, tries=9), "main", 1)
     met = [(part.num_rows, death and death.tries) for part, death in watch.parts(to_batch(changes))]
     watch.close()
     assert met == [part for part in ((bad - 1, None), (1, 2), (5 - bad, None)) if part[0]]
@@ -143,7 +143,7 @@ def test_the_successor_counts_how_its_predecessor_died(tmp_path, way, how, bad, 
 
 def test_a_row_with_a_very_long_key_is_recognised_and_its_error_shows_the_begin_of_the_key(tmp_path):
     die(tmp_path, "kill", 2, LONGER, times=2, tries=2)
-    watch = Calls(errand(tmp_path, tries=2), "main", 1)
+    watch = Calls(spec(tmp_path, tries=2), "main", 1)
     rows = [part.num_rows for part, death in watch.parts(to_batch(LONGER)) if death]
     error = watch.meet(LONGER[1])
     watch.close()
@@ -165,7 +165,7 @@ def test_a_file_of_calls_that_is_missing_or_short_names_no_call(tmp_path, size):
     die(tmp_path, "return")
     [calls] = tmp_path.glob("*.calls")
     calls.unlink() if size is None else os.truncate(calls, size)
-    watch = Calls(errand(tmp_path), "main", 1)
+    watch = Calls(spec(tmp_path), "main", 1)
     watch.close()
     assert watch.trouble is None
 
@@ -173,7 +173,7 @@ def test_a_file_of_calls_that_is_missing_or_short_names_no_call(tmp_path, size):
 def test_nothing_is_read_from_or_written_to_a_folder_that_other_users_can_enter(tmp_path):
     os.mkdir(tmp_path / "run", 0o755)
     with pytest.raises(EngineFailed, match=r"run is a folder of user \d+ with mode 755"):
-        Calls(errand(tmp_path / "run"), "main", 1)
+        Calls(spec(tmp_path / "run"), "main", 1)
     assert not list((tmp_path / "run").iterdir())
 
 
@@ -184,7 +184,7 @@ def test_who_returns_or_ends_outside_of_a_call_leaves_nothing(tmp_path):
 
 def test_another_lane_and_another_pipeline_count_for_themselves(tmp_path):
     die(tmp_path, "kill")
-    other = errand(tmp_path)
+    other = spec(tmp_path)
     for one, lane in ((other, "other"), (replace(other, pipeline=replace(other.pipeline, name="items")), "main")):
         watch = Calls(one, lane, 1)
         watch.close()
@@ -192,7 +192,7 @@ def test_another_lane_and_another_pipeline_count_for_themselves(tmp_path):
 
 
 def test_who_was_ended_because_its_query_stops_is_not_counted(tmp_path):
-    errand(tmp_path).stop()
+    spec(tmp_path).stop()
     die(tmp_path, "kill")
     assert said(tmp_path) == "nothing"
 
@@ -205,7 +205,7 @@ def test_a_query_that_stops_because_of_a_death_does_not_excuse_it(tmp_path):
 @pytest.fixture
 def watch(tmp_path):
     die(tmp_path, "kill", times=2, tries=2)
-    made = Calls(errand(tmp_path, tries=2), "main", 1)
+    made = Calls(spec(tmp_path, tries=2), "main", 1)
     yield made
     made.close()
 
@@ -227,13 +227,13 @@ def test_how_many_in_a_row_were_condemned_is_known_where_they_are_recorded(watch
     assert [death and death.tries for _, death in watch.parts(to_batch(CHANGES))] == [None, 2, None]
     watch.settle(4, 17)
     assert [death for _, death in watch.parts(to_batch(CHANGES))] == [None], "what is behind the watermark does not come again"
-    successor = Calls(errand(tmp_path, tries=2), "main", 2)
+    successor = Calls(spec(tmp_path, tries=2), "main", 2)
     successor.close()
     assert [successor.in_row(17), successor.in_row(16)] == [4, 0]
 
 
 def test_the_timer_is_set_again_after_a_tenth_of_the_limit_and_off_between_runs(tmp_path, monkeypatch):
-    watch, now = Calls(errand(tmp_path, timeout="1h"), "main", 1), [time.monotonic()]
+    watch, now = Calls(spec(tmp_path, timeout="1h"), "main", 1), [time.monotonic()]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     left = []
     for later in (0, 300, 300):

@@ -151,10 +151,10 @@ def prune(market, upto):
     cursor = market.source.begin(LANE, str(upto))
     with closing(market.shop._connect()) as open_meanwhile:  # so that its files stay
         open_meanwhile.execute("select 1 from orders").fetchone()
-        market.source.register("other", LANE, cursor)
+        market.source.retention.register("other", LANE, cursor)
         for file in market.folder.glob("shop.db*"):
             os.utime(file, (0, 0))  # nobody has written for long, so nobody is disturbed
-        market.source.settle("other", LANE, cursor)
+        market.source.retention.settle("other", LANE, cursor)
 
 
 def first_position(market):
@@ -164,13 +164,13 @@ def first_position(market):
 
 def test_a_named_reader_keeps_the_log_from_being_pruned_under_it(market):
     market.follow(reader="dashboard")
-    noted = market.source.registered("dashboard", LANE)
+    noted = market.source.retention.registered("dashboard", LANE)
     assert noted is not None
     market.sell_at_once(700)
     prune(market, 700)
     assert first_position(market) <= noted + 1
     assert market.follow(reader="dashboard")[1] == list(range(21, 721))
-    assert market.source.forget("dashboard")
+    assert market.source.retention.forget("dashboard")
 
 
 def test_a_reader_without_a_name_is_told_that_its_place_was_pruned(market):

@@ -21,9 +21,9 @@ from penstock.pipeline import Pipeline
 from penstock.poison import Condemned
 from penstock.retry import Retry
 from penstock.sources.synthetic import LANE, SyntheticSource
-from penstock.spark.errand import Errand
 from penstock.spark.rows import Mark
-from penstock.spark.writer import Carrier
+from penstock.spark.task_spec import TaskSpec
+from penstock.spark.writer import LaneWriter
 
 KEYS = 3
 ERROR = DeliveryExhausted("refused")
@@ -35,6 +35,7 @@ class Sink:
 
     bad: frozenset[int]
     retry: Retry
+    keeps_watermark: bool = False
 
     def open(self, assignment: Any) -> Sink:
         self.poison, self.held, self.last = assignment.poison, deque[Change](), None
@@ -76,7 +77,7 @@ class Lane:
         self._term = self._candidate.campaign()
         assert self._term
         self.state.place(self._term, LANE, Watermark(self.source.begin(LANE, "beginning"), 0))
-        self._errand = Errand(Pipeline("p", self.source, sink, self.state), self._term, folder, "query", 300.0)
+        self._spec = TaskSpec(Pipeline("p", self.source, sink, self.state), self._term, folder, "query", 300.0)
         self.begin()
 
     def begin(self) -> None:
@@ -85,18 +86,18 @@ class Lane:
         claim = self._stack.enter_context(self.state.claim(self._term, LANE, self._attempt))
         reached = claim.watermark
         self._left = deque(change for change in self.changes if change.position > reached.position)
-        self.carrier = Carrier(self._errand, self._attempt, Mark(LANE, reached.position, reached.cursor), claim)
+        self.writer = LaneWriter(self._spec, self._attempt, Mark(LANE, reached.position, reached.cursor), claim)
         self._position = reached.position
 
     def hand(self, count: int) -> None:
         run = [self._left.popleft() for _ in range(min(count, len(self._left)))]
         if run:
             self._position = run[-1].position
-            self.carrier._hand(to_batch(run))
+            self.writer._hand(to_batch(run))
 
     def mark(self) -> None:
         if not self._left or self._left[0].position > self._position:  # nothing of that position is still to come
-            self.carrier._mark(self._position, self.source.begin(LANE, str(self._position)))
+            self.writer._mark(self._position, self.source.begin(LANE, str(self._position)))
 
     def act(self, deed: str, count: int) -> None:
         match deed:
@@ -107,9 +108,9 @@ class Lane:
             case "mark":
                 self.mark()
             case "record":
-                self.carrier._record()
+                self.writer._record()
             case "park":
-                self.carrier._poison.park()
+                self.writer._poison.park()
             case _:
                 self._stack.close()
                 self.begin()
@@ -136,7 +137,7 @@ def test_every_change_counts_once_whenever_the_writer_is_killed(
         for deed, count in deeds:
             lane.act(deed, count)
         lane.end()
-        standing = lane.state.standing("p")
+        standing = lane.state.pipeline_state("p")
     first = {key: min(found) for key in range(KEYS) if (found := [at for at in bad if at % KEYS == key])}
     behind = [one for one in lane.changes if one.position > first.get(one.position % KEYS, 99)]
     refused = [one for one in lane.changes if one.position in bad]

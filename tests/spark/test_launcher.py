@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -213,3 +215,25 @@ def test_what_earlier_versions_left_open_to_others_in_the_cache_is_closed_but_a_
             jvm.start({})
         assert folder.stat().st_mode & 0o777 == mode
         assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+
+
+def test_of_what_is_printed_at_a_failed_start_the_error_is_shown_and_the_file_that_has_the_rest(tmp_path, monkeypatch):
+    home = java_home(tmp_path / "jdk", "17.0.15")
+    thrown = 'Exception in thread "main" org.apache.spark.SparkException: Master must start with spark'
+    (home / "bin" / "java").write_text(
+        f"#!/bin/sh\necho words of another process >&2\necho '{thrown}' >&2\necho ' at main' >&2\nexit 1\n"
+    )
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
+    with pytest.raises(EngineFailed) as caught:
+        jvm.start({})
+    assert caught.value.message == "Java did not start (exit code 1): Master must start with spark"
+    assert caught.value.remedy == f"{tmp_path}/spark.err has more"
+
+
+def test_a_setting_that_spark_refuses_is_shown_with_the_master_and_no_stack(tmp_path):
+    refused = "from penstock.spark.session import open_session; open_session(1, config={'spark.scheduler.mode': 'quick'})"
+    ended = subprocess.run([sys.executable, "-c", refused], capture_output=True, text=True, check=False)
+    last = ended.stderr.strip().splitlines()[-1]
+    assert last.startswith("penstock.errors.EngineFailed: [engine.failed] Spark did not start with the master local[")
+    assert "'quick'" in last

@@ -245,7 +245,7 @@ def test_a_retried_task_waits_for_its_predecessors_last_breath(live):
 def test_what_only_a_person_can_mend_halts_and_is_recorded(live):
     live.start(halt_at=1500)
     assert live.query.wait(live.query.was_stopped_inside, PATIENCE)
-    standing = live.state.standing("live")
+    standing = live.state.pipeline_state("live")
     assert standing.error["code"] == DeliveryExhausted.code
     assert "1500" in standing.error["message"]
     assert standing.watermarks[LANE].position < 1500
@@ -256,7 +256,7 @@ def test_what_only_a_person_can_mend_halts_and_is_recorded(live):
 def test_what_came_before_a_gap_is_delivered_before_the_gap_halts(live, where):
     live.start(GapSource(gap=2001), where=where)
     assert live.query.wait(live.query.was_stopped_inside, PATIENCE)
-    assert live.state.standing("live").error["code"] == "capture.broken"
+    assert live.state.pipeline_state("live").error["code"] == "capture.broken"
     assert live.watermark().position == 2000
     assert positions(live.out) == ([] if where else list(range(1, 2001)))
 

@@ -50,7 +50,7 @@ def test_changes_that_end_the_worker_are_parked_and_everything_around_them_arriv
 def test_when_its_tries_are_spent_the_pipeline_halts_behind_everything_before_it(live, function, said):
     live.start(function=function, timeout=LIMIT if "hangs" in function else timedelta(seconds=60), retry=Retry(tries=2))
     assert live.query.wait(live.query.was_stopped_inside, PATIENCE)
-    error = live.state.standing("live").error
+    error = live.state.pipeline_state("live").error
     assert error["code"] == "transform.invalid"
     assert error["message"].startswith(f"transform.function {function} {said}")
     assert error["message"].endswith('on change 1500 of synthetic, key {"id":500}, in 2 of 2 tries')
@@ -62,7 +62,7 @@ def test_when_its_tries_are_spent_the_pipeline_halts_behind_everything_before_it
 def test_a_change_on_which_the_function_never_returns_is_dropped(live):
     live.start(function="rules:waits", timeout=LIMIT, retry=Retry(then="drop", tries=2))
     live.until_position()
-    assert live.query.wait(lambda: live.state.standing("live").dropped == 1, PATIENCE)
+    assert live.query.wait(lambda: live.state.pipeline_state("live").dropped == 1, PATIENCE)
     assert arrived(live) == [at for at in range(1, TOTAL + 1) if at != 1500]
 
 
@@ -72,7 +72,7 @@ def test_until_then_everything_before_it_is_delivered_once_and_the_trouble_names
 
     def is_told():
         live.candidate.renew()
-        trouble.update(live.state.standing("live").trouble or {})
+        trouble.update(live.state.pipeline_state("live").trouble or {})
         return re.search(r"; try [3-9] failed$", trouble.get("message", ""))
 
     assert live.query.wait(is_told, PATIENCE), trouble
@@ -81,4 +81,4 @@ def test_until_then_everything_before_it_is_delivered_once_and_the_trouble_names
     assert 'on change 1500 of synthetic, key {"id":500}; try' in trouble["message"]
     assert live.watermark().position == 1499
     assert positions(live.out) == list(range(1, 1500))
-    assert live.state.standing("live").error is None
+    assert live.state.pipeline_state("live").error is None

@@ -47,7 +47,7 @@ def test_condition_fields_and_function_follow_each_other(live):
 def test_what_came_before_a_failing_change_is_delivered_and_then_the_pipeline_halts(live, function, said, times):
     live.start(function=function)
     assert live.query.wait(live.query.was_stopped_inside, PATIENCE)
-    error = live.state.standing("live").error
+    error = live.state.pipeline_state("live").error
     assert error["code"] == "transform.invalid"
     assert f"transform.function {function} {said}" in error["message"]
     assert error["message"].endswith('on change 1500 of synthetic, key {"id":500}')
@@ -76,7 +76,7 @@ def test_what_came_before_a_failing_change_is_delivered_and_then_the_pipeline_ha
 def test_the_change_that_an_expression_raised_on_is_named_when_all_before_it_is_delivered(live, transform, key, said, form):
     live.start(**transform)
     assert live.query.wait(live.query.was_stopped_inside, PATIENCE)
-    error = live.state.standing("live").error
+    error = live.state.pipeline_state("live").error
     assert error["code"] == "transform.invalid"
     assert error["message"].startswith(f'transform.{key} raised on change 1500 of synthetic, key {{"id":500}}: {said}')
     assert form in error["remedy"]
@@ -125,14 +125,14 @@ def test_what_gets_another_table_waits_behind_a_letter_of_the_row_it_was_made_of
     ]
     assert refused.change.key == behind.change.key
     assert list(dict.fromkeys(positions(live.out))) == [at for at in range(1, TOTAL + 1) if at not in (1500, 2500)]
-    assert live.state.standing("live").delivered == len(positions(live.out))
+    assert live.state.pipeline_state("live").delivered == len(positions(live.out))
 
 
 @parts
 def test_the_eleventh_in_a_row_that_a_transform_raises_on_halts_when_all_before_them_is_delivered(live, part):
     live.start(**raising(part, "position between 1500 and 1510"), retry=Retry(then="dead-letter"), is_lazy=True)
     assert live.query.wait(live.query.was_stopped_inside, PATIENCE)
-    error = live.state.standing("live").error
+    error = live.state.pipeline_state("live").error
     assert error["code"] == "transform.invalid"
     assert error["message"].startswith(f"transform.{part}")
     assert 'on change 1510 of synthetic, key {"id":510}' in error["message"]
@@ -144,7 +144,7 @@ def test_the_eleventh_in_a_row_that_a_transform_raises_on_halts_when_all_before_
 def test_what_a_transform_raises_on_is_dropped_and_counted_and_the_rest_arrives(live, part):
     live.start(**raising(part, "position in (1, 700, 701, 3000)"), retry=Retry(then="drop"))
     live.until_position()
-    assert live.query.wait(lambda: live.state.standing("live").dropped == 4, PATIENCE)
+    assert live.query.wait(lambda: live.state.pipeline_state("live").dropped == 4, PATIENCE)
     assert parked(live) == []
     assert positions(live.out) == [at for at in range(1, TOTAL + 1) if at not in (1, 700, 701, 3000)]
     if part == "select":
@@ -165,5 +165,5 @@ def test_an_expression_that_raises_on_any_change_halts_also_while_there_is_none(
 def test_a_module_that_workers_do_not_have_halts(live):
     live.start(function="nowhere:f")
     assert live.query.wait(live.query.was_stopped_inside, PATIENCE)
-    assert live.state.standing("live").error["code"] == "config.invalid"
-    assert "there is no module nowhere" in live.state.standing("live").error["message"]
+    assert live.state.pipeline_state("live").error["code"] == "config.invalid"
+    assert "there is no module nowhere" in live.state.pipeline_state("live").error["message"]

@@ -1,5 +1,6 @@
 """Rows that are larger than Spark may carry, over a real session of Spark and a real database."""
 
+import json
 import sqlite3
 
 import pytest
@@ -9,18 +10,19 @@ from pyspark.sql import SparkSession
 from restarted import Restarted
 
 from deadline import PATIENCE, until
+from penstock.backfill import outstanding
+from penstock.batch_target import heads
 from penstock.change import Change, Op
 from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import EngineFailed, RowTooLarge
-from penstock.goal import heads
 from penstock.pipeline import Pipeline, Transform
 from penstock.retry import Retry
 from penstock.size import Bytes
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.source import LANE, SqliteSource
 from penstock.spark.again import put_through
-from penstock.spark.culprit import Trial, find
+from penstock.spark.failing_row import Trial, find
 
 LIMIT, LARGE = Bytes(500_000), 600_000
 WHERE = "try_variant_get(after, '$.id', 'int') > 0"
@@ -41,15 +43,19 @@ def shop(tmp_path):
 class Carried:
     """A pipeline over a few rows, the third of which is too large."""
 
-    def __init__(self, spark, tmp_path, shop, then, where, goal):
+    def __init__(self, spark, tmp_path, shop, then, transform, begin):
         self.out, self.state = tmp_path / "out", SqliteCoordinator(path=str(tmp_path / "state.db"))
-        source = SqliteSource(database=shop, max_row=LIMIT)
+        self.source, self._spark, self._folder = SqliteSource(database=shop, max_row=LIMIT), spark, str(tmp_path)
         sink = FileSink(path=str(self.out), retry=Retry(then=then), failpoints=str(tmp_path))
-        self.pipeline = Pipeline("large", source, sink, self.state, Transform(where=where), folder=str(tmp_path))
+        self.pipeline = Pipeline("large", self.source, sink, self.state, transform, folder=str(tmp_path))
         self.candidate = self.state.candidate("large", "test")
         self.term = self.candidate.campaign()
-        self.state.place(self.term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
-        self.query = Restarted(spark, self.pipeline, str(tmp_path), heads(source) if goal else None)
+        cursor = self.source.begin(LANE, begin)
+        self.state.place(self.term, LANE, Watermark(cursor, self.source.position(cursor)))
+
+    def start(self, goal=None):
+        self.query = Restarted(self._spark, self.pipeline, self._folder, goal)
+        self.query.start(self.term)
 
     def until_position(self, position):
         assert self.query.wait(lambda: self.state.watermark("large", LANE).position >= position, PATIENCE)
@@ -68,9 +74,9 @@ class Carried:
 def carry(spark, tmp_path, shop):
     made = []
 
-    def start(then, where=None, goal=False):
-        made.append(carried := Carried(spark, tmp_path, shop, then, where, goal))
-        carried.query.start(carried.term)
+    def start(then, where=None, goal=False, function=None, begin="beginning"):
+        made.append(carried := Carried(spark, tmp_path, shop, then, Transform(where=where, function=function), begin))
+        carried.start(heads(carried.source) if goal else outstanding(carried.pipeline, carried.term))
         return carried
 
     yield start
@@ -90,18 +96,49 @@ def test_a_row_that_is_too_large_is_parked_whole_and_the_others_arrive(carry, tm
     assert list(tmp_path.glob("*.row-*")) == []
 
 
+def test_a_row_of_a_snapshot_that_is_too_large_is_parked_whole_and_the_others_arrive(carry):
+    carried = carry("dead-letter", begin="snapshot")
+    assert carried.query.wait(carried.query.has_ended, PATIENCE)
+    assert [json.loads(line.split("\t")[4])["id"] for line in carried.out.read_text().splitlines()] == [1, 2, 4, 5]
+    [letter] = carried.state.letters("large")
+    assert (letter.change.op, letter.change.key, letter.code) == (Op.REFRESH, '{"id":3}', RowTooLarge.code)
+    assert outstanding(carried.pipeline, carried.term) is None
+
+
+def test_a_function_is_not_called_for_a_row_that_is_too_large_and_what_it_makes_of_the_others_arrives_in_order(carry):
+    carried = carry("dead-letter", function="rules:doubled_unless_large")
+    carried.until_position(5)
+    assert carried.delivered() == [1, 1, 2, 2, 4, 4, 5, 5]
+    [letter] = carried.state.letters("large")
+    assert (letter.change.position, letter.change.ordinal, letter.code) == (3, None, RowTooLarge.code)
+
+
+def test_a_query_that_is_stopped_while_it_parks_a_row_loses_no_letter_and_repeats_none(carry, tmp_path):
+    point = tmp_path / "writer.parking"
+    point.write_text("pause")
+    carried = carry("dead-letter")
+    until((tmp_path / "writer.parking.reached").exists)
+    carried.query.ask_to_stop()
+    point.unlink()
+    carried.query.stop()
+    carried.start()
+    carried.until_position(5)
+    assert carried.delivered() == [1, 2, 4, 5]
+    assert [letter.change.position for letter in carried.state.letters("large")] == [3]
+
+
 def test_a_row_that_is_too_large_is_dropped_and_counted_where_the_file_says_so(carry):
     carried = carry("drop")
     carried.until_position(5)
     assert carried.delivered() == [1, 2, 4, 5]
-    until(lambda: carried.state.standing("large").dropped == 1)
+    until(lambda: carried.state.pipeline_state("large").dropped == 1)
     assert carried.state.letters("large") == []
 
 
 def test_a_row_that_is_too_large_halts_once_everything_before_it_is_delivered(carry):
     carried = carry("halt")
     until(carried.query.was_stopped_inside)
-    error = carried.state.standing("large").error
+    error = carried.state.pipeline_state("large").error
     assert error["code"] == "source.row-too-large"
     assert 'change 3 of t, key {"id":3}, has 600023 bytes, and source.max_row is 500KB' in error["message"]
     assert "set source.max_row to 1MiB, then run" in error["remedy"]

@@ -52,7 +52,7 @@ def query(spark: Any, source: MarkSource, tmp_path: Any) -> Iterator[Restarted]:
 
 def test_a_condition_that_raises_on_one_row_halts_there_and_names_it(query: Restarted, tmp_path: Any) -> None:
     assert query.wait(query.was_stopped_inside, PATIENCE)
-    error = SqliteCoordinator(path=str(tmp_path / "state.db")).standing("own").error
+    error = SqliteCoordinator(path=str(tmp_path / "state.db")).pipeline_state("own").error
     assert error
     assert error["code"] == "transform.invalid"
     assert "raised on change" in error["message"]

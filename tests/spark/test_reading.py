@@ -15,10 +15,10 @@ from penstock.settings import settings
 from penstock.sinks.discard import DiscardSink
 from penstock.sources.synthetic import LANE, SyntheticSource
 from penstock.spark.bundles import unbundled
-from penstock.spark.errand import Errand
-from penstock.spark.form import form_of
+from penstock.spark.encoding import encoding_of
 from penstock.spark.reader import _read
 from penstock.spark.rows import Aside, Mark
+from penstock.spark.task_spec import TaskSpec
 
 
 @settings
@@ -27,36 +27,36 @@ class PrunedSource(SyntheticSource):
 
     file: str
 
-    def follow(self, lane, after):
+    def open(self, lane, after, reader):
         if self.position(after) < (pruned := int(Path(self.file).read_text())):
             raise SourcePruned(f"nothing before {pruned} is left")
-        yield from super().follow(lane, after)
+        return super().open(lane, after, reader)
 
-    def read(self, span):
+    def read(self, span, reader):
         for end in (span.after, span.upto):
             if self.position(end) < (pruned := int(Path(self.file).read_text())):
                 raise SourcePruned(f"nothing before {pruned} is left")
-        yield from super().read(span)
+        yield from super().read(span, reader)
 
 
 @pytest.fixture
-def errand(tmp_path):
+def spec(tmp_path):
     (tmp_path / "pruned").write_text("0")
     source = PrunedSource(total=1000, rate=1e6, file=str(tmp_path / "pruned"))
     state = SqliteCoordinator(path=str(tmp_path / "state.db"))
     candidate = state.candidate("p", "me")
     term = candidate.campaign()
     state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
-    yield Errand(Pipeline("p", source, DiscardSink(), state), term, str(tmp_path), "query", 300.0)
+    yield TaskSpec(Pipeline("p", source, DiscardSink(), state), term, str(tmp_path), "query", 300.0)
     candidate.close()
 
 
-def test_what_was_delivered_and_purged_while_a_reader_began_is_no_loss_to_it(errand, tmp_path):
+def test_what_was_delivered_and_purged_while_a_reader_began_is_no_loss_to_it(spec, tmp_path):
     """Its predecessor's last record, or what the sink itself has kept, is written down after the reader has looked."""
-    reading = _read(errand, LANE, 0)
+    reading = _read(spec, LANE, 0)
     assert [piece.position for piece in unbundled(next(reading)) if isinstance(piece, Mark)] == [0]
-    source = errand.pipeline.source
-    errand.pipeline.state.place(errand.term, LANE, Watermark(source.begin(LANE, "500"), 500))
+    source = spec.pipeline.source
+    spec.pipeline.state.place(spec.term, LANE, Watermark(source.begin(LANE, "500"), 500))
     (tmp_path / "pruned").write_text("500")
     found = [piece for batch in (next(reading) for _ in range(4)) for piece in unbundled(batch)]
     assert next(piece.position for piece in found if isinstance(piece, Mark)) == 500
@@ -64,40 +64,40 @@ def test_what_was_delivered_and_purged_while_a_reader_began_is_no_loss_to_it(err
     reading.close()
 
 
-def test_what_was_purged_and_never_delivered_stops_the_pipeline(errand, tmp_path):
-    reading = _read(errand, LANE, 0)
+def test_what_was_purged_and_never_delivered_stops_the_pipeline(spec, tmp_path):
+    reading = _read(spec, LANE, 0)
     next(reading)
     (tmp_path / "pruned").write_text("500")
     with pytest.raises(SourcePruned):
         list(reading)
 
 
-def test_a_batch_whose_goal_a_predecessor_has_passed_and_purged_reads_nothing(errand, tmp_path):
-    source = errand.pipeline.source
-    errand.pipeline.state.place(errand.term, LANE, Watermark(source.begin(LANE, "500"), 500))
+def test_a_batch_whose_goal_a_predecessor_has_passed_and_purged_reads_nothing(spec, tmp_path):
+    source = spec.pipeline.source
+    spec.pipeline.state.place(spec.term, LANE, Watermark(source.begin(LANE, "500"), 500))
     (tmp_path / "pruned").write_text("500")
-    batch = replace(errand, goal={LANE: source.begin(LANE, "400")})
+    batch = replace(spec, target={LANE: source.begin(LANE, "400")})
     found = [piece for given in _read(batch, LANE, 0) for piece in unbundled(given)]
     assert [piece.position for piece in found] == [500], "only the mark at the watermark"
 
 
 @pytest.mark.parametrize("where", [None, "op = 'insert'"], ids=["bundles", "rows"])
-def test_a_reader_that_is_stopped_before_it_has_a_term_gives_one_batch_that_says_nothing(errand, where):
+def test_a_reader_that_is_stopped_before_it_has_a_term_gives_one_batch_that_says_nothing(spec, where):
     """A stream without a single batch is an error to Spark."""
-    pipeline = replace(errand.pipeline, transform=Transform(where=where))
-    waiting = replace(errand, pipeline=pipeline, given=None)
+    pipeline = replace(spec.pipeline, transform=Transform(where=where))
+    waiting = replace(spec, pipeline=pipeline, given=None)
     waiting.stop()
     [batch] = _read(waiting, LANE, 0)
-    assert list(form_of(pipeline.transform.has_sql).pieces(batch)) == []
+    assert list(encoding_of(pipeline.transform.has_sql).pieces(batch)) == []
 
 
 @pytest.mark.parametrize("where", [None, "op = 'insert'"], ids=["bundles", "rows"])
-def test_a_reader_that_waits_until_its_file_is_taken_notices_that_the_writer_is_gone(errand, where):
+def test_a_reader_that_waits_until_its_file_is_taken_notices_that_the_writer_is_gone(spec, where):
     """It can notice that only as it writes, so it repeats where it stands."""
     sink = FileSink(path="nowhere", retry=Retry(then="dead-letter"))
-    pipeline = replace(errand.pipeline, sink=sink, transform=Transform(where=where))
-    reading = _read(replace(errand, pipeline=pipeline, max_row=1), LANE, 0)
-    given = (piece for batch in reading for piece in form_of(pipeline.transform.has_sql).pieces(batch))
+    pipeline = replace(spec.pipeline, sink=sink, transform=Transform(where=where))
+    reading = _read(replace(spec, pipeline=pipeline, max_row=1), LANE, 0)
+    given = (piece for batch in reading for piece in encoding_of(pipeline.transform.has_sql).pieces(batch))
     opening, aside = next(given), next(given)
     assert isinstance(aside, Aside)
     assert [next(given), next(given)] == [opening, opening]

@@ -11,11 +11,13 @@ from pyspark.sql.conversion import ArrowBatchTransformer
 from penstock.change import CHANGES, NO_CHANGES, Change, Lane, Op, from_batch, to_batch
 from penstock.cursor import Cursor
 from penstock.spark import bundles
-from penstock.spark.form import form_of
+from penstock.spark.encoding import encoding_of
 from penstock.spark.rows import FLUSH_BYTES, ROWS, Mark
 from penstock.spark.session import _SETTINGS
 
-both_forms = pytest.mark.parametrize("form", [form_of(has_sql=True), form_of(has_sql=False)], ids=["rows", "bundles"])
+both_encodings = pytest.mark.parametrize(
+    "encoding", [encoding_of(has_sql=True), encoding_of(has_sql=False)], ids=["rows", "bundles"]
+)
 
 texts = st.none() | st.text(max_size=20)
 changes = st.builds(
@@ -38,27 +40,27 @@ def test_changes_survive_arrow(given_changes):
     assert list(from_batch(to_batch(given_changes))) == given_changes
 
 
-@both_forms
+@both_encodings
 @given(st.lists(changes, max_size=5), st.sampled_from([0, 100, 16384]))
-def test_pieces_give_back_changes_and_mark_in_order(form, given_changes, pad):
+def test_pieces_give_back_changes_and_mark_in_order(encoding, given_changes, pad):
     mark = Mark(Lane("log"), 7, Cursor('{"position":7}'))
-    found = list(form.pieces(form.pack(to_batch(given_changes), mark, pad)))
+    found = list(encoding.pieces(encoding.pack(to_batch(given_changes), mark, pad)))
     assert found[-1] == mark
     assert [change for run in found[:-1] for change in from_batch(run)] == given_changes
 
 
-@both_forms
-def test_a_padded_mark_is_as_fat_as_it_was_asked_to_be(form):
-    batch = form.pack(NO_CHANGES, Mark(Lane("log"), 1, Cursor("{}")), 16384)
+@both_encodings
+def test_a_padded_mark_is_as_fat_as_it_was_asked_to_be(encoding):
+    batch = encoding.pack(NO_CHANGES, Mark(Lane("log"), 1, Cursor("{}")), 16384)
     assert batch.nbytes >= 16384
     assert batch.num_rows == 2
 
 
-@both_forms
+@both_encodings
 @given(st.lists(changes, max_size=5), st.integers(2, 3 * FLUSH_BYTES))
-def test_nothing_of_a_padded_batch_stays_in_the_buffer_of_a_worker(form, given_changes, length):
+def test_nothing_of_a_padded_batch_stays_in_the_buffer_of_a_worker(encoding, given_changes, length):
     mark = Mark(Lane("log"), 1, Cursor("{" + " " * (length - 2) + "}"))
-    batch = ArrowBatchTransformer.wrap_struct(form.pack(to_batch(given_changes), mark, FLUSH_BYTES))
+    batch = ArrowBatchTransformer.wrap_struct(encoding.pack(to_batch(given_changes), mark, FLUSH_BYTES))
     arrived = BytesIO()
     worker = BufferedWriter(arrived, int(_SETTINGS["spark.buffer.size"]))
     pa.RecordBatchStreamWriter(worker, batch.schema).write_batch(batch)
@@ -67,11 +69,11 @@ def test_nothing_of_a_padded_batch_stays_in_the_buffer_of_a_worker(form, given_c
     assert len(arrived.getvalue()) == before
 
 
-@both_forms
-def test_changes_without_a_mark_have_none(form):
-    packed = form.pack(to_batch([Change(1, Op.INSERT, "t", "{}")]), None, 0)
-    assert [type(piece).__name__ for piece in form.pieces(packed)] == ["RecordBatch"]
-    assert list(form.pieces(form.pack(NO_CHANGES, None, 0))) == []
+@both_encodings
+def test_changes_without_a_mark_have_none(encoding):
+    packed = encoding.pack(to_batch([Change(1, Op.INSERT, "t", "{}")]), None, 0)
+    assert [type(piece).__name__ for piece in encoding.pieces(packed)] == ["RecordBatch"]
+    assert list(encoding.pieces(encoding.pack(NO_CHANGES, None, 0))) == []
 
 
 def test_bundles_stay_small_and_only_the_last_one_has_the_mark():
@@ -92,9 +94,9 @@ def test_a_change_that_is_larger_than_a_bundle_travels_alone():
     assert list(from_batch(run)) == [huge]
 
 
-@both_forms
-def test_the_schema_for_spark_names_the_same_columns_in_the_same_order(form):
-    assert [column.split()[0] for column in form.ddl.split(", ")] == form.pack(NO_CHANGES, None, 0).schema.names
+@both_encodings
+def test_the_schema_for_spark_names_the_same_columns_in_the_same_order(encoding):
+    assert [column.split()[0] for column in encoding.ddl.split(", ")] == encoding.pack(NO_CHANGES, None, 0).schema.names
 
 
 def test_rows_have_the_columns_of_changes_and_one_for_marks():

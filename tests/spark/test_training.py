@@ -6,32 +6,33 @@ import subprocess
 import sys
 import time
 
+import psutil
+import pytest
+
 from deadline import until
+from program import is_dead
 
 STARTS_ONE = """
-import signal, sys
-from penstock.spark.training import train_beside
-print(train_beside(sys.argv[1]).pid, flush=True)
-signal.pause()
+import sys
+from penstock.spark.training import end, train_beside
+trainer = train_beside(sys.argv[1])
+print(trainer.pid, flush=True)
+sys.stdin.read()
+end(trainer)
 """
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def test_a_trainer_does_not_outlive_the_run_it_was_started_beside(tmp_path):
+@pytest.mark.parametrize("is_killed", [True, False], ids=["a run that is killed", "a run that ends"])
+def test_a_trainer_and_its_jvm_do_not_outlive_the_run_and_write_no_archive(tmp_path, is_killed):
     environment = {**os.environ, "PENSTOCK_CACHE": str(tmp_path)}
     command = [sys.executable, "-c", STARTS_ONE, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as run:
-        trainer = int(run.stdout.readline())
-        assert is_alive(trainer)
-        run.send_signal(signal.SIGKILL)
-    until(lambda: not is_alive(trainer))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as run:
+        trainer = psutil.Process(int(run.stdout.readline()))
+        java = until(lambda: next((one for one in trainer.children() if one.name() == "java"), None))
+        if is_killed:
+            run.send_signal(signal.SIGKILL)
+    until(lambda: is_dead(trainer) and is_dead(java))
+    assert not list(tmp_path.glob("*.new"))
 
 
 def test_no_trainer_is_started_where_the_archive_is_there(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from penstock.cursor import Cursor
 from penstock.errors import TransformInvalid
 from penstock.pipeline import Transform
 from penstock.spark.again import put_through
-from penstock.spark.culprit import Trial
+from penstock.spark.failing_row import Trial
 from penstock.spark.rows import DDL, Mark, Raised, pieces, rows
 from penstock.spark.transform import apply
 

@@ -15,7 +15,7 @@ from penstock.config import parse
 from penstock.formats.penstock import PenstockFormat
 from penstock.function import Function
 from penstock.pipeline import Transform
-from penstock.spark.culprit import Trial
+from penstock.spark.failing_row import Trial
 from penstock.spark.rows import rows
 from penstock.spark.transform import apply
 
@@ -69,18 +69,18 @@ def test_one_form_raises_where_the_other_gives_null(spark):
     assert len(said) >= 8
     third = to_batch([CHANGES[2]])
     for raising, quiet in said:
-        culprit = Trial(spark, Transform(select={"x": raising})).culprit(third)
-        form = re.search(r"gives NULL: (\w+)", culprit.error.remedy)[1]
-        assert form in quiet or form.removeprefix("try_") in ("add", "cast"), (raising, culprit.error.remedy)
+        failing = Trial(spark, Transform(select={"x": raising})).failing_row(third)
+        form = re.search(r"gives NULL: (\w+)", failing.error.remedy)[1]
+        assert form in quiet or form.removeprefix("try_") in ("add", "cast"), (raising, failing.error.remedy)
     given = spark.createDataFrame(pa.Table.from_batches([rows(third)]))
     [row] = apply(given, Transform(select={f"f{index}": quiet for index, (_, quiet) in enumerate(said)})).collect()
     assert set(json.loads(row.after).values()) == {None}
 
 
 def test_the_error_of_an_expression_is_the_one_on_the_page(spark):
-    culprit = Trial(spark, Transform(select={"id": "after:id", "total": "after:total::double"})).culprit(to_batch(CHANGES))
-    assert f"{culprit.error}\n" in blocks("")
-    assert culprit.change == CHANGES[2]
+    failing = Trial(spark, Transform(select={"id": "after:id", "total": "after:total::double"})).failing_row(to_batch(CHANGES))
+    assert f"{failing.error}\n" in blocks("")
+    assert failing.change == CHANGES[2]
 
 
 def enrich(folder) -> Function:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.sockets import make_folder
-from penstock.spark.errand import Events
+from penstock.spark.task_spec import Events
 from penstock.spark.warmup import warm
 
 

@@ -19,9 +19,9 @@ from penstock.retry import Retry
 from penstock.settings import settings
 from penstock.sources.synthetic import LANE, SyntheticSource
 from penstock.spark.calls import Calls
-from penstock.spark.errand import Errand
-from penstock.spark.form import form_of
+from penstock.spark.encoding import encoding_of
 from penstock.spark.rows import Mark
+from penstock.spark.task_spec import TaskSpec
 from penstock.spark.writer import _deliver
 
 CHANGES = [Change(at, Op.INSERT, "orders", f'{{"id":{at}}}', None, "{}", at=at) for at in range(1, 4)]
@@ -76,24 +76,24 @@ class Lane:
         self.state.place(term, LANE, Watermark(SOURCE.begin(LANE, "beginning"), 0))
         transform = Transform(function="rules:spread")
         pipeline = Pipeline("live", SOURCE, sink, self.state, transform, folder=str(Path(__file__).parent))
-        self.errand = Errand(pipeline, term, str(folder / "run"), "query", 300.0)
+        self.spec = TaskSpec(pipeline, term, str(folder / "run"), "query", 300.0)
 
     def kill(self, change):
         pid = os.fork()
         if pid == 0:
-            Calls(self.errand, LANE, 1).enter(change)
+            Calls(self.spec, LANE, 1).enter(change)
             os.kill(os.getpid(), signal.SIGKILL)
         os.waitpid(pid, 0)
 
     def deaths(self):
-        found = Calls(self.errand, LANE, 9)
+        found = Calls(self.spec, LANE, 9)
         found.close()
         return [change.position for change in CHANGES for _, death in found.parts(to_batch([change])) if death]
 
     def deliver(self, changes, begin=0, task=2):
-        form = form_of(False)
+        encoding = encoding_of(False)
         opening, end = (Mark(LANE, at, SOURCE.begin(LANE, str(at + 1))) for at in (begin, CHANGES[-1].position))
-        _deliver(self.errand, task, [form.pack(NO_CHANGES, opening, 0), form.pack(to_batch(changes), end, 0)])
+        _deliver(self.spec, task, [encoding.pack(NO_CHANGES, opening, 0), encoding.pack(to_batch(changes), end, 0)])
 
 
 @pytest.fixture
@@ -114,11 +114,11 @@ def lane(tmp_path):
 
 def test_no_sink_is_opened_where_the_folder_of_the_run_belongs_to_others(lane, tmp_path):
     one = lane(OpenSink)
-    os.mkdir(one.errand.folder, 0o755)
+    os.mkdir(one.spec.folder, 0o755)
     with pytest.raises(EngineFailed, match="mode 755"):
         one.deliver(CHANGES)
     assert not (tmp_path / "out.opened").exists()
-    os.chmod(one.errand.folder, 0o700)
+    os.chmod(one.spec.folder, 0o700)
     one.deliver(CHANGES, task=3)
     assert (tmp_path / "out.opened").exists()
 
@@ -126,20 +126,20 @@ def test_no_sink_is_opened_where_the_folder_of_the_run_belongs_to_others(lane, t
 @pytest.mark.parametrize("begin", [0, 2])
 def test_a_death_of_a_change_that_another_leader_has_passed_is_forgotten(lane, tmp_path, begin):
     one = lane(FileSink)
-    one.errand = replace(one.errand, pipeline=replace(one.errand.pipeline, sink=FileSink(path=str(tmp_path / "out"))))
+    one.spec = replace(one.spec, pipeline=replace(one.spec.pipeline, sink=FileSink(path=str(tmp_path / "out"))))
     one.kill(CHANGES[1])
     assert one.deaths() == [2]
-    with one.state.claim(one.errand.term, LANE, 1) as claim:
+    with one.state.claim(one.spec.term, LANE, 1) as claim:
         claim.advance(Watermark(SOURCE.begin(LANE, str(begin + 1)), begin), Tally())
     one.deliver(CHANGES[2:], begin)
     assert one.deaths() == []
-    assert one.state.standing("live").trouble is None
+    assert one.state.pipeline_state("live").trouble is None
 
 
 def test_a_death_stays_until_its_letter_and_the_watermark_are_recorded(lane, tmp_path):
     one = lane(LockingSink, ttl=4.0)
     state = str(tmp_path / "state.db")
-    one.errand = replace(one.errand, pipeline=replace(one.errand.pipeline, sink=replace(one.errand.pipeline.sink, state=state)))
+    one.spec = replace(one.spec, pipeline=replace(one.spec.pipeline, sink=replace(one.spec.pipeline.sink, state=state)))
     one.kill(CHANGES[1])
     with pytest.raises(StateUnavailable):
         one.deliver(CHANGES[:2])

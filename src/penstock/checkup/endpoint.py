@@ -20,8 +20,8 @@ from penstock.checkup.finding import Finding, failed, ok, warning
 from penstock.sink import Assignment
 from penstock.sinks.webhook import WebhookSink
 from penstock.sinks.webhook.endpoint import Endpoint, parse
-from penstock.sinks.webhook.hidden import Hider
-from penstock.sinks.webhook.parcel import Packer
+from penstock.sinks.webhook.redaction import Redactor
+from penstock.sinks.webhook.request import Packer
 from penstock.sinks.webhook.tls import explained
 
 SOON_DAYS = 14
@@ -95,7 +95,7 @@ def probe(sink: WebhookSink, pipeline: str) -> Iterator[Finding]:
     except ssl.SSLError as error:
         yield replace(judged_failure(place, error), check="probe")
     except (OSError, HTTPException) as error:
-        yield failed("probe", f"no answer to an empty batch: {Hider(sink)(str(error))}", "see the receiver's own log")
+        yield failed("probe", f"no answer to an empty batch: {Redactor(sink)(str(error))}", "see the receiver's own log")
     else:
         yield judged_answer(status)
 

@@ -22,7 +22,7 @@ LONG_OUTBOX = 1_000_000
 def outbox(source: OutboxSource) -> Iterator[Finding]:
     """Whether it is there, in the cluster it was made in, and such that ids tell the order."""
     found = survey(source.database, Names(source.table))
-    yield from judged_outbox(source, found, source.backlog(LANE, source.begin(LANE, "beginning")).changes)
+    yield from judged_outbox(source, found, source.backlog(LANE, source.begin(LANE, "beginning")).changes or 0)
 
 
 def judged_outbox(source: OutboxSource, found: Survey, messages: int) -> Iterator[Finding]:
@@ -41,7 +41,7 @@ def marked(source: MarkSource) -> Iterator[Finding]:
     with databases.opened(source.database, source.table)() as table:
         table.read(EVERY, 1)  # names every column
     found = source.backlog(LANE, source.begin(LANE, "beginning"))
-    if found.changes > LONG_OUTBOX:
+    if (found.changes or 0) > LONG_OUTBOX:
         yield warning("outbox", f"{found.changes} messages are in {source.table}", "see penstock status: is the pipeline at work?")
     else:
         yield ok("outbox", f"{source.table}: {found.changes} messages, read by marks")
@@ -49,7 +49,7 @@ def marked(source: MarkSource) -> Iterator[Finding]:
 
 def space(source: OutboxSource) -> Iterator[Finding]:
     """Who keeps settled messages from going, or their space from being used again."""
-    yield from judged_space(survey(source.database, Names(source.table)).holders, source.readers())
+    yield from judged_space(survey(source.database, Names(source.table)).holders, source.retention.readers())
 
 
 def judged_space(holders: Sequence[Holder], readers: Sequence[Reader]) -> Iterator[Finding]:

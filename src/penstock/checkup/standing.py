@@ -8,7 +8,7 @@ from pathlib import Path
 
 from penstock.checkup.finding import Finding, failed, ok, warning
 from penstock.checkup.room import unwritable
-from penstock.coordinator import Standing
+from penstock.coordinator import PipelineState
 from penstock.errors import SourceOwned
 from penstock.owner import described
 from penstock.ownership import another
@@ -17,7 +17,7 @@ from penstock.pipeline import Pipeline
 
 def state(pipeline: Pipeline) -> Iterator[Finding]:
     """Whether the state can be used, and agrees with the source."""
-    known, path = pipeline.state.standing(pipeline.name), getattr(pipeline.state, "path", None)
+    known, path = pipeline.state.pipeline_state(pipeline.name), getattr(pipeline.state, "path", None)
     if examine := getattr(pipeline.state, "examine", None):
         examine()
     elif path and (why := _obstacle(Path(path))):
@@ -26,8 +26,8 @@ def state(pipeline: Pipeline) -> Iterator[Finding]:
     if stranger := another(pipeline):
         yield failed("state", f"{described(stranger)}, and not for {pipeline.state.address}", SourceOwned.remedy)
         return
-    lanes = pipeline.source.lanes()
-    registered = any(pipeline.source.registered(pipeline.name, lane) is not None for lane in lanes)
+    lanes, retention = pipeline.source.lanes(), pipeline.source.retention
+    registered = any(retention.registered(pipeline.name, lane) is not None for lane in lanes) if retention else False
     yield judged_state(pipeline.state.address, known, is_registered=registered)
 
 
@@ -37,7 +37,7 @@ def _obstacle(path: Path) -> str | None:
     return unwritable(path.parent) if path.parent.is_dir() else "there is no such folder"
 
 
-def judged_state(path: str, known: Standing, *, is_registered: bool) -> Finding:
+def judged_state(path: str, known: PipelineState, *, is_registered: bool) -> Finding:
     """Whether both sides know of the pipeline."""
     if known.watermarks:
         return ok("state", path)
@@ -49,7 +49,7 @@ def judged_state(path: str, known: Standing, *, is_registered: bool) -> Finding:
 
 def leader(pipeline: Pipeline) -> Iterator[Finding]:
     """Who carries it, what it stopped with, and what it could not deliver."""
-    known = pipeline.state.standing(pipeline.name)
+    known = pipeline.state.pipeline_state(pipeline.name)
     yield judged_leader(known)
     if known.dead:
         why = f"{known.dead} changes could not be delivered and are parked, {known.waiting} of them behind another of their key"
@@ -58,7 +58,7 @@ def leader(pipeline: Pipeline) -> Iterator[Finding]:
         )
 
 
-def judged_leader(known: Standing) -> Finding:
+def judged_leader(known: PipelineState) -> Finding:
     """What follows from the standing."""
     if known.error:
         return failed("leader", f"halted by {known.error['code']}: {known.error['message']}", known.error.get("remedy", ""))

@@ -15,7 +15,7 @@ from penstock.errors import ConfigInvalid
 if TYPE_CHECKING:
     from penstock.letter import DeadLetter
     from penstock.pipeline import Pipeline
-    from penstock.redriving import Redriven
+    from penstock.redrive import Redriven
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -91,7 +91,7 @@ def redrive(
 
     Examples: `penstock dead redrive orders.yaml all`, `penstock dead redrive orders.yaml 12 13`
     """
-    from penstock import redriving
+    from penstock import redrive
     from penstock.cli import terminal
 
     pipeline = _loaded(file, delivers=True)
@@ -99,7 +99,7 @@ def redrive(
     if which != ["all"]:  # that may be none, as every night when nothing has gone wrong
         _found(pipeline, chosen)
     told = []
-    for one in redriving.redrive(pipeline, chosen, force):
+    for one in redrive.redrive(pipeline, chosen, force):
         told.append(one)
         terminal.say(printable.as_json(_fact(one)) if as_json else _line(one))
     if not as_json:
@@ -119,7 +119,7 @@ def drop(
 
     Examples: `penstock dead drop orders.yaml 12`, `penstock dead drop orders.yaml table=drafts --yes`
     """
-    from penstock import redriving
+    from penstock import redrive
     from penstock.cli import terminal
     from penstock.rows import touching
 
@@ -129,7 +129,7 @@ def drop(
     if not yes:
         terminal.confirm(f"Give up {len(found)} changes of {pipeline.name} that were never delivered?", err=as_json)
     shown = {letter.number for letter in found}  # more may have come since
-    gone = redriving.drop(pipeline, lambda letter: letter.number in shown)
+    gone = redrive.drop(pipeline, lambda letter: letter.number in shown)
     if as_json:
         _print(map(described, gone))
         return

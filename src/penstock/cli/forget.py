@@ -39,16 +39,16 @@ def forget(
 
 
 def _forget(pipeline: Pipeline, yes: bool) -> None:
-    from penstock import decision
+    from penstock import admin
     from penstock.cli import terminal
     from penstock.owner import described
 
-    standing, registered = pipeline.state.standing(pipeline.name), decision.registration(pipeline)
+    standing, registered = pipeline.state.pipeline_state(pipeline.name), admin.registration(pipeline)
     if standing.is_held:
         raise TermHeld(f"{standing.holder} leads {pipeline.name}")
     if not standing.watermarks and registered is None:
         raise ConfigInvalid(f"nothing is known of {pipeline.name}", "it has not run yet, or was forgotten already")
-    stranger = decision.stranger(pipeline)
+    stranger = admin.stranger(pipeline)
     fate = "stays" if stranger else "will be removed"
     for lane, mark in standing.watermarks.items():
         terminal.say(f"{pipeline.name} has delivered up to position {mark.position} (lane {lane}); its watermark {fate}.")
@@ -60,7 +60,7 @@ def _forget(pipeline: Pipeline, yes: bool) -> None:
         terminal.say(f"Its source will no longer keep anything for it: noted position {registered}.")
     if not yes:
         terminal.confirm(f"Forget {pipeline.name}?")
-    decision.forget(pipeline)
+    admin.forget(pipeline)
     if stranger:
         _say_handed_over(pipeline, registered)
     else:
@@ -71,7 +71,7 @@ def _say_handed_over(pipeline: Pipeline, position: int | None) -> None:
     from penstock.cli import terminal
 
     places = f"Say where to go on: penstock run FILE --from {position} | --from beginning | --from now"
-    way_on = "It goes on at its watermark: penstock run FILE" if pipeline.state.standing(pipeline.name).watermarks else places
+    way_on = "It goes on at its watermark: penstock run FILE" if pipeline.state.pipeline_state(pipeline.name).watermarks else places
     terminal.say(
         f"{pipeline.name} is registered for {pipeline.state.address} now; the source keeps what comes after position {position}. "
         f"{way_on}; or forget it once more."
@@ -94,9 +94,10 @@ def _source(database: str, table: str) -> Source:
 def _strike_off(source: Source, name: str, yes: bool) -> None:
     from penstock.cli import terminal
     from penstock.duration import roughly
+    from penstock.source import readers_of
     from penstock.sources.retain import GONE
 
-    known = {one.pipeline: one for one in source.readers()}
+    known = {one.pipeline: one for one in readers_of(source)}
     if not (one := known.get(name)):
         raise ConfigInvalid(f"no pipeline {name} is registered there", f"registered are: {', '.join(known) or 'none'}")
     if not one.is_gone and not one.is_released:
@@ -107,7 +108,8 @@ def _strike_off(source: Source, name: str, yes: bool) -> None:
     )
     if not yes:
         terminal.confirm(f"Forget {name}?")
-    source.forget(name)
+    if source.retention:
+        source.retention.forget(name)
     terminal.say(
         f"{name} is forgotten. If it is run again with its old state, it goes on if its changes are still there, or else stops."
     )

@@ -12,7 +12,7 @@ import typer
 from penstock.errors import ConfigInvalid
 
 if TYPE_CHECKING:
-    from penstock.decision import Move
+    from penstock.admin import Move
 
 
 def rewind(
@@ -35,17 +35,17 @@ def rewind(
 
     Examples: `penstock rewind orders.yaml --to 2h`, `penstock rewind orders.yaml --to 1200 --yes`
     """
-    from penstock import decision
+    from penstock import admin
     from penstock.cli import terminal
     from penstock.config import load
 
     pipeline = load(file, delivers=False)
-    moves = decision.plan(pipeline, to, datetime.now(UTC))
+    moves = admin.plan(pipeline, to, datetime.now(UTC))
     _refuse_to_skip(moves, skip)
     _show(pipeline.name, moves)
     if not yes:
         terminal.confirm("Do it?")
-    decision.rewind(pipeline, moves)
+    admin.rewind(pipeline, moves)
     terminal.say(f"{pipeline.name} goes on behind position {moves[0].new.position} when it is run: penstock run {file}")
 
 
@@ -53,7 +53,11 @@ def _refuse_to_skip(moves: Sequence[Move], skip: bool) -> None:
     for move in moves:
         if move.is_skip and not skip:
             ahead = f"position {move.new.position} lies ahead of the watermark, which stands at {move.old.position}"
-            raise ConfigInvalid(f"{ahead}: {move.changes} changes would never be delivered", "if that is meant, add --skip")
+            raise ConfigInvalid(f"{ahead}: {_number(move)} changes would never be delivered", "if that is meant, add --skip")
+
+
+def _number(move: Move) -> str:
+    return "some" if move.changes is None else str(move.changes)
 
 
 def _show(name: str, moves: Sequence[Move]) -> None:
@@ -64,7 +68,7 @@ def _show(name: str, moves: Sequence[Move]) -> None:
             name,
             str(move.old.position),
             str(move.new.position),
-            f"{move.changes} {'SKIPPED' if move.is_skip else 'again'}",
+            f"{_number(move)} {'SKIPPED' if move.is_skip else 'again'}",
             move.first_at.isoformat(timespec="milliseconds").replace("+00:00", "Z") if move.first_at else "-",
         ]
         for move in moves

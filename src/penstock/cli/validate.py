@@ -67,8 +67,8 @@ def validate(
 
 
 def warnings(pipeline: Pipeline) -> list[str]:
-    """What is possible and yet hardly meant."""
-    return [f"sink.{said}" for said in getattr(pipeline.sink, "warnings", list)()]
+    """Settings that are legal but probably a mistake."""
+    return [f"sink.{said}" for said in pipeline.sink.warnings]
 
 
 def described(pipeline: Pipeline, folder: Path) -> Iterator[Setting]:

@@ -78,7 +78,8 @@ class Stage:
         self.place.file.write_text(PIPELINE.format(url=self.receiver.url))
         self.pipeline = load(self.place.file)
         self.lane = self.pipeline.source.lanes()[0]
-        self.pipeline.source.settle(AUDITOR, self.lane, self.pipeline.source.begin(self.lane, "beginning"))
+        assert self.pipeline.source.retention, "a log that several pipelines read has one"
+        self.pipeline.source.retention.settle(AUDITOR, self.lane, self.pipeline.source.begin(self.lane, "beginning"))
         self.carriage = Carriage(self.pipeline)
         return self
 

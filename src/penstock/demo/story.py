@@ -14,7 +14,7 @@ from penstock.demo import shop
 from penstock.demo.audit import Verdict, judge
 from penstock.demo.figures import Figures
 from penstock.demo.stage import Stage
-from penstock.source import Span
+from penstock.source import ANONYMOUS, Span
 from penstock.testing.oracle import deliveries
 from penstock.testing.request import recorded
 
@@ -115,7 +115,7 @@ class Story:
         """Compare what arrived with the shop's log and tables."""
         source, lane, place = self._stage.pipeline.source, self._stage.lane, self._stage.place
         span = Span(lane, source.begin(lane, "beginning"), source.head(lane))
-        logged = [change for batch in source.read(span) for change in from_batch(batch)]
+        logged = [change for batch in source.read(span, ANONYMOUS) for change in from_batch(batch)]
         seen = deliveries(recorded(place.received))
         tables = {table: shop.rows(place.database, table) for table in shop.TABLES}
         return Summary(

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from penstock.event import COUNTERS, Counter
 from penstock.metrics.health import ailment
 from penstock.metrics.tally import ROLES
 from penstock.metrics.watch import Sight, Watch
@@ -69,28 +70,18 @@ def gauges(sights: Iterable[Sight]) -> Iterator[Metric]:
 
 
 def counters(sights: Iterable[Sight]) -> Iterator[Metric]:
-    """What this process has done since it began."""
+    """What this process has done since it began, as the classes of the events say."""
     seen = list(sights)
+    return (_counter(one.name, one.help, (one.label,) if one.label else (), _counted(seen, one)) for one in COUNTERS)
 
-    def plain(name: str, said: str, of: Callable[[Sight], int]) -> Metric:
-        return _counter(name, said, (), (((one.status.name,), of(one)) for one in seen))
 
-    yield plain("penstock_delivered_changes_total", "Changes delivered.", lambda one: one.tally.delivered)
-    yield plain(
-        "penstock_delivery_retries_total", "Requests that were not taken and are sent again.", lambda one: one.tally.retries
-    )
-    yield plain("penstock_parked_changes_total", "Changes that became dead letters.", lambda one: one.tally.parked)
-    yield plain("penstock_waited_changes_total", "Changes parked behind a dead letter of their key.", lambda one: one.tally.waited)
-    yield plain("penstock_passed_changes_total", "Changes that went on past one.", lambda one: one.tally.passed)
-    yield plain("penstock_dropped_changes_total", "Changes that were given up.", lambda one: one.tally.dropped)
-    failed = (((one.status.name, code), times) for one in seen for code, times in one.tally.failed.items())
-    yield _counter("penstock_attempts_failed_total", "Attempts of workers that ended with an error.", ("code",), failed)
-    restarts = (((one.status.name, code), times) for one in seen for code, times in one.tally.restarts.items())
-    yield _counter("penstock_restarts_total", "Queries started again after an error.", ("code",), restarts)
-    yield plain("penstock_terms_total", "Terms that this process won.", lambda one: one.tally.terms)
-    yield plain("penstock_terms_lost_total", "Terms that this process lost to another.", lambda one: one.tally.lost_terms)
-    yield plain("penstock_pruned_changes_total", "Delivered changes that the source forgot.", lambda one: one.tally.pruned)
-    yield plain("penstock_readers_released_total", "Other pipelines no longer waited for.", lambda one: one.tally.released)
+def _counted(seen: Iterable[Sight], counter: Counter) -> _Values:
+    """The counts of each pipeline; without a label there is always one."""
+    for one in seen:
+        if counter.label is None:
+            yield (one.status.name,), one.tally.counts[counter.name, ""]
+            continue
+        yield from (((one.status.name, label), times) for (name, label), times in one.tally.counts.items() if name == counter.name)
 
 
 def _gauge(name: str, said: str, labels: tuple[str, ...], values: _Values) -> Metric:

@@ -24,7 +24,8 @@ def ailment(seen: Sight, stalled_seconds: float = STALLED_SECONDS) -> str | None
     if blindness := _blindness(seen):
         return blindness
     if role == "leading" and is_stalled(seen, stalled_seconds):
-        return f"stalled: {status.backlog} changes wait, none was delivered for {seen.idle_seconds:.0f} s{_last(error)}"
+        waiting = "changes" if status.backlog is None else f"{status.backlog} changes"
+        return f"stalled: {waiting} wait, none was delivered for {seen.idle_seconds:.0f} s{_last(error)}"
     return None
 
 
@@ -40,5 +41,5 @@ def _blindness(seen: Sight) -> str | None:
 
 def is_stalled(seen: Sight, seconds: float) -> bool:
     """Whether something has waited for so long and nothing got on; the age alone may be that of a backlog being worked off."""
-    has_waited = bool(seen.status.backlog) and (seen.status.lag_seconds or 0.0) >= seconds
+    has_waited = seen.status.backlog != 0 and (seen.status.lag_seconds or 0.0) >= seconds
     return has_waited and seen.idle_seconds >= seconds

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
 
-from penstock.coordinator import Standing
+from penstock.coordinator import PipelineState
 from penstock.errors import PenstockError, StateUnavailable
 from penstock.event import Event
 from penstock.metrics.tally import Tally, counted, moved
 from penstock.pipeline import Pipeline
-from penstock.source import Reader, is_own
+from penstock.source import Reader, readers_of
 from penstock.status import Status, observe, summarise
 
 FRESH_SECONDS = 1.0
@@ -105,7 +105,7 @@ class Watch:
         before, status = self._seen.get(pipeline.name), observe(pipeline)
         readers: Sequence[Reader] = ()
         with suppress(PenstockError):  # the status says so already
-            readers = pipeline.source.readers()
+            readers = readers_of(pipeline.source)
         if before and _has_moved(pipeline, before[1], status):  # also where all was filtered out, which no event tells
             with self._counting:
                 self._tallies[pipeline.name] = moved(self._tallies[pipeline.name], self._clock())
@@ -114,11 +114,13 @@ class Watch:
 
 def _has_moved(pipeline: Pipeline, before: Status, now: Status) -> bool:
     """Whether it got on between two looks. Where rows go back to their table positions move all the same: then what waits tells."""
-    if is_own(pipeline.source):
+    if pipeline.source.row_lease:
         return before.backlog is not None and now.backlog is not None and now.backlog < before.backlog
     return bool(before.marks and now.marks) and before.marks != now.marks
 
 
 def _unseen(pipeline: Pipeline) -> Status:
     """Of one whose stores have not answered yet."""
-    return summarise(pipeline, Standing(), StateUnavailable("its state and its source have not answered yet"), datetime.now(UTC))
+    return summarise(
+        pipeline, PipelineState(), StateUnavailable("its state and its source have not answered yet"), datetime.now(UTC)
+    )

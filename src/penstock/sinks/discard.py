@@ -6,11 +6,11 @@ import pyarrow as pa
 
 from penstock.change import Change, from_batch
 from penstock.settings import settings
-from penstock.sink import Assignment
+from penstock.sink import Assignment, Sink
 
 
 @settings
-class DiscardSink:
+class DiscardSink(Sink):
     """No settings."""
 
     def open(self, assignment: Assignment) -> DiscardDelivery:

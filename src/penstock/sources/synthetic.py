@@ -10,21 +10,20 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from penstock.change import CHANGES, NO_CHANGES, Change, Lane, Op
+from penstock.change import CHANGES, Change, Lane, Op
 from penstock.cursor import Cursor
 from penstock.errors import CursorInvalid
-from penstock.owner import Owner
+from penstock.following import Polled, Steps
 from penstock.settings import settings
-from penstock.source import Backlog, Reader, Rowless, Settlement, Span, Window
+from penstock.source import Backlog, Following, Span, Stamp, Window, at_most
 
 LANE = Lane("synthetic")
 PACE_SECONDS = 0.001
-IDLE_SECONDS = 0.05
 CHUNK = 5000
 
 
 @settings
-class SyntheticSource(Rowless):
+class SyntheticSource:
     """Change n was made n/rate seconds after the origin; `total` ends them."""
 
     rate: float = 1000.0
@@ -32,20 +31,25 @@ class SyntheticSource(Rowless):
     total: int = 1 << 62
     origin: float = 0.0
     start: str = "beginning"
-    is_own, gives_messages = False, False
+    gives_messages = False
+    max_row = snapshot = retention = seek = row_lease = None
 
     def lanes(self) -> Sequence[Lane]:
         """One lane."""
         return [LANE]
 
+    def end(self, lane: Lane) -> Cursor | None:
+        """It never ends."""
+        return None
+
     def begin(self, lane: Lane, start: str) -> Cursor:
-        """The cursor before the first change, behind the newest, or at a position."""
+        """The cursor before the first change, after the newest, or at a position."""
         if start == "now":
             return self.head(lane)
         return _cursor(0 if start == "beginning" else int(start))
 
     def head(self, lane: Lane) -> Cursor:
-        """The cursor behind the newest change."""
+        """The cursor after the newest change."""
         return _cursor(self._made(time.time()))
 
     def position(self, cursor: Cursor) -> int:
@@ -59,8 +63,8 @@ class SyntheticSource(Rowless):
         """There is only one life."""
         return "synthetic"
 
-    def behind(self, change: Change, since: Cursor) -> Cursor:
-        """The cursor just behind a change."""
+    def cursor_after(self, change: Change, since: Cursor) -> Cursor:
+        """The cursor immediately after a change."""
         return _cursor(change.position)
 
     def split(self, span: Span, parts: int) -> Sequence[Span]:
@@ -69,61 +73,32 @@ class SyntheticSource(Rowless):
         edges = [after + (upto - after) * part // parts for part in range(parts + 1)]
         return [Span(span.lane, _cursor(a), _cursor(b)) for a, b in pairwise(edges) if a < b]
 
-    def read(self, span: Span) -> Iterator[pa.RecordBatch]:
+    def read(self, span: Span, reader: Stamp) -> Iterator[pa.RecordBatch]:
         """The changes of a span."""
         after, upto = self.position(span.after), self.position(span.upto)
         for first in range(after + 1, upto + 1, CHUNK):
             yield self._batch(first, min(first + CHUNK - 1, upto))
 
-    def follow(self, lane: Lane, after: Cursor) -> Iterator[Window]:
-        """What is due, as it becomes due."""
-        position, given_at = self.position(after), 0.0
+    def open(self, lane: Lane, after: Cursor, reader: Stamp) -> Following:
+        """Changes as they become due."""
+        return Polled(self._follow(self.position(after)))
+
+    def _follow(self, position: int) -> Steps:
+        until = yield None
         while True:
-            made, now = self._made(time.time()), time.monotonic()
-            if made > position:
-                upto = min(made, position + CHUNK)
-                yield Window(self._batch(position + 1, upto), _cursor(upto), upto == made)
-                position, given_at = upto, now
-            elif now - given_at > IDLE_SECONDS:
-                yield Window(NO_CHANGES, _cursor(position), True)
-                given_at = now
-            time.sleep(PACE_SECONDS if made <= position else 0)
+            while (made := self._made(time.time())) <= position:
+                if (now := time.monotonic()) >= until:
+                    until = yield None
+                time.sleep(max(0.0, min(PACE_SECONDS, until - now)))
+            upto = min(made, position + CHUNK)
+            until = yield Window(self._batch(position + 1, upto), _cursor(upto), upto == made)
+            position = upto
 
-    def backlog(self, lane: Lane, after: Cursor) -> Backlog:
-        """What is due behind a cursor."""
-        position, head = self.position(after), self._made(time.time())
+    def backlog(self, lane: Lane, after: Cursor, upto: Cursor | None = None, most: int | None = None) -> Backlog:
+        """What is due after a cursor."""
+        position, head = self.position(after), self.position(upto or self.head(lane))
         oldest = datetime.fromtimestamp(self.origin + (position + 1) / self.rate, UTC) if head > position else None
-        return Backlog(head, max(0, head - position), oldest)
-
-    def renew(self) -> None:
-        """It cannot be rewound."""
-
-    def since(self, lane: Lane, moment: datetime) -> Cursor:
-        """The cursor before the first change of this moment or later."""
-        return _cursor(max(0, self._made(moment.timestamp()) - 1))
-
-    def register(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> None:
-        """It remembers nobody."""
-
-    def registered(self, pipeline: str, lane: Lane) -> int | None:
-        """It knows nobody."""
-        return None
-
-    def readers(self) -> Sequence[Reader]:
-        """Nobody."""
-        return ()
-
-    def remarks(self) -> Sequence[str]:
-        """Nothing hinders it."""
-        return ()
-
-    def settle(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> Settlement:
-        """There is nothing to forget."""
-        return Settlement()
-
-    def forget(self, pipeline: str, owner: Owner | None = None) -> bool:
-        """It knew nobody."""
-        return False
+        return Backlog(head, at_most(max(0, head - position), most), oldest)
 
     def _made(self, now: float) -> int:
         return min(self.total, max(0, int((now - self.origin) * self.rate)))

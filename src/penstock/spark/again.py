@@ -12,7 +12,7 @@ from penstock.change import CHANGES, NO_CHANGES, Change, to_batch
 from penstock.errors import EngineFailed
 from penstock.function import described
 from penstock.pipeline import Pipeline
-from penstock.spark.culprit import Trial
+from penstock.spark.failing_row import Trial
 from penstock.spark.query import DYING_SECONDS, engine_lost
 from penstock.spark.trial import engine
 
@@ -32,7 +32,7 @@ def put_through(trial: Trial, change: Change) -> pa.RecordBatch:
     try:
         made = trial.result(given)
         if isinstance(made, str):
-            raise trial.culprit(given).error
+            raise trial.failing_row(given).error
     except (Py4JError, OSError) as error:
         raise engine_lost(trial.spark, DYING_SECONDS) or EngineFailed(f"Spark failed on {described(change)}: {error}") from error
     return made.select(CHANGES.names).cast(CHANGES).combine_chunks().to_batches()[0] if made.num_rows else NO_CHANGES

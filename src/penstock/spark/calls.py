@@ -31,7 +31,7 @@ from penstock.function import described
 from penstock.retry import Retry
 from penstock.spark.death import Death, Name, how_it_ended, name_of, place_in
 from penstock.spark.endings import ending_of
-from penstock.spark.errand import Errand
+from penstock.spark.task_spec import TaskSpec
 
 _POSITION, _LENGTH, _PID, _TEXT = 0, 1, 2, 24
 _SIZE = 1 << 16
@@ -45,13 +45,13 @@ _REARMS = 10
 class Calls:
     """The calls of one attempt. As it begins, it counts the death of its predecessor."""
 
-    def __init__(self, errand: Errand, lane: Lane, task: int) -> None:
+    def __init__(self, spec: TaskSpec, lane: Lane, task: int) -> None:
         digest = hashlib.sha256(lane.encode()).hexdigest()[:12]
-        self._calls = Path(errand.folder, f"{errand.pipeline.name}.{digest}.calls")
+        self._calls = Path(spec.folder, f"{spec.pipeline.name}.{digest}.calls")
         self._book, self._trace = self._calls.with_suffix(".deaths"), self._calls.with_suffix(".trace")
-        self._errand, self._transform = errand, errand.pipeline.transform
-        self._retry: Retry = getattr(errand.pipeline.sink, "retry", None) or Retry()
-        self._facts: dict[str, Any] = {"pid": os.getpid(), "task": task, "query": errand.query, "in_row": 0, "at": None}
+        self._spec, self._transform = spec, spec.pipeline.transform
+        self._retry = spec.pipeline.sink.retry or Retry()
+        self._facts: dict[str, Any] = {"pid": os.getpid(), "task": task, "query": spec.query, "in_row": 0, "at": None}
         _make_private(self._calls.parent)
         self._deaths, self._news = self._inherited()
         self._rearm_at, self._limit = 0.0, self._transform.timeout.total_seconds()
@@ -104,7 +104,7 @@ class Calls:
         death = self._deaths[name] = replace(self._deaths[name], change=described(change))
         if name == self._news:
             self._news = None
-            self._errand.tell(self._event(change, death))
+            self._spec.tell(self._event(change, death))
         self._save()
         return death.error(self._name, change) if self._retry.is_spent(death.tries) else None
 
@@ -149,7 +149,7 @@ class Calls:
     def _event(self, change: Change, death: Death) -> CallDied:
         found = death.trouble(self._name, self._retry)
         return CallDied(
-            pipeline=self._errand.pipeline.name,
+            pipeline=self._spec.pipeline.name,
             position=change.position,
             table=change.table,
             key=change.key[:200],
@@ -184,7 +184,7 @@ class Calls:
     def _end(self, pid: int, task: int, query: str, **_: Any) -> str | None:
         """How it ended; None if it was ended because its query stopped, or its reader had failed."""
         ending = ending_of(pid)
-        asked = replace(self._errand, query=query).asked_at(task)
+        asked = replace(self._spec, query=query).asked_at(task)
         if asked is not None and (ending is None or asked < ending.at):
             return None
         return how_it_ended(ending.code if ending else None, self._transform.timeout)

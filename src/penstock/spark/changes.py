@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from penstock.batch_target import Target, covers, heads, prove
 from penstock.change import Lane
 from penstock.cursor import Cursor
 from penstock.errors import SourceUnavailable
-from penstock.goal import Goal, covers, heads, prove
-from penstock.source import Source, Span
+from penstock.source import Source, Span, count
 from penstock.spark.request import Request
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BEAT_SECONDS = 60.0
 """How often a named reader that has nothing to read is noted, so that nobody takes it for gone."""
-_CUTS = 100
+_CUTS = 4
 
 
 class SpanPartition(InputPartition):
@@ -52,7 +52,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self._target: Goal | None = None
+        self._target: Target | None = None
         self._committed: dict[str, str] = {}
         self._noted_at = time.monotonic()
 
@@ -72,9 +72,9 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, str]:
         """Where a query without a checkpoint begins; from here on nothing is pruned under a reader with a name."""
         begin = {lane: self.request.begin(lane, self.source.start) for lane in self.source.lanes()}
-        if self.request.reader:
+        if self.request.reader and self.source.retention:
             for lane, cursor in begin.items():
-                self.source.register(self.request.reader, lane, cursor)
+                self.source.retention.register(self.request.reader, lane, cursor)
         return {str(lane): str(cursor) for lane, cursor in begin.items()}
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:
@@ -119,16 +119,17 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _note(self) -> None:
         self._noted_at = time.monotonic()
-        for lane, cursor in self._committed.items() if self.request.reader else ():
-            with suppress(SourceUnavailable):  # a source that can only be read is read all the same
-                self.source.settle(str(self.request.reader), Lane(lane), Cursor(cursor))
+        if self.request.reader and self.source.retention:
+            for lane, cursor in self._committed.items():
+                with suppress(SourceUnavailable):  # a source that can only be read is read all the same
+                    self.source.retention.settle(self.request.reader, Lane(lane), Cursor(cursor))
 
 
 def cut(source: Source, span: Span, most: int) -> Cursor:
-    """The cursor at most so many positions behind the beginning of a span, looked for in few steps."""
-    while (length := source.position(span.upto) - source.position(span.after)) > most:
-        first = source.split(span, min(_CUTS, -(-length // most)))[0]
+    """The cursor at most so many changes after the beginning of a span, looked for in few steps; its end if it cannot be cut."""
+    while (changes := count(source, span, _CUTS * most) or 0) > most:
+        first = source.split(span, -(-changes // most))[0]
         if first == span:
-            break  # it cannot be cut
+            break
         span = first
     return span.upto

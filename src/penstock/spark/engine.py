@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from threading import Lock, Thread, Timer
 from typing import Any, TypeVar
 
 from penstock.backfill import Backfill
+from penstock.batch_target import Target
+from penstock.change import Lane
 from penstock.errors import ConfigInvalid, EngineLost
 from penstock.event import Observer
-from penstock.goal import Goal
 from penstock.pipeline import Pipeline, SparkSettings
+from penstock.spark import training
 from penstock.spark.daemon import MODULES
-from penstock.spark.errand import Events
 from penstock.spark.query import Query, engine_lost
-from penstock.spark.session import close_session, open_session
-from penstock.spark.training import train_beside
+from penstock.spark.session import close_session, open_session, require_slots
+from penstock.spark.task_spec import Events
 from penstock.spark.warmup import warm
 from penstock.spark.workplace import Workplace
 
@@ -35,12 +36,14 @@ class Engine:
 
     def __init__(self, pipelines: Sequence[Pipeline], tell: Observer) -> None:
         settings = common_settings(pipelines)
-        slots = sum(len(pipeline.source.lanes()) for pipeline in pipelines)
+        self._pipelines, self._slots = pipelines, lane_count(pipelines)
         os.environ[MODULES] = ",".join(modules(pipelines))
         self._workplace = Workplace()
         self._folder = self._workplace.path
         try:
-            self._spark: Any = open_session(slots, settings.master, settings.config, memory=settings.memory, folder=self._folder)
+            self._spark: Any = open_session(
+                self._slots, settings.master, settings.config, memory=settings.memory, folder=self._folder
+            )
         except BaseException:
             self._workplace.close()
             raise
@@ -53,9 +56,11 @@ class Engine:
         self._training.daemon = True
         self._training.start()
 
-    def query(self, pipeline: Pipeline, goal: Goal | Backfill | None = None) -> Query:
-        """A query for this pipeline, not started yet; with a goal it ends there."""
-        return Query(self._spark, pipeline, self._folder, goal)
+    def query(self, pipeline: Pipeline, target: Target | Backfill | None, lanes: Collection[Lane]) -> Query:
+        """A query for these lanes of a pipeline, not started yet; with a target it ends there. Raises EngineSlots."""
+        if (needed := lane_count(self._pipelines)) > self._slots:
+            require_slots(self._spark, needed)
+        return Query(self._spark, pipeline, self._folder, target, lanes)
 
     def warm(self, is_enough: Callable[[], bool]) -> None:
         """Make the next query start in about a second; leaves off, also waiting for its turn, as soon as that is enough."""
@@ -81,19 +86,23 @@ class Engine:
         self._training.cancel()
         self._training.join()  # it may just be starting the trainer
         if self._trainer:
-            with self._trainer as trainer:
-                trainer.kill()
+            training.end(self._trainer)
         close_session(self._spark)
         self._events.close()
         self._listening.join()
         self._workplace.close()
 
     def _train(self) -> None:
-        self._trainer = train_beside(self._folder)
+        self._trainer = training.train_beside(self._folder)
 
     def _listen(self, tell: Observer) -> None:
         for event in self._events:
             tell(event)
+
+
+def lane_count(pipelines: Sequence[Pipeline]) -> int:
+    """How many lanes these pipelines have now."""
+    return sum(len(pipeline.source.lanes()) for pipeline in pipelines)
 
 
 def modules(pipelines: Sequence[Pipeline]) -> list[str]:

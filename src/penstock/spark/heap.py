@@ -52,8 +52,7 @@ def heap_of(command: Sequence[str]) -> str:
 
 def max_row(spark: Any, pipeline: Pipeline) -> Bytes:
     """The size of the largest row that this session may carry."""
-    chosen = getattr(pipeline.source, "max_row", None)
-    return chosen or Bytes(_heap_of_session(spark) // HEAP_PER_ROW)
+    return pipeline.source.max_row or Bytes(_heap_of_session(spark) // HEAP_PER_ROW)
 
 
 def _heap_of_session(spark: Any) -> int:

@@ -15,8 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,10 @@ PATIENCE = 600.0
 """Seconds for a start on a machine that has a tenth of its CPU; a JVM that ends does so at once."""
 
 MOST_NOISE = 10 << 20
+
+MOST_SAID = 100_000
+
+_START = "start-"
 
 # Serial: less memory and not slower on few cores. C2 ten times later than usual: it neither slows the start nor is missing later.
 _TUNING = (
@@ -66,6 +70,7 @@ logger.gateway.level = {level}
 # How a JVM ends with a damaged archive. One that was killed, is slow or cannot be says nothing about its archive.
 _CRASHES = {-signal.SIGABRT, -signal.SIGBUS, -signal.SIGSEGV}
 
+_THROWN = re.compile(r'^Exception in thread "main" (?:[\w.]+: )?(.+)', re.MULTILINE)
 _SECRET = re.compile("(?i)secret|password|token|access[.]?key")
 _NOT_INHERITED = {"SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"}
 
@@ -81,15 +86,22 @@ def start(settings: Mapping[str, str], archived: Sequence[str] | None = None, fo
     if archived is None and path.exists():
         with suppress(EngineFailed):  # the archive may be the reason
             return _start(settings, java, jars, [*temporary, *archive.flags(java, path)], path)
-    return _start(settings, java, jars, [*temporary, *(archived or [])])
+    return _start(settings, java, jars, [*temporary, *(archived or [])], is_own_session=archived is None)
 
 
-def _start(settings: Mapping[str, str], java: Java, jars: Sequence[Path], own: Sequence[str], path: Path | None = None) -> Any:
+def _start(
+    settings: Mapping[str, str],
+    java: Java,
+    jars: Sequence[Path],
+    own: Sequence[str],
+    path: Path | None = None,
+    *,
+    is_own_session: bool = True,
+) -> Any:
     log = archive.made_cache() / "spark.log"
     for written in (log, *log.parent.glob("spark.log.*")):
         os.close(privacy.append_to(written))
-    private = Path(tempfile.mkdtemp(prefix="penstock-"))
-    try:
+    with _private(log.parent) as private, ExitStack() as on_failure:
         (private / "log4j2.properties").write_text(_LOGGING.format(level="warn", log=log))
         flags = [
             *own,
@@ -103,10 +115,11 @@ def _start(settings: Mapping[str, str], java: Java, jars: Sequence[Path], own: S
                 stdin=subprocess.PIPE,
                 stdout=noise,
                 stderr=noise,
-                start_new_session=True,  # Ctrl-C on the terminal is for us alone
+                start_new_session=is_own_session,  # Ctrl-C on the terminal is for us alone; a trainer is killed with its JVM
                 umask=0o077,  # for what it makes itself: archives, and logs that take turns
                 env=_environment(java, private / "gateway"),
             )
+            on_failure.callback(_end, process)
             import pyspark.sql  # noqa: F401  a quarter of a second, while the JVM boots
 
             try:
@@ -115,9 +128,31 @@ def _start(settings: Mapping[str, str], java: Java, jars: Sequence[Path], own: S
                 if path and process.returncode in _CRASHES:
                     path.unlink(missing_ok=True)
                 raise
+        on_failure.pop_all()
+    return _connect(port, secret, process)
+
+
+@contextmanager
+def _private(cache: Path) -> Iterator[Path]:
+    """A folder for the start of a JVM. Other processes leave it alone until no start takes that long.
+
+    A JVM that cannot write its port there never reads its standard input, and never ends. So it is not in the folder of the run,
+    which the next process removes as soon as this one is killed.
+    """
+    for left in cache.glob(f"{_START}*"):
+        with suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > 2 * PATIENCE:
+                shutil.rmtree(left, ignore_errors=True)
+    private = Path(tempfile.mkdtemp(prefix=_START, dir=cache))
+    try:
+        yield private
     finally:
         shutil.rmtree(private, ignore_errors=True)
-    return _connect(port, secret, process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.communicate()
 
 
 def _command(settings: Mapping[str, str], java: Java, jars: Sequence[Path], flags: Sequence[str]) -> list[str]:
@@ -172,11 +207,12 @@ def _await(process: subprocess.Popen[bytes], gateway: Path, noise: Any) -> tuple
     began, deadline = noise.seek(0, os.SEEK_END), time.monotonic() + PATIENCE
     while not gateway.exists():
         if process.poll() is not None or time.monotonic() > deadline:
-            process.kill()
-            process.communicate()
+            _end(process)
             noise.seek(began)
-            said = noise.read(2000).decode(errors="replace")
-            raise EngineFailed(f"Java did not start (exit code {process.returncode}): {said}", f"see {noise.name}")
+            said = noise.read(MOST_SAID).decode(errors="replace")
+            thrown = _THROWN.search(said)  # other processes print here, too
+            why = f"Java did not start (exit code {process.returncode}): {thrown[1] if thrown else said[:2000]}"
+            raise EngineFailed(why, f"{archive.cache() / 'spark.err'} has more")
         time.sleep(0.01)
     data = gateway.read_bytes()
     port, length = struct.unpack(">ii", data[:8])

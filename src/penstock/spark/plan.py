@@ -1,4 +1,4 @@
-"""The part of an errand that Spark's planners need: each is a process of its own at every start, so this imports little."""
+"""The part of a spec that Spark's planners need: each is a process of its own at every start, so this imports little."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Way = Literal["live", "batch", "ranges"]
 
 
 class Plan(NamedTuple):
-    """How an errand is to be read, its lanes, and the columns of its stream."""
+    """How a spec is to be read, its lanes, and the columns of its stream."""
 
     way: Way
     lanes: list[str]
@@ -22,5 +22,5 @@ class Plan(NamedTuple):
 
 
 def planned(text: str) -> Plan:
-    """The plan of an errand's line: to decode all of it would load the clients of databases and brokers."""
+    """The plan of a spec's line: to decode all of it would load the clients of databases and brokers."""
     return Plan(**json.loads(base64.b85decode(text.partition(" ")[0])))

@@ -7,24 +7,25 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
 from penstock.backfill import Backfill
+from penstock.batch_target import Target
+from penstock.change import Lane
 from penstock.coordinator import Term
 from penstock.errors import EngineFailed, EngineLost, EngineMemory, PenstockError, TransformInvalid, from_text
-from penstock.goal import Goal
 from penstock.pipeline import Pipeline
 from penstock.poison import then_of
 from penstock.spark.archive import cache
 from penstock.spark.cipher import KEY
-from penstock.spark.culprit import bar_for
-from penstock.spark.errand import Errand
+from penstock.spark.failing_row import stop_for
 from penstock.spark.heap import heap_of, max_row
 from penstock.spark.session import ROOMY, beside
+from penstock.spark.task_spec import TaskSpec
 from penstock.spark.transform import apply
 
 DYING_SECONDS = 2.0
@@ -43,18 +44,25 @@ EPOCH_SECONDS = 300.0
 class Query:
     """A pipeline at work under a term. Its progress is in the coordinator, never in Spark."""
 
-    def __init__(self, spark: Any, pipeline: Pipeline, folder: str, goal: Goal | Backfill | None = None) -> None:
+    def __init__(
+        self,
+        spark: Any,
+        pipeline: Pipeline,
+        folder: str,
+        target: Target | Backfill | None = None,
+        lanes: Collection[Lane] | None = None,
+    ) -> None:
         self._spark, self._pipeline = spark, pipeline
         self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{pipeline.name}.", dir=folder))
-        self._errand = Errand(pipeline, None, folder, self._checkpoint.name, EPOCH_SECONDS, goal)
+        self._spec = TaskSpec(pipeline, None, folder, self._checkpoint.name, EPOCH_SECONDS, target, lanes=lanes)
         self._query: Any = None
-        self._spares = then_of(pipeline.sink) != "halt"
+        self._spares = then_of(pipeline.sink.retry) != "halt"
 
     def prepare(self, is_enough: Callable[[], bool]) -> None:
         """Begin without a term, up to where nothing but that is missing; leaves off as soon as that is enough."""
         if self._is_here():
             self._begin()
-            self.wait(lambda: self._errand.is_ready() or is_enough(), within=READY_SECONDS)
+            self.wait(lambda: self._spec.is_ready() or is_enough(), within=READY_SECONDS)
 
     def _is_here(self) -> bool:
         """Whether all workers see the files of this process."""
@@ -63,9 +71,9 @@ class Query:
     def start(self, term: Term) -> None:
         """Begin under this term, or go on with it where all is prepared."""
         if self._query is not None and self.failure() is None:
-            self._errand.lead(term)
+            self._spec.lead(term)
         else:
-            self._errand = replace(self._errand, given=term)
+            self._spec = replace(self._spec, given=term)
             self._begin()
 
     def _begin(self) -> None:
@@ -74,14 +82,12 @@ class Query:
         from pyspark.errors import AnalysisException, PySparkException
 
         try:
-            spark = beside(self._spark, {} if self._errand.goal is None else ROOMY)
-            self._errand = replace(self._errand, max_row=max_row(self._spark, self._pipeline))
-            errand = self._errand.store() if self._is_here() else self._errand.encrypt(os.environ[KEY])
-            changes = spark.readStream.format("penstock").option("errand", errand).load()
+            spark = beside(self._spark, {} if self._spec.target is None else ROOMY)
+            self._spec = replace(self._spec, max_row=max_row(self._spark, self._pipeline))
+            spec = self._spec.store() if self._is_here() else self._spec.encrypt(os.environ[KEY])
+            changes = spark.readStream.format("penstock").option("spec", spec).load()
             writing = (
-                apply(changes, self._pipeline.transform, spares=self._spares)
-                .writeStream.format("penstock")
-                .option("errand", errand)
+                apply(changes, self._pipeline.transform, spares=self._spares).writeStream.format("penstock").option("spec", spec)
             )
             writing = writing.option("checkpointLocation", str(self._checkpoint)).queryName(self._pipeline.name)
             self._query = writing.trigger(**self._trigger()).start()
@@ -93,7 +99,7 @@ class Query:
             raise self._lost(DYING_SECONDS) or _failure(str(error)) from error
 
     def _trigger(self) -> dict[str, Any]:
-        return {"processingTime": "0 seconds"} if self._errand.goal is None else {"availableNow": True}
+        return {"processingTime": "0 seconds"} if self._spec.target is None else {"availableNow": True}
 
     def failure(self) -> PenstockError | None:
         """What ended the query, if something has."""
@@ -105,7 +111,7 @@ class Query:
             ended = self._query.exception()
         except (Py4JError, OSError) as error:
             return self._lost(DYING_SECONDS) or _failure(str(error))
-        if ended is None and self._errand.goal is not None:
+        if ended is None and self._spec.target is not None:
             return self._lost()
         text = str(ended) if ended else "the query ended by itself"
         try:
@@ -117,30 +123,30 @@ class Query:
         """Where an expression raised on a change: go on up to that change, where the reader will halt and name it."""
         from py4j.protocol import Py4JError
 
-        if self._errand.is_stopped():
+        if self._spec.is_stopped():
             return False
         try:
-            bar = bar_for(self._spark, self._pipeline, text, self._errand.max_row)
+            stop = stop_for(self._spark, self._pipeline, text, self._spec.max_row)
         except (Py4JError, OSError):
             return False  # the engine is lost, or its failure has another reason
-        if bar:
-            self._errand = replace(self._errand, bar=bar)
+        if stop:
+            self._spec = replace(self._spec, stop_before=stop)
             self._begin()
-        return bar is not None
+        return stop is not None
 
     def has_ended(self) -> bool:
         """Whether a batch has come to its end; what it delivered, only the watermark can tell."""
         from py4j.protocol import Py4JError
 
         try:
-            is_over = self._errand.goal is not None and self._query is not None and not self._query.isActive
+            is_over = self._spec.target is not None and self._query is not None and not self._query.isActive
             return is_over and self._query.exception() is None
         except (Py4JError, OSError):
             return False  # `failure` knows more
 
     def was_stopped_inside(self) -> bool:
         """Whether a worker met an error that no retry can mend, recorded it, and asked everyone to end."""
-        return self._errand.is_stopped()
+        return self._spec.is_stopped()
 
     def wait(self, done: Callable[[], bool], within: float) -> bool:
         """Until this is so, at most so many seconds; raises what the query fails with."""
@@ -155,13 +161,13 @@ class Query:
 
     def ask_to_stop(self) -> None:
         """Let readers and writers end by themselves: what is under way is finished and recorded."""
-        self._errand.stop()
+        self._spec.stop()
 
     def stop(self) -> None:
         """End the query now."""
         from py4j.protocol import Py4JError
 
-        self._errand.stop()
+        self._spec.stop()
         try:
             if self._query is not None:
                 self._query.stop()
@@ -170,7 +176,7 @@ class Query:
                 raise EngineFailed(f"the query of {self._pipeline.name} did not stop: {error}") from error
         finally:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
-            self._errand.discard()
+            self._spec.discard()
 
     def _lost(self, within: float = 0.0) -> EngineLost | None:
         return engine_lost(self._spark, within)

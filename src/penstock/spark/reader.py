@@ -1,4 +1,4 @@
-"""The reading half of a task: follow a lane, or read it up to a goal, and give its changes to Spark, with marks."""
+"""The reading half of a task: follow a lane, or read it up to a target, and give its changes to Spark, with marks."""
 
 from __future__ import annotations
 
@@ -14,34 +14,35 @@ from penstock.change import NO_CHANGES, Lane, from_row
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import Directive, PenstockError, SourcePruned, StateLost
 from penstock.failpoint import reach
+from penstock.following import follow
 from penstock.outsize import Outsize, cut
 from penstock.poison import then_of
-from penstock.source import Span, Stamp, Window, is_own
-from penstock.spark.errand import Errand
-from penstock.spark.form import form_of
+from penstock.source import Span, Stamp, Window
+from penstock.spark.encoding import encoding_of
 from penstock.spark.heap import refused
 from penstock.spark.rows import FLUSH_BYTES, ROOMY_BYTES, Mark
+from penstock.spark.task_spec import TaskSpec
 
 PACE_SECONDS = 0.05
 SILENCE_SECONDS = 0.4
 
 
-def read(errand: Errand, lane: Lane) -> Iterator[pa.RecordBatch]:
+def read(spec: TaskSpec, lane: Lane) -> Iterator[pa.RecordBatch]:
     """Rows of an epoch, or of a batch."""
     task = TaskContext.get().taskAttemptId()
-    with errand.reporting(task):
-        yield from _read(errand, lane, task)
+    with spec.reporting(task):
+        yield from _read(spec, lane, task)
 
 
-def _read(errand: Errand, lane: Lane, task: int) -> Iterator[pa.RecordBatch]:
-    """Rows from the watermark on, until the epoch is over or the goal reached, the writer fails, or somebody asks to stop."""
-    if not errand.await_term():
+def _read(spec: TaskSpec, lane: Lane, task: int) -> Iterator[pa.RecordBatch]:
+    """Rows from the watermark on, until the epoch is over or the target reached, the writer fails, or somebody asks to stop."""
+    if not spec.await_term():
         # a stream without a single batch is an error to its writer
-        yield form_of(errand.pipeline.transform.has_sql).pack(NO_CHANGES, None, 0)
+        yield encoding_of(spec.pipeline.transform.has_sql).pack(NO_CHANGES, None, 0)
         return
     while True:
-        reading = Reading(errand, lane, task)
-        yield from reading.rows_of(Window(NO_CHANGES, reading.mark.cursor, idle=errand.goal is None))
+        reading = Reading(spec, lane, task)
+        yield from reading.rows_of(Window(NO_CHANGES, reading.mark.cursor, idle=spec.target is None))
         try:
             yield from reading.rows()
         except PenstockError as error:
@@ -56,28 +57,29 @@ def _read(errand: Errand, lane: Lane, task: int) -> Iterator[pa.RecordBatch]:
 class Reading:
     """One attempt at reading one lane; `mark` is the last one given."""
 
-    def __init__(self, errand: Errand, lane: Lane, task: int) -> None:
-        self._errand, self._lane, self._task, self._source = errand, lane, task, errand.pipeline.source
-        self._form = form_of(errand.pipeline.transform.has_sql)
+    def __init__(self, spec: TaskSpec, lane: Lane, task: int) -> None:
+        self._spec, self._lane, self._task, self._source = spec, lane, task, spec.pipeline.source
+        self._encoding = encoding_of(spec.pipeline.transform.has_sql)
         watermark = self._watermark()
         self.mark = Mark(lane, watermark.position, watermark.cursor)
         self._unmarked, self._marked_at = NO_CHANGES, 0.0
-        self._flush = FLUSH_BYTES if errand.goal is None else ROOMY_BYTES
-        self._ends_at = time.monotonic() + errand.epoch_seconds
+        self._flush = FLUSH_BYTES if spec.target is None else ROOMY_BYTES
+        self._ends_at = time.monotonic() + spec.epoch_seconds
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """What the errand asks for."""
-        goal = self._errand.goal
-        if goal is None:
+        """What the spec asks for."""
+        target = self._spec.target
+        if target is None:
             return self.follow()
-        return self.backfill(goal) if isinstance(goal, Backfill) else self.drain(goal[self._lane])
+        return self.backfill(target) if isinstance(target, Backfill) else self.drain(target[self._lane])
 
     def backfill(self, asked: Backfill) -> Iterator[pa.RecordBatch]:
         """The rows of a range, with one mark at their end, unless it was delivered already."""
         if self.mark.position > self._source.position(asked.ranges[self._lane]):
             return
+        assert self._source.snapshot, "only a source with a snapshot has ranges"
         again = self._lane in asked.begun or TaskContext.get().attemptNumber() > 0
-        for window in self._barred(self._source.rows(self.mark.cursor, again=again)):
+        for window in self._stopped(self._source.snapshot.rows(self.mark.cursor, again=again)):
             reach("reader.read")
             if self._is_over():
                 return
@@ -111,31 +113,29 @@ class Reading:
             yield from self.rows_of(Window(NO_CHANGES, upto, idle=False))
 
     def _windows(self) -> Iterator[Window]:
-        source, lane, after = self._source, self._lane, self.mark.cursor
-        return self._barred(source.follow_as(self._stamp, lane, after) if is_own(source) else source.follow(lane, after))
+        return self._stopped(follow(self._source, self._lane, self.mark.cursor, self._stamp))
 
     def _changes(self, span: Span) -> Iterator[pa.RecordBatch]:
-        source = self._source
-        batches = source.read_as(self._stamp, span) if is_own(source) else source.read(span)
-        return self._errand.bar.cut_batches(batches) if self._errand.bar else batches
+        batches = self._source.read(span, self._stamp)
+        return self._spec.stop_before.cut_batches(batches) if self._spec.stop_before else batches
 
-    def _barred(self, windows: Iterator[Window]) -> Iterator[Window]:
-        return self._errand.bar.cut(windows) if self._errand.bar else windows
+    def _stopped(self, windows: Iterator[Window]) -> Iterator[Window]:
+        return self._spec.stop_before.cut(windows) if self._spec.stop_before else windows
 
     @property
     def _stamp(self) -> Stamp:
-        return Stamp(self._errand.term.epoch, self._task)
+        return Stamp(self._spec.term.epoch, self._task)
 
     def _passed(self, changes: pa.RecordBatch) -> Cursor | None:
         """Now and then the cursor behind these, so that the watermark moves though a condition may drop them all."""
         if not changes.num_rows or time.monotonic() - self._marked_at < SILENCE_SECONDS:
             return None
         last = from_row(changes.columns, changes.num_rows - 1)
-        return self._source.behind(last, self.mark.cursor) if last.ordinal is None else None
+        return self._source.cursor_after(last, self.mark.cursor) if last.ordinal is None else None
 
     def rows_of(self, window: Window) -> Iterator[pa.RecordBatch]:
         """A window as rows, with a mark where it ends on a commit, and where nothing waits behind it what pushes it through."""
-        *before, last = cut(window.changes, self._errand.max_row)
+        *before, last = cut(window.changes, self._spec.max_row)
         for piece in before:
             yield from self._given(piece)
         if window.upto is None or isinstance(last, Outsize):
@@ -145,7 +145,7 @@ class Reading:
         self.mark, self._unmarked = Mark(self._lane, self._source.position(window.upto), window.upto), NO_CHANGES
         self._marked_at = time.monotonic()
         changes = NO_CHANGES if isinstance(last, Outsize) else last
-        yield self._form.pack(changes, self.mark, self._flush if window.idle else 0)
+        yield self._encoding.pack(changes, self.mark, self._flush if window.idle else 0)
 
     def _given(self, piece: pa.RecordBatch | Outsize) -> Iterator[pa.RecordBatch]:
         """Changes without a mark after them. Raises RowTooLarge of one that is, where poison halts."""
@@ -153,19 +153,19 @@ class Reading:
             yield from self._aside(piece)
             return
         self._unmarked = piece if piece.num_rows else self._unmarked
-        yield self._form.pack(piece, None, 0)
+        yield self._encoding.pack(piece, None, 0)
 
     def _aside(self, outsize: Outsize) -> Iterator[pa.RecordBatch]:
         """Hand a change to the writer in a file; waits until that is done with it, since a few of them may fill a disk."""
-        if then_of(self._errand.pipeline.sink) == "halt":
-            raise refused(outsize, self._errand.max_row or 0)
-        path = self._errand.put_aside(self._lane, self._task, outsize.row)
-        yield self._form.aside(path, self._flush)
+        if then_of(self._spec.pipeline.sink.retry) == "halt":
+            raise refused(outsize, self._spec.max_row or 0)
+        path = self._spec.put_aside(self._lane, self._task, outsize.row)
+        yield self._encoding.aside(path, self._flush)
         yielded_at = time.monotonic()
         while os.path.exists(path) and not self._is_over():
             if time.monotonic() - yielded_at > SILENCE_SECONDS:  # that the writer is gone shows only in writing to Spark
                 upto = self._given_upto()
-                yield self._form.pack(NO_CHANGES, Mark(self._lane, self._source.position(upto), upto), self._flush)
+                yield self._encoding.pack(NO_CHANGES, Mark(self._lane, self._source.position(upto), upto), self._flush)
                 yielded_at = time.monotonic()
             time.sleep(PACE_SECONDS)
 
@@ -174,7 +174,7 @@ class Reading:
         if not self._unmarked.num_rows:
             return self.mark.cursor
         last = from_row(self._unmarked.columns, self._unmarked.num_rows - 1)
-        return self._source.behind(last, self.mark.cursor) if last.ordinal is None else self.mark.cursor
+        return self._source.cursor_after(last, self.mark.cursor) if last.ordinal is None else self.mark.cursor
 
     def is_overtaken(self) -> bool:
         """Whether more was recorded than this attempt has given: of its predecessor, or what the sink had kept."""
@@ -185,7 +185,7 @@ class Reading:
         """Marks, until everything given so far is delivered."""
         given = self.mark.cursor
         if self._unmarked.num_rows:
-            given = self._source.behind(from_row(self._unmarked.columns, self._unmarked.num_rows - 1), since=given)
+            given = self._source.cursor_after(from_row(self._unmarked.columns, self._unmarked.num_rows - 1), since=given)
         while not self._is_over() and self._watermark().position < self._source.position(given):
             yield from self.rows_of(Window(NO_CHANGES, given, idle=True))
             time.sleep(PACE_SECONDS)
@@ -196,10 +196,10 @@ class Reading:
         return bool(window.changes.num_rows) or window.upto != self.mark.cursor or not is_silent
 
     def _is_over(self) -> bool:
-        return self._errand.is_stopped() or self._errand.has_failed(self._task)
+        return self._spec.is_stopped() or self._spec.has_failed(self._task)
 
     def _watermark(self) -> Watermark:
-        pipeline = self._errand.pipeline
+        pipeline = self._spec.pipeline
         watermark = pipeline.state.watermark(pipeline.name, self._lane)
         if watermark is None:
             raise StateLost(f"lane {self._lane} of {pipeline.name} lost its watermark while the pipeline ran")

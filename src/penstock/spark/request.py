@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from itertools import chain
 from pathlib import Path
@@ -11,12 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.batch_target import Target, heads
 from penstock.change import Lane
 from penstock.cursor import Cursor
-from penstock.errors import ConfigInvalid
-from penstock.goal import Goal, heads
+from penstock.errors import ConfigInvalid, SourceUnavailable
 from penstock.outsize import Outsize, cut
-from penstock.source import Source, Span
+from penstock.source import ANONYMOUS, Source, Span, count
 from penstock.spark.borrowed import Borrowed, borrowed
 from penstock.spark.heap import refused
 
@@ -34,7 +35,7 @@ class Request:
     """
 
     source: Source
-    head: Goal
+    head: Target
     start: str | None = None
     upto: str | None = None
     most: int | None = None
@@ -70,13 +71,19 @@ class Request:
 
     def pieces(self, span: Span) -> list[Span]:
         """A span in as many pieces as can be read at a time."""
-        length = self.source.position(span.upto) - self.source.position(span.after)
-        return list(self.source.split(span, max(1, min(self.partitions, length // LEAST))))
+        return list(self.source.split(span, self._parts(span)))
+
+    def _parts(self, span: Span) -> int:
+        """How many pieces are worth a task; if that cannot be counted, all: Spark repeats a task that fails, and no plan."""
+        changes = None
+        with suppress(SourceUnavailable):
+            changes = count(self.source, span, self.partitions * LEAST) if self.partitions > 1 else 0
+        return self.partitions if changes is None else max(1, min(self.partitions, changes // LEAST))
 
     def batches(self, span: Span) -> Iterator[pa.RecordBatch]:
         """The changes of a piece, in batches that Spark can carry. Raises RowTooLarge of one above the source's own limit."""
-        limit = getattr(self.source, "max_row", None)
-        for piece in chain.from_iterable(cut(changes, limit) for changes in self.source.read(span)):
+        limit = self.source.max_row
+        for piece in chain.from_iterable(cut(changes, limit) for changes in self.source.read(span, ANONYMOUS)):
             if isinstance(piece, Outsize):
                 raise refused(piece, limit or 0)
             yield piece

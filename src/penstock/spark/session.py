@@ -10,8 +10,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.errors import ConfigInvalid, EngineSlots
+from penstock.errors import ConfigInvalid, EngineFailed, EngineSlots
 from penstock.spark import jvm, register
+from penstock.spark.archive import cache
 from penstock.spark.cipher import KEY, made_key
 from penstock.spark.heap import heap_settings
 from penstock.spark.rows import FLUSH_BYTES, ROOMY_BYTES
@@ -110,6 +111,7 @@ def open_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     gateway = jvm.start(settings, archive, folder)
 
+    from py4j.protocol import Py4JJavaError
     from pyspark import SparkContext, accumulators
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
@@ -120,15 +122,28 @@ def open_session(
         server.handle_error = lambda *_: None  # it prints a traceback when the JVM goes first
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True  # they print what is raised, with Java's stack
-    spark = SparkSession.builder.config(map=settings).getOrCreate()
+    try:
+        spark = SparkSession.builder.config(map=settings).getOrCreate()
+    except Py4JJavaError as error:
+        raise _not_started(master, str(error.java_exception)) from error
     spark.sparkContext.environment.pop(KEY, None)  # workers inherit it; Spark would write it into each task
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, heard)  # Spark has put one of its own there
-    if spark.sparkContext.defaultParallelism < slots:
-        raise EngineSlots(f"the pipelines need {slots} task slots, and {master} offers {spark.sparkContext.defaultParallelism}")
-
+    require_slots(spark, slots)
     register(spark)
     return spark
+
+
+def _not_started(master: str, said: str) -> EngineFailed:
+    why = "the master did not accept the application" if "stopped SparkContext" in said else said.partition("\n")[0]
+    remedy = f"see that spark.master can be reached, and that spark.config is right for it; {cache() / 'spark.log'} has more"
+    return EngineFailed(f"Spark did not start with the master {master}: {why}", remedy)
+
+
+def require_slots(spark: Any, slots: int) -> None:
+    """Raise EngineSlots if the session has fewer."""
+    if (offered := spark.sparkContext.defaultParallelism) < slots:
+        raise EngineSlots(f"the pipelines need {slots} task slots, and {spark.sparkContext.master} offers {offered}")
 
 
 def close_session(spark: Any) -> None:

@@ -24,16 +24,16 @@ from penstock.spark.plan import planned
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.spark.errand import Errand
     from penstock.spark.request import Request
+    from penstock.spark.task_spec import TaskSpec
 
 
 class PenstockSource(DataSource):
-    """`format("penstock")`: with the option `errand` a query of ours, otherwise somebody's who has named a pipeline file."""
+    """`format("penstock")`: with the option `spec` a query of ours, otherwise somebody's who has named a pipeline file."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self.request = None if "errand" in options else _request(options)
+        self.request = None if "spec" in options else _request(options)
 
     @classmethod
     def name(cls) -> str:
@@ -41,9 +41,9 @@ class PenstockSource(DataSource):
         return "penstock"
 
     def schema(self) -> str:
-        """The columns: those of a change, and in our own queries those of their form."""
+        """The columns: those of a change, and in our own queries those of their encoding."""
         if self.request is None:
-            return planned(self.options["errand"]).ddl
+            return planned(self.options["spec"]).ddl
         from penstock.spark.rows import CHANGE_DDL
 
         return CHANGE_DDL
@@ -63,13 +63,13 @@ class PenstockSource(DataSource):
 
             return ChangeStream(self.request)
         readers = {"live": LiveReader, "batch": BatchReader, "ranges": RangesReader}
-        return readers[planned(self.options["errand"]).way](self.options["errand"])
+        return readers[planned(self.options["spec"]).way](self.options["spec"])
 
     def streamWriter(self, schema: Any, overwrite: bool) -> LiveWriter:
         """The delivering side, for our own queries only."""
         if self.request:
             raise ConfigInvalid('format("penstock") can only be read', "deliver with `penstock run`, or write to another format")
-        return LiveWriter(self.options["errand"])
+        return LiveWriter(self.options["spec"])
 
 
 def _request(options: Mapping[str, str]) -> Request:
@@ -88,8 +88,8 @@ class LanePartition(InputPartition):
 class LiveReader(DataSourceStreamReader):
     """Offsets name epochs, not positions: where an epoch begins is the watermark's to say, also when Spark repeats it."""
 
-    def __init__(self, errand: str) -> None:
-        self.errand = errand
+    def __init__(self, spec: str) -> None:
+        self.spec = spec
 
     def initialOffset(self) -> dict[str, int]:
         """Before the first epoch."""
@@ -101,46 +101,47 @@ class LiveReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         """One task for each lane."""
-        return [LanePartition(lane) for lane in planned(self.errand).lanes]
+        return [LanePartition(lane) for lane in planned(self.spec).lanes]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Follow a lane for the length of an epoch."""
-        return _read(self.errand, partition)
+        return _read(self.spec, partition)
 
 
 class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One batch from the watermark to the goal; a task that Spark repeats begins at the watermark, not at the offset."""
+    """One batch from the watermark to the target; a task that Spark repeats begins at the watermark, not at the offset."""
 
-    def __init__(self, errand: str) -> None:
-        self.errand = errand
+    def __init__(self, spec: str) -> None:
+        self.spec = spec
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The goal was set before the query began."""
+        """The target was set before the query began."""
 
     def initialOffset(self) -> dict[str, str]:
         """Where every lane stands."""
-        pipeline = _decoded(self.errand).pipeline
-        marks = {lane: pipeline.state.watermark(pipeline.name, lane) for lane in pipeline.source.lanes()}
+        spec = _decoded(self.spec)
+        assert isinstance(spec.target, Mapping)
+        marks = {lane: spec.pipeline.state.watermark(spec.pipeline.name, lane) for lane in spec.target}
         return {lane: mark.cursor for lane, mark in marks.items() if mark}
 
     def latestOffset(self, start: dict[str, str], limit: Any) -> dict[str, str]:
-        """The goal of every lane that has not reached it."""
+        """The target of every lane that has not reached it."""
+        from penstock.batch_target import covers
         from penstock.change import Lane
         from penstock.cursor import Cursor
-        from penstock.goal import covers
 
-        errand = _decoded(self.errand)
-        source, goal = errand.pipeline.source, errand.goal
-        assert isinstance(goal, Mapping)
-        return {lane: at if covers(source, Cursor(at), goal[Lane(lane)]) else goal[Lane(lane)] for lane, at in start.items()}
+        spec = _decoded(self.spec)
+        source, target = spec.pipeline.source, spec.target
+        assert isinstance(target, Mapping)
+        return {lane: at if covers(source, Cursor(at), target[Lane(lane)]) else target[Lane(lane)] for lane, at in start.items()}
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
         """One task for each lane that has something to read: a sink takes a lane in order."""
         return [LanePartition(lane) for lane in end if start[lane] != end[lane]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a lane up to the goal."""
-        return _read(self.errand, partition)
+        """Read a lane up to the target."""
+        return _read(self.spec, partition)
 
 
 class RangesReader(BatchReader):
@@ -154,38 +155,38 @@ class RangesReader(BatchReader):
         """Behind the rows: no range is left where it began."""
         from penstock.backfill import Backfill
 
-        goal = _decoded(self.errand).goal
-        assert isinstance(goal, Backfill)
-        return dict.fromkeys(goal.ranges, "read")
+        target = _decoded(self.spec).target
+        assert isinstance(target, Backfill)
+        return dict.fromkeys(target.ranges, "read")
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
         """One task for each range."""
         return [LanePartition(lane) for lane in end]
 
 
-def _read(errand: str, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def _read(spec: str, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     from penstock.change import Lane
     from penstock.spark.reader import read
 
     assert isinstance(partition, LanePartition)
-    return read(_decoded(errand), Lane(partition.lane))
+    return read(_decoded(spec), Lane(partition.lane))
 
 
-def _decoded(errand: str) -> Errand:
-    from penstock.spark.errand import Errand
+def _decoded(spec: str) -> TaskSpec:
+    from penstock.spark.task_spec import TaskSpec
 
-    return Errand.decode(errand)
+    return TaskSpec.decode(spec)
 
 
 class LiveWriter(DataSourceStreamArrowWriter):
     """Delivers while the epoch is open."""
 
-    def __init__(self, errand: str) -> None:
-        self.errand = errand
+    def __init__(self, spec: str) -> None:
+        self.spec = spec
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Deliver what comes. The end of the input proves nothing; positions do."""
         from penstock.spark.writer import deliver
 
-        deliver(_decoded(self.errand), iterator)
+        deliver(_decoded(self.spec), iterator)
         return WriterCommitMessage()

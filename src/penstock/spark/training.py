@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from threading import Thread
 
@@ -75,12 +76,18 @@ def train_beside(folder: str) -> subprocess.Popen[bytes] | None:
         return None
     command = ["nice", "-n", "19", sys.executable, "-m", "penstock.spark.training", "--with-parent", folder]
     env, quiet = {**os.environ, "TMPDIR": folder}, subprocess.DEVNULL
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, env=env)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, env=env, start_new_session=True)
+
+
+def end(trainer: subprocess.Popen[bytes]) -> None:
+    """Kill a trainer with its JVM, which would write the archive first, for minutes."""
+    with trainer, suppress(ProcessLookupError):
+        os.killpg(trainer.pid, signal.SIGKILL)
 
 
 def _go_with_parent() -> None:
     sys.stdin.read()
-    os._exit(1)
+    os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,54 +20,54 @@ from penstock.event import Delivered, LaneClaimed, LaneReleased
 from penstock.failpoint import reach
 from penstock.function import Function, Outcome, Watch, described, origins, way_on
 from penstock.importing import function_of
-from penstock.keeping import kept, later
 from penstock.outsize import refused
 from penstock.pipeline import Pipeline
-from penstock.poison import IN_A_ROW, Circumstances, of_sink
+from penstock.poison import IN_A_ROW, Circumstances, policy
 from penstock.progress import Place, Progress
-from penstock.sink import Assignment, Delivery, KeepingDelivery
-from penstock.source import Stamp, is_own
+from penstock.sink import Assignment, Delivery, TransactionalDelivery
+from penstock.sink_watermark import kept, later
+from penstock.source import Stamp
 from penstock.spark.calls import Calls, Refusal
 from penstock.spark.death import Death
-from penstock.spark.errand import Errand
-from penstock.spark.form import form_of
+from penstock.spark.encoding import encoding_of
 from penstock.spark.heap import HEAP_PER_ROW
 from penstock.spark.meter import Meter
 from penstock.spark.rows import Aside, Mark, Raised
+from penstock.spark.task_spec import TaskSpec
 from penstock.trouble import Trouble
 
 SETTLE_SECONDS = 0.2
 TELL_SECONDS = 1.0
 
 
-def deliver(errand: Errand, batches: Iterable[pa.RecordBatch]) -> None:
+def deliver(spec: TaskSpec, batches: Iterable[pa.RecordBatch]) -> None:
     """Deliver an epoch's rows."""
     task = TaskContext.get().taskAttemptId()
-    with errand.reporting(task):
-        _deliver(errand, task, batches)
+    with spec.reporting(task):
+        _deliver(spec, task, batches)
 
 
-def _deliver(errand: Errand, task: int, batches: Iterable[pa.RecordBatch]) -> None:
-    form = form_of(errand.pipeline.transform.has_sql)
-    stream = (piece for batch in batches for piece in form.pieces(batch))
+def _deliver(spec: TaskSpec, task: int, batches: Iterable[pa.RecordBatch]) -> None:
+    encoding = encoding_of(spec.pipeline.transform.has_sql)
+    stream = (piece for batch in batches for piece in encoding.pieces(batch))
     first = next(stream, None)
-    if not isinstance(first, Mark) or errand.is_stopped():
+    if not isinstance(first, Mark) or spec.is_stopped():
         return  # the reader ended before its first mark: nothing was read, nothing is to be done
     reach("writer.claiming")
-    with errand.pipeline.state.claim(errand.term, first.lane, task) as claim:
+    with spec.pipeline.state.claim(spec.term, first.lane, task) as claim:
         reach("writer.claimed")
-        with _calls(errand, first.lane, task) as calls:
-            carrier = Carrier(errand, task, first, claim, calls)
+        with _calls(spec, first.lane, task) as calls:
+            writer = LaneWriter(spec, task, first, claim, calls)
             try:
-                carrier.carry(stream)
+                writer.carry(stream)
             finally:
-                carrier.close()
+                writer.close()
 
 
 @contextmanager
-def _calls(errand: Errand, lane: Lane, task: int) -> Iterator[Calls | None]:
+def _calls(spec: TaskSpec, lane: Lane, task: int) -> Iterator[Calls | None]:
     """The calls of the function, if there is one. They begin before the sink is opened: they may refuse."""
-    calls = Calls(errand, lane, task) if function_of(errand.pipeline) else None
+    calls = Calls(spec, lane, task) if function_of(spec.pipeline) else None
     try:
         yield calls
     finally:
@@ -74,10 +75,11 @@ def _calls(errand: Errand, lane: Lane, task: int) -> Iterator[Calls | None]:
             calls.close()
 
 
-def _assignment(errand: Errand, task: int, opening: Mark, claim: Claim, reached: Watermark) -> Assignment:
-    pipeline, epoch = errand.pipeline, errand.term.epoch
+def _assignment(spec: TaskSpec, task: int, opening: Mark, claim: Claim, reached: Watermark) -> Assignment:
+    pipeline, epoch = spec.pipeline, spec.term.epoch
+    leases = pipeline.source.row_lease
     incarnation = pipeline.source.incarnation(reached.cursor)
-    about = Circumstances(pipeline.name, opening.lane, incarnation, epoch, errand.tell_all)
+    about = Circumstances(pipeline.name, opening.lane, incarnation, epoch, spec.tell_all)
     return Assignment(
         pipeline=pipeline.name,
         lane=opening.lane,
@@ -85,21 +87,21 @@ def _assignment(errand: Errand, task: int, opening: Mark, claim: Claim, reached:
         attempt=task,
         incarnation=incarnation,
         previous=reached.delivered,
-        tell=errand.tell,
-        poison=of_sink(pipeline.sink, claim, about),
+        tell=spec.tell,
+        poison=policy(pipeline.sink.retry, claim, about),
         has_messages=pipeline.source.gives_messages,
-        custody=pipeline.source.custody(Stamp(epoch, task)) if is_own(pipeline.source) else None,
+        row_lease=leases.open(Stamp(epoch, task)) if leases else None,
     )
 
 
 def _opened(
-    errand: Errand, opening: Mark, claim: Claim, assigned: Callable[[Watermark], Assignment]
+    spec: TaskSpec, opening: Mark, claim: Claim, assigned: Callable[[Watermark], Assignment]
 ) -> tuple[Delivery, Assignment, Watermark]:
     """The sink at work, and from where on. What it keeps can be believed once it is open, since nobody else delivers then.
 
     It is asked before, too: to open it once more takes longer than to ask.
     """
-    pipeline, recorded = errand.pipeline, claim.watermark
+    pipeline, recorded = spec.pipeline, claim.watermark
     reached = later(pipeline.source, recorded, kept(pipeline, opening.lane))
     while True:
         if reached is not recorded:
@@ -107,24 +109,26 @@ def _opened(
             recorded = reached
         assignment = assigned(reached)
         delivery = pipeline.sink.open(assignment)
-        reached = later(pipeline.source, recorded, delivery.kept if isinstance(delivery, KeepingDelivery) else None)
+        reached = later(
+            pipeline.source, recorded, cast(TransactionalDelivery, delivery).kept if pipeline.sink.keeps_watermark else None
+        )
         if reached is recorded:
             return delivery, assignment, reached
         delivery.close()
 
 
-class Carrier:
+class LaneWriter:
     """One attempt at carrying one lane."""
 
-    def __init__(self, errand: Errand, task: int, opening: Mark, claim: Claim, calls: Calls | None = None) -> None:
-        self._errand, self._task, self._opening, self._claim = errand, task, opening, claim
-        self._function, self._is_rewritten = function_of(errand.pipeline), False
-        self._trouble = Trouble(errand.tell)
+    def __init__(self, spec: TaskSpec, task: int, opening: Mark, claim: Claim, calls: Calls | None = None) -> None:
+        self._spec, self._task, self._opening, self._claim = spec, task, opening, claim
+        self._function, self._is_rewritten = function_of(spec.pipeline), False
+        self._trouble = Trouble(spec.tell)
         self._tried_at = self._recorded_at = self._told_at = time.monotonic()
-        self._delivery, assignment, reached = _opened(errand, opening, claim, self._assigned)
-        self._keeping = self._delivery if isinstance(self._delivery, KeepingDelivery) else None  # asked once: it takes long
-        self._custody = assignment.custody
-        self._since = self._custody.cursor(opening.cursor) if self._custody else opening.cursor
+        self._delivery, assignment, reached = _opened(spec, opening, claim, self._assigned)
+        self._keeping = cast(TransactionalDelivery, self._delivery) if spec.pipeline.sink.keeps_watermark else None
+        self._row_lease = assignment.row_lease
+        self._since = self._row_lease.cursor(opening.cursor) if self._row_lease else opening.cursor
         self._calls = calls
         self._poison, self._raised_in_row = assignment.poison, 0
         self._failed_in_row = self._calls.in_row(reached.position) if self._calls else 0
@@ -133,22 +137,22 @@ class Carrier:
         self._floor, self._is_whole = reached.position, True
         self._reached: Place | None = None
         claimed = LaneClaimed(
-            pipeline=errand.pipeline.name, lane=opening.lane, epoch=errand.term.epoch, attempt=task, position=self._floor
+            pipeline=spec.pipeline.name, lane=opening.lane, epoch=spec.term.epoch, attempt=task, position=self._floor
         )
-        errand.tell(claimed)
+        spec.tell(claimed)
 
     def _assigned(self, reached: Watermark) -> Assignment:
-        assignment = _assignment(self._errand, self._task, self._opening, self._claim, reached)
+        assignment = _assignment(self._spec, self._task, self._opening, self._claim, reached)
         return replace(assignment, tell=self._trouble.hear, is_current=self._is_current)
 
     def _is_current(self) -> bool:
-        return time.monotonic() - self._recorded_at <= self._errand.pipeline.state.ttl
+        return time.monotonic() - self._recorded_at <= self._spec.pipeline.state.ttl
 
     def carry(self, stream: Iterator[pa.RecordBatch | Mark | Raised | Aside]) -> None:
         """Hand everything to the sink and wait until it is durable, or until somebody asks to stop."""
         for piece in stream:
             self._take(piece)
-            if self._errand.is_stopped():
+            if self._spec.is_stopped():
                 break
         self._drain()
         for piece in stream:  # after a stop: unread input would cost Spark the worker
@@ -157,12 +161,12 @@ class Carrier:
 
     def close(self) -> None:
         """Let the request under way finish, record what is durable, and say that nothing more will come, whatever failed."""
-        name, lane = self._errand.pipeline.name, self._opening.lane
+        name, lane = self._spec.pipeline.name, self._opening.lane
         try:
             self._delivery.close()
             self._record()
         finally:
-            self._errand.tell(LaneReleased(pipeline=name, lane=lane, position=self._progress.watermark.position))
+            self._spec.tell(LaneReleased(pipeline=name, lane=lane, position=self._progress.watermark.position))
 
     def _take(self, piece: pa.RecordBatch | Mark | Raised | Aside) -> None:
         if isinstance(piece, Mark):
@@ -177,7 +181,7 @@ class Carrier:
         self._tick()
 
     def _mark(self, position: int, cursor: Cursor) -> None:
-        watermark = self._progress.mark(position, self._custody.cursor(cursor) if self._custody else cursor)
+        watermark = self._progress.mark(position, self._row_lease.cursor(cursor) if self._row_lease else cursor)
         if self._is_whole and self._keeping:
             self._keeping.mark(watermark)
 
@@ -186,17 +190,17 @@ class Carrier:
         self._progress.hand(last)
         self._meter.hand(changes)
         self._is_whole = False
-        while not (is_taken := self._delivery.offer(changes, 0.05)) and not self._errand.is_stopped():
+        while not (is_taken := self._delivery.offer(changes, 0.05)) and not self._spec.is_stopped():
             self._tick()
         self._is_whole = is_taken  # if not, no mark may be believed any more
 
     def _spare(self, raised: Raised) -> None:
         """Park or drop what an expression raised on, unless there are too many in a row: then the expression is wrong."""
         self._raised_in_row += 1
-        error = _raised(self._errand.pipeline, raised)
+        error = _raised(self._spec.pipeline, raised)
         if self._raised_in_row > IN_A_ROW:
             self._drain()
-            if not self._errand.is_stopped():
+            if not self._spec.is_stopped():
                 raise error
         elif raised.change.position > self._floor:
             self._poison.condemn(raised.change, error, stage="sql")
@@ -214,8 +218,8 @@ class Carrier:
 
     def _condemn_large(self, change: Change) -> None:
         size = sum(len(text.encode()) for text in (change.key, change.before, change.after) if text)
-        error = refused(change, size, self._errand.max_row or 0, HEAP_PER_ROW)
-        self._poison.condemn(change, error, stage="sql" if self._errand.pipeline.transform.has_sql else "function")
+        error = refused(change, size, self._spec.max_row or 0, HEAP_PER_ROW)
+        self._poison.condemn(change, error, stage="sql" if self._spec.pipeline.transform.has_sql else "function")
         self._poison.park()
 
     def _call(self, function: Function, run: pa.RecordBatch) -> None:
@@ -226,7 +230,7 @@ class Carrier:
                 self._apply(function, part, self._calls)
             elif self._is_settled():
                 self._again(function, part, death, self._calls)
-            if self._errand.is_stopped():
+            if self._spec.is_stopped():
                 return
 
     def _again(self, function: Function, part: pa.RecordBatch, death: Death, calls: Calls) -> None:
@@ -244,7 +248,7 @@ class Carrier:
     def _is_settled(self) -> bool:
         """Whether everything handed over is durable and recorded, as soon as it is; not so if somebody asks to stop."""
         self._drain()
-        while not self._errand.is_stopped():
+        while not self._spec.is_stopped():
             if self._record():
                 return True
             time.sleep(SETTLE_SECONDS)
@@ -259,7 +263,7 @@ class Carrier:
         self._hand_made(self._without_followers(run, outcome))
         if outcome.error:
             self._drain()
-            if not self._errand.is_stopped():
+            if not self._spec.is_stopped():
                 raise outcome.error
 
     def _without_followers(self, run: pa.RecordBatch, outcome: Outcome) -> Outcome:
@@ -283,7 +287,7 @@ class Carrier:
 
     def _drain(self) -> None:
         """Wait until everything is durable, or until somebody asks to stop."""
-        while not self._errand.is_stopped() and not self._delivery.drain(0.05):
+        while not self._spec.is_stopped() and not self._delivery.drain(0.05):
             self._tick()
 
     def _above_floor(self, run: pa.RecordBatch) -> pa.RecordBatch | None:
@@ -313,7 +317,7 @@ class Carrier:
             self._poison.park()
             self._claim.advance(watermark, tally)
         except StateUnavailable:
-            if now - self._recorded_at > self._errand.pipeline.state.ttl:
+            if now - self._recorded_at > self._spec.pipeline.state.ttl:
                 raise
             return False
         self._recorded_at = now
@@ -336,7 +340,7 @@ class Carrier:
         return self._progress.durable(change, None if self._is_rewritten else self._behind(change))
 
     def _behind(self, change: Change) -> Cursor:
-        return self._errand.pipeline.source.behind(change, self._since)
+        return self._spec.pipeline.source.cursor_after(change, self._since)
 
     def _tell_progress(self, watermark: Watermark, now: float) -> None:
         if now - self._told_at >= TELL_SECONDS:
@@ -344,9 +348,9 @@ class Carrier:
             self._told_at = now
             if changes:
                 told = Delivered(
-                    pipeline=self._errand.pipeline.name, lane=self._opening.lane, changes=changes, position=watermark.position
+                    pipeline=self._spec.pipeline.name, lane=self._opening.lane, changes=changes, position=watermark.position
                 )
-                self._errand.tell(told)
+                self._spec.tell(told)
 
 
 def _raised(pipeline: Pipeline, raised: Raised) -> TransformInvalid:

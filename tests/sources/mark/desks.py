@@ -12,6 +12,7 @@ from uuid import uuid4
 from penstock.change import Change, from_batch
 from penstock.cursor import Cursor
 from penstock.errors import TermLost
+from penstock.following import follow
 from penstock.source import Stamp
 from penstock.sources.outbox.mark import databases
 from penstock.sources.outbox.mark.source import LANE, MarkSource
@@ -47,6 +48,12 @@ class Desk:
     def is_sqlite(self) -> bool:
         return "://" not in self.source.database
 
+    def allow_large_values(self) -> None:
+        """As a user's own table may."""
+        if not self.is_sqlite:
+            change = "alter column kafka_value type text" if self.is_postgres else "modify kafka_value longtext"
+            self.execute(f"alter table {{}} {change}")
+
     def commit(self, *values: str | None, **about: Any) -> None:
         """One transaction."""
         with closing(self.connect()) as writer:
@@ -73,8 +80,8 @@ class Reader:
     """One attempt at reading."""
 
     def __init__(self, source: MarkSource, stamp: Stamp, after: Cursor) -> None:
-        self._windows = source.follow_as(stamp, LANE, after)
-        self.custody, self.cursor = source.custody(stamp), after
+        self._windows = follow(source, LANE, after, stamp)
+        self.lease, self.cursor = source.row_lease.open(stamp), after
 
     def changes(self, count: int) -> list[Change]:
         """So many changes, as they come."""

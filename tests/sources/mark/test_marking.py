@@ -7,7 +7,7 @@ import pickle
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from threading import Thread
 from typing import Any
 from uuid import uuid4
@@ -21,11 +21,13 @@ from deadline import PATIENCE, until
 from penstock.change import Change, from_batch
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, CursorInvalid, OutboxMissing, TermLost, TransformInvalid
-from penstock.source import Span, Stamp
-from penstock.sources.outbox.mark.follow import follow
+from penstock.following import Polled, beating, follow
+from penstock.source import ANONYMOUS, Span, Stamp, since
+from penstock.sources.outbox.mark import follow as mark_follow
 from penstock.sources.outbox.mark.source import LANE, MarkSource
 from penstock.sources.outbox.mark.stamp import astray, mark, of, position_of, renumbered, stamp_of
-from penstock.spark.bar import Bar
+from penstock.sources.outbox.rows import PAGE_BYTES
+from penstock.spark.stop_before import StopBefore
 
 STAMPS = st.builds(Stamp, st.integers(0, (1 << 40) - 1), st.integers(0, (1 << 20) - 1))
 POSITIONS = st.integers(0, (1 << 52) - 1)
@@ -68,6 +70,17 @@ def test_behind_what_is_astray_nothing_of_a_key_stands_before_a_lower_id(found: 
         assert left == sorted(left, key=lambda one: (one[0], "" if one[0] else one[1])), "first by their marks, then by their ids"
 
 
+def test_a_look_marks_and_reads_as_much_as_fills_a_page_and_goes_on_at_once(desk: Desk) -> None:
+    desk.allow_large_values()
+    third = PAGE_BYTES // 3
+    desk.commit(*("x" * third for _ in range(5)), "y" * (4 * third), "z")
+    reader = desk.reader(1)
+    looks = [[len(one.after or "") // third for one in reader.look()] for _ in range(4)]
+    assert looks == [[1, 1, 1], [1, 1, 4], [0], []]
+    again = desk.reader(2)  # and what a predecessor has marked
+    assert [[len(one.after or "") // third for one in again.look()] for _ in range(3)] == looks[:3]
+
+
 def test_rows_come_in_the_order_of_ids_with_every_letter(desk: Desk) -> None:
     desk.commit("a", 'ü"\\', None, key="clé", names=["trace", "trace"], said=["x", "ß"])
     first, second, third = desk.reader(1).changes(3)
@@ -95,7 +108,7 @@ def test_a_lower_id_that_is_committed_later_comes_later_and_is_not_lost(desk: De
         late.commit()
         reader = desk.reader(1)
         assert reader.ids(1) == [2]
-        reader.custody.purge([2])
+        reader.lease.purge([2])
         assert reader.look() == []
         early.commit()
     assert reader.ids(1) == [1]
@@ -127,7 +140,7 @@ def test_a_row_that_was_reset_comes_again(desk: Desk) -> None:
     desk.commit("a", "b", "c")
     reader = desk.reader(1)
     [a, _, _] = reader.changes(3)
-    reader.custody.reset([1])
+    reader.lease.reset([1])
     assert desk.marks()[1] is None
     [again] = reader.changes(1)
     assert (again.new_row_id, again.after) == (1, a.after)
@@ -139,9 +152,9 @@ def test_a_successor_gets_what_was_left_in_the_same_order_at_the_same_positions(
         desk.commit("a", key=f"{number}")
     old = desk.reader(1)
     first = old.changes(3)
-    old.custody.reset([1])
+    old.lease.reset([1])
     [again] = old.changes(1)
-    old.custody.purge([2])
+    old.lease.purge([2])
     desk.commit("d")
     assert desk.reader(2).changes(3)[:2] == [first[2], again]
 
@@ -152,7 +165,7 @@ def test_where_rows_were_given_back_a_successor_gets_none_of_their_keys_before_t
     desk.commit("d", key="other")
     old = desk.reader(1)
     last = old.changes(4)[3]
-    old.custody.reset([1, 2])  # c was on its way by then, and comes to nobody who could give it back
+    old.lease.reset([1, 2])  # c was on its way by then, and comes to nobody who could give it back
     if is_marked_anew:
         assert old.ids(2) == [1, 2]
     found = desk.reader(2).changes(4)
@@ -168,19 +181,19 @@ def test_nothing_an_old_leader_does_late_touches_rows_of_the_new_one(desk: Desk)
     new = desk.reader(2)
     new.changes(3)
     marks = desk.marks()
-    for late in (old.custody.purge, old.custody.reset, old.custody.confirm):
+    for late in (old.lease.purge, old.lease.reset, old.lease.confirm):
         with pytest.raises(TermLost):
             late([2])
     assert old.look_in_vain()
     assert desk.marks() == marks
-    new.custody.confirm([1, 2, 3])
+    new.lease.confirm([1, 2, 3])
 
 
 def test_of_two_that_mark_at_the_same_moment_the_old_leader_gets_nothing_that_is_the_new_ones(desk: Desk) -> None:
     desk.commit("a", "b")
     old = desk.reader(1)
     assert len(old.changes(2)) == 2
-    old.custody.reset([1, 2])
+    old.lease.reset([1, 2])
     marks = {row: mark(Stamp(2, 0), 1000 + row) for row in (1, 2)}
     found: list[bool] = []
     with closing(desk.connect()) as new:
@@ -202,7 +215,7 @@ def test_who_has_a_successor_cannot_begin(desk: Desk) -> None:
     with pytest.raises(TermLost):
         desk.reader(1).look()
     with pytest.raises(TermLost):
-        next(desk.source.follow(LANE, desk.start))
+        next(follow(desk.source, LANE, desk.start, ANONYMOUS))
 
 
 def test_a_second_pipeline_on_the_table_is_noticed_while_it_reads(desk: Desk) -> None:
@@ -222,7 +235,7 @@ def test_what_an_old_leader_marks_late_is_the_new_ones_all_the_same_and_settling
     until(lambda: time.time_ns() // 1000 > late.position + 1000)  # SQLite's clock has milliseconds
     [first] = new.changes(1)
     assert (first.new_row_id, first.position > late.position) == (1, True), "the watermark passes where the old leader has put b"
-    assert desk.source.settle("p", LANE, new.cursor).pruned == 1
+    assert desk.source.retention.settle("p", LANE, new.cursor).pruned == 1
     assert new.ids(1) == [2]
 
 
@@ -230,17 +243,17 @@ def test_settling_purges_what_was_delivered_and_nothing_else(desk: Desk) -> None
     desk.commit("a", "b", "c")
     reader = desk.reader(1)
     _, b, _ = reader.changes(3)
-    assert desk.source.settle("p", LANE, desk.source.behind(b, reader.cursor)).pruned == 2
-    assert desk.source.settle("p", LANE, desk.source.behind(b, reader.cursor)).pruned == 0
+    assert desk.source.retention.settle("p", LANE, desk.source.cursor_after(b, reader.cursor)).pruned == 2
+    assert desk.source.retention.settle("p", LANE, desk.source.cursor_after(b, reader.cursor)).pruned == 0
     assert list(desk.marks()) == [3]
-    assert desk.source.settle("p", LANE, desk.start).pruned == 0
+    assert desk.source.retention.settle("p", LANE, desk.start).pruned == 0
 
 
 def test_a_successor_does_not_repeat_what_was_delivered_and_not_purged_yet(desk: Desk) -> None:
     desk.commit("a", "b", "c")
     old = desk.reader(1)
     _, b, _ = old.changes(3)
-    assert desk.reader(1, 1, desk.source.behind(b, old.cursor)).ids(1) == [3]
+    assert desk.reader(1, 1, desk.source.cursor_after(b, old.cursor)).ids(1) == [3]
     assert list(desk.marks()) == [3]
 
 
@@ -249,27 +262,27 @@ def test_rows_that_somebody_has_deleted_count_as_done(desk: Desk) -> None:
     reader = desk.reader(1)
     reader.changes(2)
     desk.execute("delete from {} where id = 1")
-    reader.custody.confirm([1, 2])
-    reader.custody.reset([1])
-    reader.custody.purge([1, 2])
+    reader.lease.confirm([1, 2])
+    reader.lease.reset([1])
+    reader.lease.purge([1, 2])
     assert desk.marks() == {}
 
 
 def test_a_batch_reads_until_there_is_no_more_and_passes_its_goal(desk: Desk) -> None:
-    assert desk.source.position(desk.source.goal(LANE)) == 0
+    assert desk.source.position(desk.source.row_lease.target(LANE)) == 0
     desk.commit("a", "b")
-    goal = desk.source.goal(LANE)
+    goal = desk.source.row_lease.target(LANE)
     desk.commit("c")
 
     def read(*stamp: int) -> list[Change]:
         span = Span(LANE, desk.start, goal)
-        return [change for batch in desk.source.read_as(Stamp(*stamp), span) for change in from_batch(batch)]
+        return [change for batch in desk.source.read(span, Stamp(*stamp)) for change in from_batch(batch)]
 
     found = read(1, 0)
     assert [change.new_row_id for change in found] == [1, 2, 3]
     assert found[0].position > desk.source.position(goal)
     assert read(1, 1) == found
-    assert list(desk.source.read_as(Stamp(1, 2), Span(LANE, goal, goal))) == []
+    assert list(desk.source.read(Span(LANE, goal, goal), Stamp(1, 2))) == []
 
 
 def test_who_only_looks_can_read_what_was_numbered_again_and_again(desk: Desk) -> None:
@@ -277,7 +290,9 @@ def test_who_only_looks_can_read_what_was_numbered_again_and_again(desk: Desk) -
     span = Span(LANE, desk.start, desk.source.head(LANE))
     desk.commit("c")
     assert desk.source.split(span, 4) == [span]
-    first, second = ([row for batch in desk.source.read(span) for row in batch.column("new_row_id").to_pylist()] for _ in range(2))
+    first, second = (
+        [row for batch in desk.source.read(span, ANONYMOUS) for row in batch.column("new_row_id").to_pylist()] for _ in range(2)
+    )
     assert first == second == [1, 2]
     assert desk.source.position(desk.source.head(LANE)) > desk.source.position(span.upto)
     assert desk.reader(1).ids(3) == [1, 2, 3]
@@ -288,7 +303,7 @@ def test_the_backlog_counts_what_is_not_delivered(desk: Desk) -> None:
     desk.commit("a", "b", "c")
     reader = desk.reader(1)
     a, _, _ = reader.changes(3)
-    found = desk.source.backlog(LANE, desk.source.behind(a, reader.cursor))
+    found = desk.source.backlog(LANE, desk.source.cursor_after(a, reader.cursor))
     assert found.changes == 2
     assert found.oldest_at
 
@@ -296,10 +311,10 @@ def test_the_backlog_counts_what_is_not_delivered(desk: Desk) -> None:
 def test_a_pipeline_that_begins_takes_also_rows_with_marks_of_later_epochs(desk: Desk) -> None:
     desk.commit("a")
     desk.reader(57).changes(1)
-    desk.source.register("p", LANE, desk.start)
+    desk.source.retention.register("p", LANE, desk.start)
     assert desk.reader(1).ids(1) == [1]
-    assert desk.source.forget("p")
-    assert not desk.source.forget("p")
+    assert desk.source.retention.forget("p")
+    assert not desk.source.retention.forget("p")
 
 
 def test_what_others_were_given_can_be_looked_at_without_taking_it_from_them(desk: Desk) -> None:
@@ -308,9 +323,9 @@ def test_what_others_were_given_can_be_looked_at_without_taking_it_from_them(des
     given = reader.changes(3)
     desk.commit("d")
     marks = desk.marks()
-    assert [change for batch in desk.source.taken(LANE, desk.start) for change in from_batch(batch)] == given
-    behind = desk.source.behind(given[1], desk.start)
-    assert [change for batch in desk.source.taken(LANE, behind) for change in from_batch(batch)] == given[2:]
+    assert [change for batch in desk.source.row_lease.leased(LANE, desk.start) for change in from_batch(batch)] == given
+    behind = desk.source.cursor_after(given[1], desk.start)
+    assert [change for batch in desk.source.row_lease.leased(LANE, behind) for change in from_batch(batch)] == given[2:]
     assert desk.marks() == marks
     assert [change.after for change in reader.changes(1)] == ['{"value":"d","headers":[]}']
 
@@ -318,9 +333,9 @@ def test_what_others_were_given_can_be_looked_at_without_taking_it_from_them(des
 def test_a_bar_before_a_row_keeps_it_and_all_later_rows_back(desk: Desk) -> None:
     desk.commit("a", "b", "c")
     given = desk.reader(2).changes(3)
-    barred = pickle.loads(pickle.dumps(Bar(given[1], TransformInvalid("it raises on b"))))
-    followed = barred.cut(desk.source.follow_as(Stamp(3, 0), LANE, desk.start))
-    drained = barred.cut_batches(desk.source.read_as(Stamp(4, 0), Span(LANE, desk.start, desk.source.goal(LANE))))
+    barred = pickle.loads(pickle.dumps(StopBefore(given[1], TransformInvalid("it raises on b"))))
+    followed = barred.cut(follow(desk.source, LANE, desk.start, Stamp(3, 0)))
+    drained = barred.cut_batches(desk.source.read(Span(LANE, desk.start, desk.source.row_lease.target(LANE)), Stamp(4, 0)))
     for batches in ((window.changes for window in followed), drained):
         assert [change.place for change in from_batch(next(batches))] == [given[0].place]
         with pytest.raises(TransformInvalid, match="raises on b"):
@@ -352,7 +367,7 @@ def test_signs_of_life_need_no_look_at_the_table(desk: Desk) -> None:
             table.mark = looking
             yield table
 
-    windows = follow(counted, Stamp(1, 0), desk.start, 100, backoff=timedelta(days=1))
+    windows = beating(Polled(mark_follow.follow(counted, Stamp(1, 0), desk.start, 100, backoff=timedelta(days=1))), desk.start)
 
     def are_five_without_a_look() -> bool:
         before = looks
@@ -362,6 +377,17 @@ def test_signs_of_life_need_no_look_at_the_table(desk: Desk) -> None:
     until(are_five_without_a_look)  # the pauses between looks double
 
 
+def test_a_moment_is_refused_since_delivered_rows_are_gone(desk: Desk) -> None:
+    with pytest.raises(ConfigInvalid, match="a table with reader mark keeps nothing that was delivered") as refused:
+        since(desk.source, LANE, datetime.now(UTC))
+    assert refused.value.remedy.endswith("delete rows that are not to be sent")
+
+
+def test_no_part_of_the_source_shows_the_password() -> None:
+    source = MarkSource(database="postgresql://anna:s3cret@db/app")
+    assert "s3cret" not in repr([source, source.retention, source.row_lease])
+
+
 def test_what_cannot_be_is_said(desk: Desk) -> None:
     for place in ("now", "7", "yesterday"):
         with pytest.raises(ConfigInvalid, match=r"no place to start at .* delete rows that are not to be sent"):
@@ -369,4 +395,4 @@ def test_what_cannot_be_is_said(desk: Desk) -> None:
     with pytest.raises(CursorInvalid):
         desk.source.position(Cursor('{"position":1}'))
     with pytest.raises(OutboxMissing, match="nowhere"):
-        next(MarkSource(database=desk.source.database, table="nowhere").follow_as(Stamp(1, 0), LANE, desk.start))
+        next(follow(MarkSource(database=desk.source.database, table="nowhere"), LANE, desk.start, Stamp(1, 0)))

@@ -17,11 +17,12 @@ from penstock.checkup.finding import Verdict
 from penstock.cli import main
 from penstock.config import load, parse
 from penstock.errors import ConfigInvalid, OutboxMissing, OutboxUnfit, SourceUnavailable
+from penstock.following import follow
 from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.kafka import KafkaSink
 from penstock.sinks.kafka.barrier import BarrierDelivery
-from penstock.source import OwnSource, Stamp, is_own
+from penstock.source import Source, Stamp
 from penstock.sources.outbox.mark import databases, mysql
 from penstock.sources.outbox.mark.source import LANE, MarkSource
 from penstock.testing.broker import Broker
@@ -30,9 +31,9 @@ SINK = {"type": "kafka", "delivery": "barrier", "config": {"bootstrap.servers": 
 QUICK = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=50))
 
 
-def parsed(**source: object) -> OwnSource:
+def parsed(**source: object) -> Source:
     made = parse({"name": "p", "source": {"type": "outbox", "reader": "mark", **source}, "sink": SINK}).source
-    assert is_own(made)
+    assert made.row_lease
     return made
 
 
@@ -42,10 +43,10 @@ def test_rows_are_carried_one_of_a_key_at_a_time_and_purged(desk: Desk, broker: 
     desk.commit(None, key="b")
     desk.execute(f"update {{}} set kafka_topic = '{topic}'")
     sink = KafkaSink(config={"bootstrap.servers": broker.servers}, delivery="barrier", retry=QUICK)
-    custody = desk.source.custody(Stamp(1, 0))
-    about = Assignment("p", Lane("outbox"), 1, 0, "mark", None, lambda _: None, custody=custody, has_messages=True)
+    lease = desk.source.row_lease.open(Stamp(1, 0))
+    about = Assignment("p", Lane("outbox"), 1, 0, "mark", None, lambda _: None, row_lease=lease, has_messages=True)
     with closing(BarrierDelivery(sink, about)) as delivery:
-        for window in desk.source.follow_as(Stamp(1, 0), LANE, desk.start):
+        for window in follow(desk.source, LANE, desk.start, Stamp(1, 0)):
             assert delivery.offer(window.changes, PATIENCE)
             if not desk.marks():
                 break

@@ -10,7 +10,7 @@ import psycopg
 from penstock.change import Change, from_batch
 from penstock.cursor import Cursor
 from penstock.outbox import stash
-from penstock.source import Span
+from penstock.source import ANONYMOUS, Span
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.schema import init
 from penstock.sources.outbox.source import LANE, OutboxSource
@@ -50,7 +50,7 @@ class Box:
     def changes(self, after: Cursor | None = None, upto: Cursor | None = None) -> list[Change]:
         """What is committed, in order."""
         span = Span(LANE, after or self.start, upto or self.source.head(LANE))
-        return [change for batch in self.source.read(span) for change in from_batch(batch)]
+        return [change for batch in self.source.read(span, ANONYMOUS) for change in from_batch(batch)]
 
     def execute(self, sql: str) -> list[tuple[object, ...]]:
         """A statement about `{}`, which is the outbox."""

@@ -9,6 +9,8 @@ import psycopg
 from boxes import Box, Tail, Values
 
 from penstock.change import from_batch
+from penstock.following import follow
+from penstock.source import ANONYMOUS
 from penstock.sources.outbox.source import LANE
 
 News = Callable[[], list[str]]
@@ -169,7 +171,7 @@ def test_a_reader_that_starts_again_goes_on_where_one_that_only_remembers_repeat
 
 
 def test_what_comes_next_is_given_before_anything_is_acknowledged_where_batches_wait(box: Box, values: Values) -> None:
-    batches, follower = one_batch_at_a_time(box), box.source.follow(LANE, box.start)
+    batches, follower = one_batch_at_a_time(box), follow(box.source, LANE, box.start, ANONYMOUS)
     for n in range(3):
         box.commit(f"a{n}", f"b{n}")
         assert values(list(from_batch(next(one for one in follower if one.changes.num_rows).changes))) == [f"a{n}", f"b{n}"]

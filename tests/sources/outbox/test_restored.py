@@ -7,6 +7,8 @@ import pytest
 from boxes import Box, Values
 
 from penstock.errors import SourceRewound
+from penstock.following import follow
+from penstock.source import ANONYMOUS
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.schema import init
 from penstock.sources.outbox.source import LANE
@@ -51,18 +53,18 @@ def test_a_dump_restored_into_a_new_cluster_is_noticed_and_everything_in_it_is_s
     outrun(box.dsn, next_xid(dsn) + 1000)  # other tests have used ids of both clusters
     for n in range(50):
         box.commit(f"m{n}")
-    box.source.settle("p", LANE, box.source.begin(LANE, "40"))
-    head = box.source.behind(box.changes(box.source.begin(LANE, "40"))[-1], box.start)
+    box.source.retention.settle("p", LANE, box.source.begin(LANE, "40"))
+    head = box.source.cursor_after(box.changes(box.source.begin(LANE, "40"))[-1], box.start)
     box.commit("not in a window yet")
     restore(box, dsn)
     restored = Box(dsn, box.table)
     assert restored.execute("select bool_and(xid >= pg_snapshot_xmax(pg_current_snapshot())) from {}") == [(True,)]
     restored.commit("written in the new cluster")
-    for deed in (lambda: restored.source.head(LANE), lambda: next(restored.source.follow(LANE, head))):
+    for deed in (lambda: restored.source.head(LANE), lambda: next(follow(restored.source, LANE, head, ANONYMOUS))):
         with pytest.raises(SourceRewound, match="another cluster") as caught:
             deed()
     assert "--from beginning" in caught.value.remedy
-    restored.source.renew()
+    restored.source.seek.renew()
     start = restored.source.begin(LANE, "beginning")
     expected = [*(f"m{n}" for n in range(40, 50)), "not in a window yet", "written in the new cluster"]
     assert values(restored.changes(start)) == expected

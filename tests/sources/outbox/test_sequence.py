@@ -11,6 +11,8 @@ from boxes import Box, Tail, Values
 from deadline import PATIENCE, until
 from penstock.change import from_batch
 from penstock.errors import OutboxUnfit
+from penstock.following import follow
+from penstock.source import ANONYMOUS
 from penstock.sources.outbox import settle
 from penstock.sources.outbox.log import reading
 from penstock.sources.outbox.naming import Names
@@ -36,7 +38,7 @@ def write_out_of_order(box: Box) -> None:
 
 @pytest.mark.parametrize("flaw", FLAWS)
 def test_a_running_reader_gives_nothing_by_ids_that_do_not_tell_the_order(box: Box, flaw: str, values: Values) -> None:
-    following = box.source.follow(LANE, box.start)
+    following = follow(box.source, LANE, box.start, ANONYMOUS)
     box.commit("before")
     given = []
     while not given:
@@ -66,7 +68,7 @@ def test_no_window_is_recorded_by_ids_that_do_not_tell_the_order(box: Box, flaw:
 @pytest.mark.parametrize("flaw", FLAWS)
 def test_a_reader_does_not_start_where_ids_do_not_tell_the_order(box: Box, flaw: str) -> None:
     box.execute(FLAWS[flaw])
-    for asked in (lambda: next(box.source.follow(LANE, box.start)), lambda: box.source.head(LANE), box.changes):
+    for asked in (lambda: next(follow(box.source, LANE, box.start, ANONYMOUS)), lambda: box.source.head(LANE), box.changes):
         with pytest.raises(OutboxUnfit):
             asked()
 

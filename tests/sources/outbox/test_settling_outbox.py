@@ -23,9 +23,11 @@ from penstock.errors import (
     SourceRewound,
     SourceUnavailable,
 )
+from penstock.following import follow
 from penstock.owner import Owner
-from penstock.source import Span
-from penstock.sources.outbox import follow, settle
+from penstock.source import ANONYMOUS, Span
+from penstock.sources.outbox import follow as outbox_follow
+from penstock.sources.outbox import settle
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.schema import init
 from penstock.sources.outbox.source import LANE, OutboxSource
@@ -46,10 +48,10 @@ def test_what_is_purged_is_gone_and_the_rest_keeps_its_positions(box: Box, monke
         box.commit(*(f"m{n}.{i}" for i in range(4)))
         box.source.head(LANE)
     changes = box.changes()
-    assert box.source.settle("p", LANE, at(box, 6)).pruned == 6
+    assert box.source.retention.settle("p", LANE, at(box, 6)).pruned == 6
     assert box.changes(at(box, 6)) == changes[6:]
     assert left(box) == list(range(7, 17))
-    assert box.source.settle("p", LANE, at(box, 16)).pruned == 10
+    assert box.source.retention.settle("p", LANE, at(box, 16)).pruned == 10
     assert box.execute("select count(*) from {}") == [(0,)]
     assert box.execute("select count(*) from {}_window") == [(1,)]  # behind which the next begins
     box.commit("next")
@@ -65,24 +67,24 @@ def test_a_window_whose_late_rows_have_the_lowest_ids_is_purged_in_the_order_of_
     box.commit("c")
     changes = box.changes()
     assert [change.new_row_id for change in changes] == [2, 3, 1, 4]
-    assert box.source.settle("p", LANE, at(box, 1)).pruned == 1
-    assert box.source.settle("p", LANE, at(box, 3)).pruned == 2
+    assert box.source.retention.settle("p", LANE, at(box, 1)).pruned == 1
+    assert box.source.retention.settle("p", LANE, at(box, 3)).pruned == 2
     assert box.changes(at(box, 3)) == changes[3:]
 
 
 def test_nothing_goes_that_another_pipeline_needs_and_nothing_while_it_registers(box: Box) -> None:
     box.commit("a", "b", "c")
     end = box.source.head(LANE)
-    box.source.register("slow", LANE, at(box, 1))
-    assert box.source.settle("fast", LANE, end).pruned == 1
+    box.source.retention.register("slow", LANE, at(box, 1))
+    assert box.source.retention.settle("fast", LANE, end).pruned == 1
     registering = box.writer()
     registering.execute(f"select 1 from {box.table}_life for update".encode())
-    box.source.forget("slow")
-    assert box.source.settle("fast", LANE, end).pruned == 0
+    box.source.retention.forget("slow")
+    assert box.source.retention.settle("fast", LANE, end).pruned == 0
     registering.rollback()
-    assert box.source.settle("fast", LANE, end).pruned == 2
+    assert box.source.retention.settle("fast", LANE, end).pruned == 2
     with pytest.raises(SourcePruned):
-        box.source.register("late", LANE, box.start)
+        box.source.retention.register("late", LANE, box.start)
 
 
 A, B = Owner("a" * 16, "a.db", "here:1"), Owner("b" * 16, "b.db", "here:2")
@@ -92,36 +94,36 @@ WITHOUT_OWNERS = "alter table {}_reader drop column owner, drop column owner_sta
 def test_one_that_loses_its_registration_while_it_settles_changes_nothing(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     """The handover comes between its look and its note."""
     box.commit("a", "b", "c")
-    box.source.register("p", LANE, at(box, 1), A)
+    box.source.retention.register("p", LANE, at(box, 1), A)
     real = settle._is_due
 
     def handed_over(*arguments: Registration) -> bool:
-        OutboxSource(database=f"{box.dsn}?application_name=other", table=box.table).forget("p", B)
+        OutboxSource(database=f"{box.dsn}?application_name=other", table=box.table).retention.forget("p", B)
         return real(*arguments)
 
     monkeypatch.setattr(settle, "_is_due", handed_over)
     with pytest.raises(SourceOwned):
-        box.source.settle("p", LANE, box.source.head(LANE), A)
-    assert box.source.registered("p", LANE) == 1
+        box.source.retention.settle("p", LANE, box.source.head(LANE), A)
+    assert box.source.retention.registered("p", LANE) == 1
     assert box.execute("select count(*) from {}") == [(3,)]
 
 
 def test_a_released_registration_goes_to_the_next_state_that_comes(box: Box) -> None:
     box.commit("a", "b")
-    box.source.register("p", LANE, at(box, 1), A)
+    box.source.retention.register("p", LANE, at(box, 1), A)
     box.execute("update {}_reader set released_at = now()")
-    box.source.register("p", LANE, at(box, 2), B)
+    box.source.retention.register("p", LANE, at(box, 2), B)
     with pytest.raises(SourceOwned):
-        box.source.settle("p", LANE, box.source.head(LANE), A)
+        box.source.retention.settle("p", LANE, box.source.head(LANE), A)
 
 
 def test_an_outbox_of_a_version_without_owners_is_read_and_gets_them_with_the_next_note(box: Box) -> None:
     box.commit("a")
-    box.source.register("p", LANE, at(box, 1))
+    box.source.retention.register("p", LANE, at(box, 1))
     box.execute(WITHOUT_OWNERS)
-    assert [one.owner for one in box.source.readers()] == [None]
-    box.source.settle("p", LANE, at(box, 1), A)
-    assert [one.owner for one in box.source.readers()] == [A]
+    assert [one.owner for one in box.source.retention.readers()] == [None]
+    box.source.retention.settle("p", LANE, at(box, 1), A)
+    assert [one.owner for one in box.source.retention.readers()] == [A]
 
 
 def test_a_role_that_may_not_add_them_is_told_how_they_are_added(box: Box) -> None:
@@ -132,11 +134,11 @@ def test_a_role_that_may_not_add_them_is_told_how_they_are_added(box: Box) -> No
     guest = OutboxSource(database=f"postgresql://{box.table}:guest@{box.dsn.rpartition('@')[2]}", table=box.table)
     try:
         with pytest.raises(OutboxUnfit, match="may not alter it") as refused:
-            guest.register("p", LANE, box.start, A)
+            guest.retention.register("p", LANE, box.start, A)
         assert f"penstock outbox init DSN --table {box.table}" in refused.value.remedy
         init(box.dsn, Names(box.table))
-        guest.register("p", LANE, box.start, A)
-        assert [one.owner for one in guest.readers()] == [A]
+        guest.retention.register("p", LANE, box.start, A)
+        assert [one.owner for one in guest.retention.readers()] == [A]
     finally:
         box.execute("drop owned by {}")
         box.execute("drop role {}")
@@ -145,11 +147,11 @@ def test_a_role_that_may_not_add_them_is_told_how_they_are_added(box: Box) -> No
 def test_a_pipeline_that_was_not_waited_for_is_told(box: Box) -> None:
     box.commit("a", "b")
     span = Span(LANE, box.start, box.source.head(LANE))
-    box.source.settle("p", LANE, span.upto)
+    box.source.retention.settle("p", LANE, span.upto)
     for deed in (
-        lambda: list(box.source.read(span)),
-        lambda: next(box.source.follow(LANE, span.after)),
-        lambda: box.source.settle("q", LANE, span.after),
+        lambda: list(box.source.read(span, ANONYMOUS)),
+        lambda: next(follow(box.source, LANE, span.after, ANONYMOUS)),
+        lambda: box.source.retention.settle("q", LANE, span.after),
     ):
         with pytest.raises(SourcePruned):
             deed()
@@ -158,15 +160,15 @@ def test_a_pipeline_that_was_not_waited_for_is_told(box: Box) -> None:
 def test_history_is_kept_for_rewinding(box: Box) -> None:
     keeping = OutboxSource(database=box.dsn, table=box.table, retain=Retain(history=timedelta(hours=1)))
     box.commit("a", "b")
-    assert keeping.settle("p", LANE, keeping.head(LANE)).pruned == 0
+    assert keeping.retention.settle("p", LANE, keeping.head(LANE)).pruned == 0
     moment = datetime.now(UTC)
     box.commit("c")
     keeping.head(LANE)
-    assert [change.position for change in box.changes(keeping.since(LANE, moment))] == [3]
+    assert [change.position for change in box.changes(keeping.seek.since(LANE, moment))] == [3]
     box.execute("update {}_window set made_at = made_at - interval '2 hours' where after = 0")
-    assert keeping.settle("p", LANE, keeping.head(LANE)).pruned == 2
+    assert keeping.retention.settle("p", LANE, keeping.head(LANE)).pruned == 2
     with pytest.raises(ConfigInvalid, match="purged already"):
-        keeping.since(LANE, moment - timedelta(hours=3))
+        keeping.seek.since(LANE, moment - timedelta(hours=3))
 
 
 def test_what_somebody_else_deleted_is_noticed(box: Box) -> None:
@@ -174,7 +176,7 @@ def test_what_somebody_else_deleted_is_noticed(box: Box) -> None:
     span = Span(LANE, box.start, box.source.head(LANE))
     box.execute("delete from {} where id = 2")
     with pytest.raises(LogDamaged) as caught:
-        list(box.source.read(span))
+        list(box.source.read(span, ANONYMOUS))
     assert "--from 3" in caught.value.remedy
     assert box.changes(at(box, 3)) == []
 
@@ -187,7 +189,7 @@ def test_space_comes_back_under_load(box: Box, monkeypatch: pytest.MonkeyPatch) 
     sizes = []
     for _ in range(30):
         box.execute("insert into {} (topic, key, value) select 't', 'k', repeat('x', 300)::bytea from generate_series(1, 2000)")
-        assert box.source.settle("p", LANE, box.source.head(LANE)).pruned == 2000
+        assert box.source.retention.settle("p", LANE, box.source.head(LANE)).pruned == 2000
         [(size,)] = box.execute("select pg_relation_size('{}')")
         sizes.append(int(str(size)))
     assert max(sizes) <= 3 * sizes[0]
@@ -216,25 +218,25 @@ def test_a_restored_dump_is_noticed_and_gone_on_with(box: Box) -> None:
     """Transaction ids of another cluster: those in the rows lie beyond what this one has given, or below what was delivered."""
     box.commit("delivered", "waiting")
     head = box.source.head(LANE)
-    box.source.register("p", LANE, at(box, 1))
+    box.source.retention.register("p", LANE, at(box, 1))
     box.execute("update {}_life set system = 1")  # as a dump of another cluster says
     box.execute("update {} set xid = '1000000000000'")
     box.execute("update {}_window set upto = '1000000000000:1000000000000:' where rows > 0")
     box.commit("new")  # with a transaction id of this cluster, which lies below the last window
     for deed in (
         lambda: box.source.head(LANE),
-        lambda: next(box.source.follow(LANE, head)),
-        lambda: box.source.settle("p", LANE, head),
+        lambda: next(follow(box.source, LANE, head, ANONYMOUS)),
+        lambda: box.source.retention.settle("p", LANE, head),
         lambda: box.source.backlog(LANE, head),
     ):
         with pytest.raises(SourceRewound, match="another cluster"):
             deed()
-    box.source.renew()
+    box.source.seek.renew()
     start = box.source.begin(LANE, "beginning")
     assert box.source.incarnation(start) != box.source.incarnation(head)
     assert [change.position for change in box.changes(start)] == [3, 4, 5]
     with pytest.raises(SourceRewound):
-        box.source.settle("p", LANE, head)
+        box.source.retention.settle("p", LANE, head)
     box.commit("later")
     assert box.source.position(box.source.head(LANE)) == 6
 
@@ -244,21 +246,21 @@ def test_a_row_of_another_cluster_is_not_left_lying(box: Box) -> None:
     end = box.source.head(LANE)
     box.execute("insert into {} (topic, xid) values ('t', '1000000000000')")
     with pytest.raises(SourceRewound, match="another cluster"):
-        next(box.source.follow(LANE, end))
+        next(follow(box.source, LANE, end, ANONYMOUS))
 
 
 def test_an_older_state_of_the_same_cluster_is_noticed(box: Box) -> None:
     """As after a restored volume: the same life, other messages at the same positions."""
     box.commit("a", "b", "c")
-    end = box.source.behind(box.changes()[-1], box.start)
+    end = box.source.cursor_after(box.changes()[-1], box.start)
     box.execute("delete from {}_window where rows > 0")
     box.execute("delete from {}")
     with pytest.raises(SourceRewound, match="ends at 0"):
-        next(box.source.follow(LANE, end))
+        next(follow(box.source, LANE, end, ANONYMOUS))
     box.commit("other", "messages", "instead")
     box.source.head(LANE)
     with pytest.raises(SourceRewound, match="not the one that was there"):
-        next(box.source.follow(LANE, end))
+        next(follow(box.source, LANE, end, ANONYMOUS))
 
 
 def test_a_table_that_was_restored_alone_counts_as_new(box: Box) -> None:
@@ -278,7 +280,7 @@ def test_a_commit_wakes_a_reader_that_listens(postgres_of_module: str) -> None:
             writer.execute(b"insert into waking (topic) values ('t')")
         assert [note.channel for note in listener.notifies(timeout=PATIENCE, stop_after=1)] == ["penstock_waking"]
     source = OutboxSource(database=postgres_of_module, table="waking", notify=True)
-    follower = source.follow(Lane("outbox"), source.begin(LANE, "beginning"))
+    follower = follow(source, Lane("outbox"), source.begin(LANE, "beginning"), ANONYMOUS)
     assert next(follower).changes.num_rows == 1
     assert next(follower).changes.num_rows == 0
     follower.close()
@@ -293,13 +295,13 @@ def test_all_that_writers_have_said_meanwhile_is_one_reason_to_look(postgres_of_
         for number in range(20):
             writer.execute(f"notify busy, '{number}'".encode())
         until(lambda: reader.execute(b"select 1") and len(reader._notifies_backlog) == 20)
-        follow._wait(reader, 86_400.0, notify=True, gathers=False)
+        outbox_follow._wait(reader, 86_400.0, notify=True, gathers=False)
         began = time.monotonic()
-        follow._wait(reader, 0.2, notify=True, gathers=False)
+        outbox_follow._wait(reader, 0.2, notify=True, gathers=False)
         assert time.monotonic() - began >= 0.2
         writer.execute(b"notify busy, 'more'")
         began = time.monotonic()
-        follow._wait(reader, 0.1, notify=True, gathers=True)
+        outbox_follow._wait(reader, 0.1, notify=True, gathers=True)
         assert time.monotonic() - began >= 0.1
         assert not reader._notifies_backlog
 

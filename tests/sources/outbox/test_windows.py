@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 from examples import examples
 from penstock.change import Change, from_batch
+from penstock.following import follow
 from penstock.outbox import stash
-from penstock.source import Span
+from penstock.source import ANONYMOUS, Span, Window
 from penstock.sources.outbox.log import reading
 from penstock.sources.outbox.naming import Names
+from penstock.sources.outbox.rows import PAGE_BYTES
 from penstock.sources.outbox.source import LANE
 from penstock.sources.outbox.window import LITTLE
 
@@ -104,14 +106,14 @@ def test_a_key_written_in_sequence_comes_so_though_the_later_transaction_is_the_
 
 def test_a_window_is_recorded_before_anything_of_it_is_given(box: Box) -> None:
     box.commit("a", "b")
-    follower = box.source.follow(LANE, box.start)
+    follower = follow(box.source, LANE, box.start, ANONYMOUS)
     given = next(follower)
     assert given.changes.num_rows == 2
     assert box.execute("select after, rows from {}_window where rows > 0") == [(0, 2)]
     late = box.writer()
     box.put(late, "late")
     late.commit()
-    again = next(box.source.follow(LANE, box.start))  # the first window again, without what has come since
+    again = next(follow(box.source, LANE, box.start, ANONYMOUS))  # the first window again, without what has come since
     assert again.changes == given.changes
     follower.close()
 
@@ -124,13 +126,13 @@ def test_nothing_is_given_of_a_window_whose_record_is_refused_in_the_end(box: Bo
     )
     box.commit("a")
     with pytest.raises(psycopg.errors.RaiseException, match="no room"):
-        next(box.source.follow(LANE, box.start))
+        next(follow(box.source, LANE, box.start, ANONYMOUS))
     box.execute("drop trigger refuse on {}_window")
-    assert next(box.source.follow(LANE, box.start)).changes.num_rows == 1
+    assert next(follow(box.source, LANE, box.start, ANONYMOUS)).changes.num_rows == 1
 
 
 def test_windows_that_come_with_their_rows_and_those_that_are_a_row_too_long_are_read_alike(box: Box) -> None:
-    follower = box.source.follow(LANE, box.start)
+    follower = follow(box.source, LANE, box.start, ANONYMOUS)
     found: list[Change] = []
     for rows in (LITTLE, LITTLE + 1):
         box.execute(f"insert into {{}} (topic, key, value) select 't', 'k', (i::text)::bytea from generate_series(1, {rows}) i")
@@ -142,7 +144,7 @@ def test_windows_that_come_with_their_rows_and_those_that_are_a_row_too_long_are
 
 
 def test_two_followers_share_one_chain_of_windows(box: Box, values: Values) -> None:
-    followers = [box.source.follow(LANE, box.start) for _ in range(2)]
+    followers = [follow(box.source, LANE, box.start, ANONYMOUS) for _ in range(2)]
     found: list[list[Change]] = [[], []]
     for n in range(20):
         box.commit(f"m{n}", f"n{n}")
@@ -161,11 +163,38 @@ def test_a_long_window_is_read_in_pages_from_any_place(box: Box) -> None:
     assert [json.loads(change.after or "")["value"] for change in changes] == [str(n) for n in range(1, 25001)]
     place = box.source.begin(LANE, "12345")
     assert box.changes(place) == changes[12345:]
-    follower = box.source.follow(LANE, place)
+    follower = follow(box.source, LANE, place, ANONYMOUS)
     pieces = [next(follower), next(follower)]
     assert [piece.upto is None for piece in pieces] == [True, False]
     assert [change for piece in pieces for change in from_batch(piece.changes)] == changes[12345:]
     follower.close()
+
+
+def test_a_page_ends_before_it_takes_much_more_memory_than_a_limit(box: Box) -> None:
+    """Also where the rows are few, and where they would come with the window that was recorded for them."""
+    follower, found = follow(box.source, LANE, box.start, ANONYMOUS), list[Change]()
+    for rows in (4, LITTLE + 1):  # each row takes a third of a page
+        box.execute(
+            f"insert into {{}} (topic, key, value) select 't', 'k', convert_to(repeat('x', case when i <= 4"
+            f" then {PAGE_BYTES // 3} else 1 end), 'UTF8') from generate_series(1, {rows}) i"
+        )
+        given: list[Window] = []
+        while not given or given[-1].upto is None:
+            given += [window for window in (next(follower),) if window.changes.num_rows]
+        assert [one.changes.num_rows for one in given] == [3, rows - 3]
+        found += [change for one in given for change in from_batch(one.changes)]
+    follower.close()
+    assert found == box.changes()
+    assert [change.position for change in found] == list(range(1, 4 + LITTLE + 2))
+
+
+def test_a_row_that_is_larger_than_a_page_comes_alone(box: Box) -> None:
+    big = f"convert_to(repeat('x', {2 * PAGE_BYTES}), 'UTF8')"
+    box.execute(f"insert into {{}} (topic, key, value) values ('t', 'k', {big}), ('t', 'k', {big}), ('t', 'k', null)")
+    with reading(box.dsn, Names(box.table)) as log:
+        log.head()
+        pages = [len(rows) for rows in log.windows.pages(log.windows.tip(), 0)]
+    assert pages == [1, 1, 1]
 
 
 ACTIONS = st.lists(
@@ -220,10 +249,10 @@ def test_a_span_that_was_read_is_the_same_whatever_commits_later(box: Box) -> No
     box.put(late, "late")
     box.commit("a")
     head = box.source.head(LANE)
-    first = list(box.source.read(Span(LANE, box.start, head)))
+    first = list(box.source.read(Span(LANE, box.start, head), ANONYMOUS))
     late.commit()
     box.commit("b")
-    assert list(box.source.read(Span(LANE, box.start, head))) == first
+    assert list(box.source.read(Span(LANE, box.start, head), ANONYMOUS)) == first
 
 
 def test_a_window_far_from_the_end_is_read_without_what_lies_behind_it(box: Box) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from deadline import PATIENCE
 from penstock.change import Change, from_batch
-from penstock.source import Span, Window
+from penstock.source import ANONYMOUS, Span, Window
 from penstock.sources.sqlite.source import LANE, SqliteSource
 
 Rows = dict[str, dict[tuple[Any, ...], dict[str, Any]]]
@@ -30,7 +30,7 @@ def logged(path: Path, tables: str | None = None, *, heal: bool = True) -> list[
     source, found, upto = SqliteSource(database=str(path), tables=tables, heal=heal), [], None
     while (head := source.head(LANE)) != upto:
         span = Span(LANE, upto or source.begin(LANE, "beginning"), head)
-        found += [change for batch in source.read(span) for change in from_batch(batch)]
+        found += [change for batch in source.read(span, ANONYMOUS) for change in from_batch(batch)]
         upto = head
     return found
 

@@ -9,6 +9,8 @@ import pytest
 from replay import assert_log_makes, connect, logged, source_of
 
 from penstock.errors import CaptureBroken, CaptureRefused
+from penstock.following import follow
+from penstock.source import ANONYMOUS
 from penstock.sources.sqlite.effects import Effects
 from penstock.sources.sqlite.install import disable, enable
 from penstock.sources.sqlite.source import LANE
@@ -32,7 +34,7 @@ def test_a_later_trigger_is_noticed_however_it_spells_its_table(path: Path) -> N
         start = source_of(path).begin(LANE, "beginning")
         writer.execute("create trigger late after insert on ORDERS begin update orders set b = 9 where a = new.a; end")
         with pytest.raises(CaptureBroken, match="got the trigger late"):
-            next(source_of(path, heal=False).follow(LANE, start))
+            next(follow(source_of(path, heal=False), LANE, start, ANONYMOUS))
 
 
 @pytest.mark.parametrize("name", ["par", "Äpar", "p ar"])

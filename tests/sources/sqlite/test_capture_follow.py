@@ -16,9 +16,12 @@ import pytest
 from replay import assert_log_makes, followed, logged, positions, source_of, values
 
 from deadline import PATIENCE, until
+from penstock import following
 from penstock.change import from_batch
-from penstock.source import Window
-from penstock.sources.sqlite import follow, log, wake
+from penstock.following import follow
+from penstock.source import ANONYMOUS, Window
+from penstock.sources.sqlite import follow as log_follow
+from penstock.sources.sqlite import log, wake
 from penstock.sources.sqlite.source import LANE
 
 BUSY_WRITER = Path(__file__).with_name("busy_writer.py")
@@ -36,7 +39,7 @@ def test_no_window_ends_inside_a_transaction(
 ) -> None:
     monkeypatch.setattr(log, "CHUNK", chunk)
     source = source_of(path)
-    windows = source.follow(LANE, source.begin(LANE, "beginning"))
+    windows = follow(source, LANE, source.begin(LANE, "beginning"), ANONYMOUS)
     with subprocess.Popen([sys.executable, BUSY_WRITER, path, "6000"]) as program:
         found: list[Window] = []
         while program.poll() is None:
@@ -58,7 +61,7 @@ def test_a_window_in_pieces_is_whole_only_at_its_end(
     monkeypatch.setattr(log, "CHUNK", 2)
     source = source_of(path)
     writer.execute("insert into orders(status) values('a'), ('b'), ('c'), ('d'), ('e')")
-    found = list(islice(source.follow(LANE, source.begin(LANE, "beginning")), 3))
+    found = list(islice(follow(source, LANE, source.begin(LANE, "beginning"), ANONYMOUS), 3))
     assert [(window.changes.num_rows, window.upto is not None, window.idle) for window in found] == [
         (2, False, False),
         (2, False, False),
@@ -68,7 +71,7 @@ def test_a_window_in_pieces_is_whole_only_at_its_end(
 
 def test_large_rows_are_read_few_at_a_time_and_small_ones_many(writer: sqlite3.Connection, path: Path) -> None:
     writer.executemany("insert into orders(status) values(?)", [("x" * 100_000,)] * 150 + [("small",)] * 900)
-    windows = followed(source_of(path).follow(LANE, source_of(path).begin(LANE, "beginning")), upto=1050)
+    windows = followed(follow(source_of(path), LANE, source_of(path).begin(LANE, "beginning"), ANONYMOUS), upto=1050)
     assert positions(windows) == list(range(1, 1051))
     sizes = [window.changes.num_rows for window in windows]
     assert sizes[:2] == pytest.approx([log.CHUNK_BYTES / 100_000] * 2, abs=2)
@@ -83,10 +86,10 @@ def test_however_large_and_many_rows_are_few_are_in_memory_at_a_time(
     writer.executemany("insert into orders(status) values(?)", [("small",)] * 700 + [("x" * 5_000_000,)] * 12 + [("small",)] * 5)
     source = source_of(path)
     if is_snapshot:
-        cursors = source.ranges(source.begin(LANE, "snapshot")).values()
-        windows = [window for cursor in cursors for window in source.rows(cursor, again=False)]
+        cursors = source.snapshot.ranges(source.begin(LANE, "snapshot")).values()
+        windows = [window for cursor in cursors for window in source.snapshot.rows(cursor, again=False)]
     else:
-        windows = followed(source.follow(LANE, source.begin(LANE, "beginning")), upto=717)
+        windows = followed(follow(source, LANE, source.begin(LANE, "beginning"), ANONYMOUS), upto=717)
     assert sum(window.changes.num_rows for window in windows) == 717
     assert max(window.changes.nbytes for window in windows) < 11_000_000
 
@@ -106,7 +109,7 @@ def test_more_that_came_meanwhile_is_said_to_wait(writer: sqlite3.Connection, pa
     monkeypatch.setattr(log, "CHUNK", 2)
     source = source_of(path)
     writer.execute("insert into orders(status) values('a'), ('b'), ('c')")
-    windows = source.follow(LANE, source.begin(LANE, "beginning"))
+    windows = follow(source, LANE, source.begin(LANE, "beginning"), ANONYMOUS)
     next(windows)
     writer.execute("insert into orders(status) values('d')")
     assert [(positions([window]), window.idle) for window in islice(windows, 2)] == [([3], False), ([4], True)]
@@ -114,7 +117,7 @@ def test_more_that_came_meanwhile_is_said_to_wait(writer: sqlite3.Connection, pa
 
 def test_changes_of_other_tables_move_the_cursor_and_nothing_else(writer: sqlite3.Connection, path: Path) -> None:
     source = source_of(path, "items")
-    windows = source.follow(LANE, source.begin(LANE, "beginning"))
+    windows = follow(source, LANE, source.begin(LANE, "beginning"), ANONYMOUS)
     writer.execute("insert into orders(status) values('a'), ('b')")
     writer.execute("insert into items values(1, 1, 'x')")
     writer.execute("insert into orders(status) values('c')")
@@ -122,7 +125,7 @@ def test_changes_of_other_tables_move_the_cursor_and_nothing_else(writer: sqlite
     assert positions(found) == [3]
     assert source.position(found[-1].upto or source.head(LANE)) == 4
     assert source.backlog(LANE, source.begin(LANE, "beginning")).changes == 1
-    again = source.follow(LANE, found[-1].upto or source.head(LANE))
+    again = follow(source, LANE, found[-1].upto or source.head(LANE), ANONYMOUS)
     writer.execute("insert into items values(1, 2, 'y')")
     assert positions(followed(again, upto=5)) == [5]
 
@@ -143,7 +146,7 @@ def test_a_lone_change_is_given_at_once(writer: sqlite3.Connection, path: Path, 
     wait, ended = wake._Inotify.wait, []
     monkeypatch.setattr(wake._Inotify, "wait", lambda self, seconds: ended.append(wait(self, seconds)) or ended[-1])
     source = source_of(path)
-    windows = source.follow(LANE, source.head(LANE))
+    windows = follow(source, LANE, source.head(LANE), ANONYMOUS)
     next(windows)
     until(lambda: next(windows) and not ended[-1])
     ended.clear()
@@ -164,7 +167,7 @@ def test_the_first_commit_into_a_new_wal_is_seen(writer: sqlite3.Connection, pat
     start = source.head(LANE)
     writer.close()
     assert not Path(f"{path}-wal").exists()
-    windows = source.follow(LANE, start)
+    windows = follow(source, LANE, start, ANONYMOUS)
     next(windows)
     with sqlite3.connect(path) as other:
         other.execute("insert into orders values(1, 'x', 1)")
@@ -174,7 +177,7 @@ def test_the_first_commit_into_a_new_wal_is_seen(writer: sqlite3.Connection, pat
 
 def test_no_read_transaction_is_open_between_windows(writer: sqlite3.Connection, path: Path) -> None:
     source = source_of(path)
-    windows = source.follow(LANE, source.begin(LANE, "beginning"))
+    windows = follow(source, LANE, source.begin(LANE, "beginning"), ANONYMOUS)
     writer.execute("insert into orders values(1, 'x', 1)")
     next(windows)
     writer.execute("insert into orders values(2, 'x', 1)")
@@ -195,7 +198,7 @@ def test_a_locked_database_is_unavailable_for_now(path: Path) -> None:
         start = source_of(path).begin(LANE, "beginning")
         writer.execute("begin exclusive")
         with pytest.raises(SourceUnavailable) as refused:
-            next(source_of(path).follow(LANE, start))
+            next(follow(source_of(path), LANE, start, ANONYMOUS))
         assert "its disk has room" in refused.value.remedy
         writer.execute("rollback")
 
@@ -203,7 +206,7 @@ def test_a_locked_database_is_unavailable_for_now(path: Path) -> None:
 def test_polling_serves_where_there_is_no_inotify(writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "elsewhere")
     source = source_of(path)
-    windows = source.follow(LANE, source.begin(LANE, "beginning"))
+    windows = follow(source, LANE, source.begin(LANE, "beginning"), ANONYMOUS)
     next(windows)
     writer.execute("insert into orders values(1, 'x', 1)")
     assert positions(followed(windows, upto=1)) == [1]
@@ -214,9 +217,9 @@ def test_who_comes_late_to_a_beat_is_not_asked_to_sleep_for_less_than_nothing(
 ) -> None:
     monkeypatch.setattr(wake.sys, "platform", "darwin")  # no inotify
     source = source_of(path)
-    windows = source.follow(LANE, source.begin(LANE, "beginning"))
+    windows = follow(source, LANE, source.begin(LANE, "beginning"), ANONYMOUS)
     assert next(windows).idle
-    later = SimpleNamespace(monotonic=lambda: time.monotonic() + 2 * follow.BEAT, sleep=time.sleep)
-    monkeypatch.setattr(follow, "time", later)
+    later = SimpleNamespace(monotonic=lambda: time.monotonic() + 2 * following.BEAT, sleep=time.sleep)
+    monkeypatch.setattr(log_follow, "time", later)
     writer.execute("insert into orders values(1, 'a', 1)")
     assert positions(followed(windows, upto=1)) == [1]

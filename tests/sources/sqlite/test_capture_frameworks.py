@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 
 from penstock.cli.capture import app
 from penstock.errors import CaptureBroken
+from penstock.following import follow
+from penstock.source import ANONYMOUS
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.rescan import repair
 from penstock.sources.sqlite.source import LANE
@@ -159,7 +161,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]
 
 
 def test_frameworks_migrate_in_one_go_while_capture_is_suspended(project: Project) -> None:
-    windows = source_of(project.path).follow(LANE, source_of(project.path).begin(LANE, "beginning"))
+    windows = follow(source_of(project.path), LANE, source_of(project.path).begin(LANE, "beginning"), ANONYMOUS)
     followed(windows, upto=3)
     run_suspended(project, project.steps[-1])
     [(head,)] = project.writer.execute("select max(seq) from _penstock_log")

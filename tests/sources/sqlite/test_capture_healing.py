@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from replay import assert_log_makes, connect, followed, logged, positions, source_of
 
+from penstock.batch_target import prove
 from penstock.change import Change
 from penstock.errors import CaptureBroken, ConfigInvalid
-from penstock.goal import prove
+from penstock.following import follow
+from penstock.source import ANONYMOUS
 from penstock.sources.sqlite import rescan
 from penstock.sources.sqlite.install import disable, enable
 from penstock.sources.sqlite.rescan import repair
@@ -50,7 +52,7 @@ def test_an_altered_table_is_healed_and_the_stream_goes_on(
     writer: sqlite3.Connection, path: Path, ddl: str, facts: dict[str, Any]
 ) -> None:
     writer.execute("insert into orders values(1, 'a', 1)")
-    windows = source_of(path).follow(LANE, source_of(path).begin(LANE, "beginning"))
+    windows = follow(source_of(path), LANE, source_of(path).begin(LANE, "beginning"), ANONYMOUS)
     followed(windows, upto=1)
     writer.execute(ddl)
     [(table,)] = writer.execute("select name from sqlite_master where name in ('orders', 'purchases')")
@@ -96,7 +98,7 @@ def test_a_row_that_went_meanwhile_is_told_as_deleted_by_its_key(writer: sqlite3
     ],
 )
 def test_a_late_trigger_or_index_is_healed_by_a_pipeline_that_saw_it_come(writer: sqlite3.Connection, path: Path, ddl: str) -> None:
-    windows = source_of(path).follow(LANE, source_of(path).begin(LANE, "beginning"))
+    windows = follow(source_of(path), LANE, source_of(path).begin(LANE, "beginning"), ANONYMOUS)
     next(windows)
     writer.execute(ddl)
     next(windows)
@@ -105,7 +107,7 @@ def test_a_late_trigger_or_index_is_healed_by_a_pipeline_that_saw_it_come(writer
 
 
 def test_rows_that_a_late_trigger_told_in_the_wrong_order_are_told_again(writer: sqlite3.Connection, path: Path) -> None:
-    windows = source_of(path).follow(LANE, source_of(path).begin(LANE, "beginning"))
+    windows = follow(source_of(path), LANE, source_of(path).begin(LANE, "beginning"), ANONYMOUS)
     next(windows)
     writer.execute("create trigger late after insert on orders begin update orders set total = 0 where id = new.id; end")
     writer.execute("insert into orders values(1, 'a', 1)")
@@ -116,7 +118,7 @@ def test_rows_that_a_late_trigger_told_in_the_wrong_order_are_told_again(writer:
 
 def test_a_unique_index_through_which_rows_may_have_gone_stops_the_pipeline(writer: sqlite3.Connection, path: Path) -> None:
     writer.execute("insert into orders values(1, 'a', 1)")
-    windows = source_of(path).follow(LANE, source_of(path).begin(LANE, "beginning"))
+    windows = follow(source_of(path), LANE, source_of(path).begin(LANE, "beginning"), ANONYMOUS)
     followed(windows, upto=1)
     writer.executescript("create unique index by_status on orders(status); replace into orders values(2, 'a', 1)")
     with pytest.raises(CaptureBroken, match="has other unique indexes") as broken:
@@ -146,9 +148,9 @@ def test_a_repaired_table_is_told_between_two_marks(
         assert "penstock capture repair" in enable(str(path)).tables["orders"]
         assert ("orders", "broken", "lacks changes in the log: penstock capture repair") in states(path)
     with pytest.raises(CaptureBroken):
-        followed(source_of(path).follow(LANE, reached), upto=20)
+        followed(follow(source_of(path), LANE, reached, ANONYMOUS), upto=20)
     assert repair(str(path), "orders").tables == {"orders": "repaired: all 3 rows told again"}
-    windows = followed(source_of(path).follow(LANE, reached), upto=10)
+    windows = followed(follow(source_of(path), LANE, reached, ANONYMOUS), upto=10)
     assert positions(windows) == [5, 6, 7, 8, 9, 10]  # 4 is the gap
     schema, begin, *rows, end = logged(path)[3:]
     assert [row.key for row in rows] == ['{"id":1}', '{"id":3}', '{"id":7}']
@@ -226,7 +228,7 @@ def test_a_suspended_table_can_lose_a_column_and_only_what_was_touched_is_told_a
     writer: sqlite3.Connection, path: Path
 ) -> None:
     writer.execute("insert into orders values(1, 'a', 1), (2, 'b', 2), (3, 'c', 3)")
-    windows = source_of(path).follow(LANE, source_of(path).begin(LANE, "beginning"))
+    windows = follow(source_of(path), LANE, source_of(path).begin(LANE, "beginning"), ANONYMOUS)
     followed(windows, upto=3)
     assert suspend(str(path), "orders").tables == {"orders": "suspended"}
     writer.executescript("alter table orders drop column total; update orders set status = 'x' where id = 2")
@@ -302,11 +304,11 @@ def test_a_name_that_a_pipeline_chose_does_not_vanish_silently(writer: sqlite3.C
     start = source.begin(LANE, "beginning")
     writer.execute("alter table orders rename to purchases")
     with pytest.raises(CaptureBroken, match="orders was renamed to purchases, which the pipeline's `tables` does not choose"):
-        followed(source.follow(LANE, start), upto=1)
-    assert followed(source_of(path, "purchases|items").follow(LANE, start), upto=1)
+        followed(follow(source, LANE, start, ANONYMOUS), upto=1)
+    assert followed(follow(source_of(path, "purchases|items"), LANE, start, ANONYMOUS), upto=1)
     writer.execute("create table orders(id integer primary key)")
     with pytest.raises(CaptureBroken, match="the table that is called orders now is not captured"):
-        followed(source_of(path).follow(LANE, start), upto=1)
+        followed(follow(source_of(path), LANE, start, ANONYMOUS), upto=1)
 
 
 def test_what_was_not_chosen_never_reaches_the_log(path: Path) -> None:
@@ -363,7 +365,7 @@ def test_a_reader_learns_of_the_shape_that_healing_has_added_without_a_change_of
         writer.execute("create table t(a integer primary key, b unique, c references t(a) on update cascade)")
         writer.execute("create table other(a)")
         enable(str(path))
-        readers = [source_of(path, tables).follow(LANE, source_of(path).begin(LANE, "beginning")) for _ in range(2)]
+        readers = [follow(source_of(path, tables), LANE, source_of(path).begin(LANE, "beginning"), ANONYMOUS) for _ in range(2)]
         for windows in readers:
             next(windows)
         writer.execute("insert into t values(1, 1, 1)")

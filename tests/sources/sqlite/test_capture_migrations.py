@@ -15,7 +15,8 @@ from replay import connect, exact, logged, present, replayed, source_of
 
 from examples import examples
 from penstock.errors import CaptureBroken, CaptureRefused, ConfigInvalid, PenstockError
-from penstock.source import Window
+from penstock.following import follow
+from penstock.source import ANONYMOUS, Window
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.rescan import repair
 from penstock.sources.sqlite.source import LANE
@@ -53,7 +54,7 @@ class Stage:
         """What a live pipeline does every few milliseconds."""
         source = source_of(self.path)
         try:
-            self.windows = self.windows or source.follow(LANE, source.begin(LANE, "beginning"))
+            self.windows = self.windows or follow(source, LANE, source.begin(LANE, "beginning"), ANONYMOUS)
             while not next(self.windows).idle:
                 pass
         except CaptureBroken:

@@ -11,6 +11,8 @@ import pytest
 from replay import assert_log_makes, connect, followed, logged, source_of
 
 from penstock.errors import CaptureBroken
+from penstock.following import follow
+from penstock.source import ANONYMOUS
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.install import disable, enable
 from penstock.sources.sqlite.rescan import DROPPED, repair
@@ -103,7 +105,7 @@ def test_a_running_pipeline_finds_triggers_that_were_created_again_within_a_wind
     writer: sqlite3.Connection, path: Path, recipe: Callable[[sqlite3.Connection], None]
 ) -> None:
     writer.execute("insert into orders values(1, 'a', 1), (2, 'b', 2)")
-    windows = source_of(path).follow(LANE, source_of(path).begin(LANE, "beginning"))
+    windows = follow(source_of(path), LANE, source_of(path).begin(LANE, "beginning"), ANONYMOUS)
     followed(windows, upto=2)
     carried_out(writer, recipe)
     with pytest.raises(CaptureBroken, match="orders had its triggers dropped and created again"):

@@ -16,6 +16,8 @@ from replay import connect, followed, positions, source_of
 
 from deadline import PATIENCE
 from penstock.errors import CaptureMissing, LogDamaged, SourceRewound
+from penstock.following import follow
+from penstock.source import ANONYMOUS
 from penstock.sources.sqlite import log
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.place import Place
@@ -55,7 +57,7 @@ def test_a_restored_backup_is_noticed(
 ) -> None:
     source = source_of(path)
     writer.execute("insert into orders values(1, 'a', 1)")
-    windows = source.follow(LANE, source.begin(LANE, "beginning"))
+    windows = follow(source, LANE, source.begin(LANE, "beginning"), ANONYMOUS)
     backup = copied(writer, tmp_path / "backup.db")
     writer.execute("insert into orders values(2, 'b', 1)")
     assert positions(followed(windows, upto=2)) == [1, 2]
@@ -71,7 +73,7 @@ def test_a_restored_backup_is_noticed(
 
 def test_a_file_that_was_moved_and_copied_back_goes_on(writer: sqlite3.Connection, path: Path, tmp_path: Path) -> None:
     source = source_of(path)
-    windows = source.follow(LANE, source.begin(LANE, "beginning"))
+    windows = follow(source, LANE, source.begin(LANE, "beginning"), ANONYMOUS)
     writer.execute("insert into orders values(1, 'a', 1)")
     assert positions(followed(windows, upto=1)) == [1]
     backup = copied(writer, tmp_path / "backup.db")
@@ -93,7 +95,7 @@ def test_the_lost_end_of_a_torn_wal_is_noticed(writer: sqlite3.Connection, path:
     wal = Path(f"{path}-wal").read_bytes()
     Path(f"{torn}-wal").write_bytes(wal[: len(wal) * 2 // 3])
     with pytest.raises(SourceRewound, match="no change 2; it ends at 1"):
-        next(source_of(torn).follow(LANE, reached))
+        next(follow(source_of(torn), LANE, reached, ANONYMOUS))
 
 
 def test_another_database_is_noticed_at_once(writer: sqlite3.Connection, path: Path, tmp_path: Path) -> None:
@@ -102,7 +104,7 @@ def test_another_database_is_noticed_at_once(writer: sqlite3.Connection, path: P
         connection.execute("create table orders(id integer primary key, status text, total)")
         enable(str(other))
     with pytest.raises(SourceRewound, match="another log"):
-        next(source_of(other).follow(LANE, source_of(path).begin(LANE, "beginning")))
+        next(follow(source_of(other), LANE, source_of(path).begin(LANE, "beginning"), ANONYMOUS))
 
 
 def test_a_hole_in_the_log_is_damage(writer: sqlite3.Connection, path: Path) -> None:
@@ -112,7 +114,7 @@ def test_a_hole_in_the_log_is_damage(writer: sqlite3.Connection, path: Path) -> 
     writer.executescript("drop trigger _penstock_guard; delete from _penstock_log where seq = 2")
     for tables in (None, "items"):
         with pytest.raises(LogDamaged, match="1 of the changes 1 to 3 are missing"):
-            next(source_of(path, tables).follow(LANE, start))
+            next(follow(source_of(path, tables), LANE, start, ANONYMOUS))
 
 
 @pytest.mark.parametrize("tables", [None, "items"], ids=["all", "some"])
@@ -121,7 +123,7 @@ def test_a_hole_behind_a_large_row_is_damage(
     writer: sqlite3.Connection, path: Path, tables: str | None, is_delivered: bool
 ) -> None:
     """So wide that none of the rows that are read at a time come after it."""
-    windows = source_of(path, tables).follow(LANE, source_of(path).begin(LANE, "beginning"))
+    windows = follow(source_of(path, tables), LANE, source_of(path).begin(LANE, "beginning"), ANONYMOUS)
     writer.execute("insert into orders(status) values(?)", ("x" * 2 * log.SMALL,))
     if is_delivered:
         followed(windows, upto=1)
@@ -138,12 +140,16 @@ def test_a_garbled_file_is_damage(writer: sqlite3.Connection, path: Path) -> Non
     writer.close()
     path.write_bytes(b"not a database" * 1000)
     with pytest.raises(LogDamaged, match="not a database"):
-        next(source.follow(LANE, start))
+        next(follow(source, LANE, start, ANONYMOUS))
 
 
 def test_no_call_creates_a_file(tmp_path: Path) -> None:
     source, cursor = source_of(tmp_path / "absent.db"), Place("x", 1, "y").to_cursor()
-    for deed in (lambda: source.head(LANE), lambda: source.settle("p", LANE, cursor), lambda: next(source.follow(LANE, cursor))):
+    for deed in (
+        lambda: source.head(LANE),
+        lambda: source.retention.settle("p", LANE, cursor),
+        lambda: next(follow(source, LANE, cursor, ANONYMOUS)),
+    ):
         with pytest.raises(CaptureMissing, match="there is no database"):
             deed()
     assert list(tmp_path.iterdir()) == []
@@ -160,7 +166,7 @@ def test_a_new_life_makes_old_cursors_strange(writer: sqlite3.Connection, path: 
     source = source_of(path)
     writer.execute("insert into orders values(1, 'a', 1)")
     old = source.head(LANE)
-    source.renew()
+    source.seek.renew()
     assert source.incarnation(source.head(LANE)) != source.incarnation(old)
     with pytest.raises(SourceRewound):
-        next(source.follow(LANE, old))
+        next(follow(source, LANE, old, ANONYMOUS))

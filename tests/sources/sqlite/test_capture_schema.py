@@ -11,6 +11,8 @@ from replay import followed, logged, positions, source_of
 
 from penstock.cursor import Cursor
 from penstock.errors import CaptureBroken, CaptureMissing
+from penstock.following import follow
+from penstock.source import ANONYMOUS
 from penstock.sources.sqlite.install import disable, enable
 from penstock.sources.sqlite.source import LANE
 
@@ -52,7 +54,7 @@ def test_a_change_of_schema_stops_the_next_window_of_a_pipeline_that_does_not_he
     writer: sqlite3.Connection, path: Path, ddl: str, what: str
 ) -> None:
     writer.execute("insert into orders values(1, 'a', 1)")
-    windows = source_of(path, heal=False).follow(LANE, start_of(path))
+    windows = follow(source_of(path, heal=False), LANE, start_of(path), ANONYMOUS)
     followed(windows, upto=1)
     writer.executescript(ddl)
     with pytest.raises(CaptureBroken, match=what) as broken:
@@ -68,7 +70,7 @@ def test_what_loses_changes_while_nobody_looked_stops_the_first_window(
     start = start_of(path)
     writer.executescript(ddl)
     with pytest.raises(CaptureBroken, match=what) as broken:
-        next(source_of(path).follow(LANE, start))
+        next(follow(source_of(path), LANE, start, ANONYMOUS))
     assert f"penstock capture repair {path} orders" in broken.value.remedy
 
 
@@ -79,13 +81,13 @@ def test_enable_leaves_a_gap_where_changes_may_be_missing(writer: sqlite3.Connec
     writer.executescript(ddl)
     enable(str(path))
     writer.execute("insert into items values(1, 1, 'x')")
-    windows = source.follow(LANE, start)
+    windows = follow(source, LANE, start, ANONYMOUS)
     assert positions([next(windows)]) == [1]
     with pytest.raises(CaptureBroken, match="changes of orders are missing before position 2") as broken:
         next(windows)
     assert "--from 2" in broken.value.remedy
     assert f"penstock capture repair {path} orders" in broken.value.remedy
-    assert positions(followed(source.follow(LANE, source.begin(LANE, "2")), upto=3))[-1] > 2
+    assert positions(followed(follow(source, LANE, source.begin(LANE, "2"), ANONYMOUS), upto=3))[-1] > 2
     with pytest.raises(CaptureBroken, match="missing before position 2"):
         logged(path)
 
@@ -103,7 +105,7 @@ def test_a_dropped_table_leaves_no_gap_but_is_told(writer: sqlite3.Connection, p
 def test_a_gap_of_one_table_does_not_stop_those_who_want_another(writer: sqlite3.Connection, path: Path) -> None:
     source = source_of(path, "items")
     start = source.begin(LANE, "beginning")
-    windows = source.follow(LANE, start)
+    windows = follow(source, LANE, start, ANONYMOUS)
     next(windows)
     writer.executescript(REBUILD)
     writer.execute("insert into items values(1, 1, 'x')")
@@ -123,7 +125,7 @@ def test_a_table_that_was_disabled_for_a_while_has_a_gap(writer: sqlite3.Connect
 
 def test_a_table_that_is_no_longer_captured_is_missed(writer: sqlite3.Connection, path: Path) -> None:
     source = source_of(path, "orders")
-    windows = source.follow(LANE, source.begin(LANE, "beginning"))
+    windows = follow(source, LANE, source.begin(LANE, "beginning"), ANONYMOUS)
     next(windows)
     disable(str(path), "orders")
     with pytest.raises(CaptureMissing, match="no table that was asked for"):
@@ -132,7 +134,7 @@ def test_a_table_that_is_no_longer_captured_is_missed(writer: sqlite3.Connection
 
 def test_a_new_table_and_a_vacuum_do_no_harm(writer: sqlite3.Connection, path: Path) -> None:
     source = source_of(path)
-    windows = source.follow(LANE, source.begin(LANE, "beginning"))
+    windows = follow(source, LANE, source.begin(LANE, "beginning"), ANONYMOUS)
     next(windows)
     writer.executescript("create table aside(a); create index by_status on orders(status); vacuum")
     writer.execute("insert into orders values(1, 'a', 1)")
@@ -156,4 +158,4 @@ def test_capture_that_is_disabled_and_enabled_again_is_another_log(writer: sqlit
     disable(str(path))
     enable(str(path))
     with pytest.raises(SourceRewound, match="another log"):
-        next(source.follow(LANE, reached))
+        next(follow(source, LANE, reached, ANONYMOUS))

@@ -51,14 +51,14 @@ def fill(writer: sqlite3.Connection, rows: int) -> None:
 def test_the_row_at_the_lowest_watermark_stays(writer: sqlite3.Connection, path: Path) -> None:
     source = source_of(path)
     fill(writer, 20)
-    source.settle("slow", LANE, at(path, 5))
-    source.settle("fast", LANE, at(path, 18))
+    source.retention.settle("slow", LANE, at(path, 5))
+    source.retention.settle("fast", LANE, at(path, 18))
     assert kept(writer) == (5, 20)
     quieten(path)
-    source.settle("slow", LANE, at(path, 20))
+    source.retention.settle("slow", LANE, at(path, 20))
     assert kept(writer) == (18, 20)
     quieten(path)
-    source.settle("fast", LANE, at(path, 20))
+    source.retention.settle("fast", LANE, at(path, 20))
     assert kept(writer) == (20, 20)
     writer.execute("insert into orders(total) values(1)")
     assert [change.position for change in logged(path)] == [20, 21]
@@ -67,23 +67,23 @@ def test_the_row_at_the_lowest_watermark_stays(writer: sqlite3.Connection, path:
 def test_a_pipeline_is_known_once_it_settled(writer: sqlite3.Connection, path: Path) -> None:
     source = source_of(path)
     fill(writer, 3)
-    assert source.registered("orders", LANE) is None
-    source.settle("orders", LANE, source.begin(LANE, "beginning"))
-    assert source.registered("orders", LANE) == 0
+    assert source.retention.registered("orders", LANE) is None
+    source.retention.settle("orders", LANE, source.begin(LANE, "beginning"))
+    assert source.retention.registered("orders", LANE) == 0
     quieten(path)
-    source.settle("orders", LANE, at(path, 2))
-    assert source.registered("orders", LANE) == 2
+    source.retention.settle("orders", LANE, at(path, 2))
+    assert source.retention.registered("orders", LANE) == 2
 
 
 def test_a_watermark_that_a_person_set_back_holds_the_log_again(writer: sqlite3.Connection, path: Path) -> None:
     source = source_of(path)
     fill(writer, 10)
-    source.settle("other", LANE, at(path, 3))
-    source.settle("orders", LANE, at(path, 8))
+    source.retention.settle("other", LANE, at(path, 3))
+    source.retention.settle("orders", LANE, at(path, 8))
     quieten(path)
-    source.settle("orders", LANE, at(path, 4))
+    source.retention.settle("orders", LANE, at(path, 4))
     quieten(path)
-    source.settle("other", LANE, at(path, 10))
+    source.retention.settle("other", LANE, at(path, 10))
     assert kept(writer) == (4, 10)
 
 
@@ -91,7 +91,7 @@ def test_nobody_can_delete_what_is_needed(writer: sqlite3.Connection, path: Path
     fill(writer, 10)
     with pytest.raises(sqlite3.IntegrityError, match="still needed"):
         writer.execute("delete from _penstock_log")
-    source_of(path).settle("orders", LANE, at(path, 4))
+    source_of(path).retention.settle("orders", LANE, at(path, 4))
     with pytest.raises(sqlite3.IntegrityError, match="still needed"):
         writer.execute("delete from _penstock_log where seq = 4")
 
@@ -101,8 +101,8 @@ def test_a_rewound_log_is_not_settled(writer: sqlite3.Connection, path: Path) ->
     fill(writer, 2)
     ahead = source.head(LANE).replace('"position":2', '"position":7')
     with pytest.raises(SourceRewound):
-        source.settle("orders", LANE, Cursor(ahead))
-    assert source.registered("orders", LANE) is None
+        source.retention.settle("orders", LANE, Cursor(ahead))
+    assert source.retention.registered("orders", LANE) is None
 
 
 def test_a_busy_database_is_settled_another_time(writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,9 +111,9 @@ def test_a_busy_database_is_settled_another_time(writer: sqlite3.Connection, pat
     fill(writer, 3)
     reached = source.head(LANE)
     writer.execute("begin immediate")
-    assert source.settle("orders", LANE, reached).pruned == 0
+    assert source.retention.settle("orders", LANE, reached).pruned == 0
     writer.execute("commit")
-    assert source.settle("orders", LANE, reached).pruned == 2
+    assert source.retention.settle("orders", LANE, reached).pruned == 2
 
 
 def test_a_writer_without_patience_is_not_disturbed(
@@ -124,12 +124,12 @@ def test_a_writer_without_patience_is_not_disturbed(
     monkeypatch.setattr(settle, "BEAT", math.inf)
     source = source_of(path)
     fill(writer, 2_000)
-    source.settle("orders", LANE, source.begin(LANE, "beginning"))
+    source.retention.settle("orders", LANE, source.begin(LANE, "beginning"))
     reached, stop = at(path, 2_000), threading.Event()
 
     def settling() -> None:
         while not stop.is_set():
-            source.settle("orders", LANE, reached)
+            source.retention.settle("orders", LANE, reached)
 
     thread = threading.Thread(target=settling)
     thread.start()
@@ -148,25 +148,25 @@ def test_a_log_over_its_bound_is_pruned_while_somebody_writes(
     monkeypatch.setattr(settle, "BOUND", 1_000)
     source = source_of(path)
     fill(writer, 3_000)
-    source.settle("orders", LANE, source.begin(LANE, "beginning"))
-    assert source.settle("orders", LANE, at(path, 3_000)).pruned >= BATCH
+    source.retention.settle("orders", LANE, source.begin(LANE, "beginning"))
+    assert source.retention.settle("orders", LANE, at(path, 3_000)).pruned >= BATCH
     assert kept(writer)[0] > BATCH
 
 
 def test_a_still_log_is_pruned_at_once(writer: sqlite3.Connection, path: Path) -> None:
     source = source_of(path)
     fill(writer, 2_000)
-    source.settle("orders", LANE, source.begin(LANE, "beginning"))
+    source.retention.settle("orders", LANE, source.begin(LANE, "beginning"))
     quieten(path)
     done = settle.settle(str(path), Registrant("orders", LANE), of_cursor(at(path, 2_000)), Retain(), budget=math.inf)
     assert done.pruned == 1_999
     assert kept(writer) == (2_000, 2_000)
-    assert source.settle("orders", LANE, at(path, 2_000)).pruned == 0
+    assert source.retention.settle("orders", LANE, at(path, 2_000)).pruned == 0
 
 
 def test_pruning_ends_with_its_budget_and_goes_on_in_the_next_call(writer: sqlite3.Connection, path: Path) -> None:
     fill(writer, 2_000)
-    source_of(path).settle("orders", LANE, source_of(path).begin(LANE, "beginning"))
+    source_of(path).retention.settle("orders", LANE, source_of(path).begin(LANE, "beginning"))
     quieten(path)
     place = of_cursor(at(path, 2_000))
     assert settle.settle(str(path), Registrant("orders", LANE), place, Retain(), budget=-1.0).pruned == BATCH
@@ -201,10 +201,10 @@ def test_a_database_that_cannot_be_written_is_an_unavailable_source(
 
     monkeypatch.setattr(database.sqlite3, "connect", hindered)
     with pytest.raises(SourceUnavailable) as caught:
-        source.register("p" * 5000, LANE, place)
+        source.retention.register("p" * 5000, LANE, place)
     assert remedy in caught.value.remedy
     with pytest.raises(SourceUnavailable) as caught:
-        source.settle("p" * 5000, LANE, place)
+        source.retention.settle("p" * 5000, LANE, place)
     assert remedy in caught.value.remedy
     monkeypatch.undo()
-    source.register("p", LANE, place)
+    source.retention.register("p", LANE, place)

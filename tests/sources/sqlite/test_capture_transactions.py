@@ -152,7 +152,7 @@ def test_plain_sql_does_the_same(writer: sqlite3.Connection, path: Path) -> None
 def test_settling_clears_what_a_forgetful_writer_left(writer: sqlite3.Connection, path: Path) -> None:
     writer.execute("insert into _penstock_tx(number) values(1)")
     put(writer)
-    source_of(path).settle("orders", LANE, source_of(path).head(LANE))
+    source_of(path).retention.settle("orders", LANE, source_of(path).head(LANE))
     put(writer)
     assert numbers(path)[-1] is None
 

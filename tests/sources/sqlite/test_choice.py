@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from penstock.change import Change, from_batch, to_batch
 from penstock.config import parse
 from penstock.errors import ConfigInvalid
+from penstock.following import follow
 from penstock.formats.rqlite import RqliteFormat
-from penstock.source import Span
+from penstock.source import ANONYMOUS, Span
 from penstock.sources.sqlite.image import Choice
+from penstock.sources.sqlite.log import reading
 from penstock.sources.sqlite.shape import Shape
 from penstock.sources.sqlite.source import LANE, SqliteSource
 
@@ -25,7 +27,7 @@ from penstock.sources.sqlite.source import LANE, SqliteSource
 def read(path: Path, **choice: Any) -> list[Change]:
     source = SqliteSource(database=str(path), **choice)
     span = Span(LANE, source.begin(LANE, "beginning"), source.head(LANE))
-    return [change for batch in source.read(span) for change in from_batch(batch)]
+    return [change for batch in source.read(span, ANONYMOUS) for change in from_batch(batch)]
 
 
 def images(changes: list[Change]) -> list[tuple[Any, ...]]:
@@ -80,12 +82,12 @@ def test_format_rqlite_shows_row_ids_only_as_rqlite_does(written: Path) -> None:
 def test_following_and_the_rows_that_are_there_already_are_chosen_too(written: Path, writer: sqlite3.Connection) -> None:
     writer.execute("insert into orders values(8, 'new', 1.5)")
     source = SqliteSource(database=str(written), tables="orders", columns="orders.status")
-    [window] = islice(source.follow(LANE, source.begin(LANE, "beginning")), 1)
+    [window] = islice(follow(source, LANE, source.begin(LANE, "beginning"), ANONYMOUS), 1)
     assert images(list(from_batch(window.changes)))[0] == ({"id": 7}, None, {"id": 7, "status": "new"})
     rows = [
         change
-        for cursor in source.ranges(source.begin(LANE, "snapshot")).values()
-        for window in source.rows(cursor, again=False)
+        for cursor in source.snapshot.ranges(source.begin(LANE, "snapshot")).values()
+        for window in source.snapshot.rows(cursor, again=False)
         for change in from_batch(window.changes)
     ]
     assert images(rows) == [({"id": 8}, None, {"id": 8, "status": "new"})]
@@ -100,9 +102,22 @@ def test_text_that_is_not_utf8_counts_only_where_it_is_shown(writer: sqlite3.Con
 
 def test_a_watermark_outlives_another_choice(written: Path) -> None:
     everything, some = SqliteSource(database=str(written)), SqliteSource(database=str(written), row_ids_only=True)
-    cursor = everything.behind(read(written)[1], everything.begin(LANE, "beginning"))
-    assert some.behind(read(written, row_ids_only=True)[1], some.begin(LANE, "beginning")) == cursor
+    cursor = everything.cursor_after(read(written)[1], everything.begin(LANE, "beginning"))
+    assert some.cursor_after(read(written, row_ids_only=True)[1], some.begin(LANE, "beginning")) == cursor
     assert some.backlog(LANE, cursor).changes == 2
+
+
+def test_a_count_that_ends_at_a_bound_looks_at_no_more_of_the_log(writer: sqlite3.Connection, path: Path) -> None:
+    def steps(most: int | None) -> int:
+        taken = []
+        with reading(str(path), lambda _: True) as log:
+            log.extent()
+            log._connection.set_progress_handler(lambda: taken.append(1), 10)
+            assert log.waiting(0, 5000, most)[0] == (most or 5000)
+        return len(taken)
+
+    writer.executemany("insert into orders(status) values(?)", [("new",)] * 5000)
+    assert steps(10) * 20 < steps(None)
 
 
 def test_a_choice_that_makes_no_sense_is_refused(tmp_path: Path) -> None:

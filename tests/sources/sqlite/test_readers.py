@@ -19,8 +19,9 @@ from test_capture_settle import at, fill, kept, quieten
 
 from examples import examples
 from penstock.errors import SourceOwned, SourcePruned
+from penstock.following import follow
 from penstock.owner import Owner
-from penstock.source import Settlement
+from penstock.source import ANONYMOUS, Settlement
 from penstock.sources import retain
 from penstock.sources.retain import GONE, Registrant, Registration, Retain, is_overdue, kept_for, prunable_below
 from penstock.sources.sqlite import settle
@@ -52,7 +53,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def states(path: Path) -> dict[str, tuple[int, bool, bool]]:
-    return {one.pipeline: (one.position, one.is_gone, one.is_released) for one in source_of(path).readers()}
+    return {one.pipeline: (one.position, one.is_gone, one.is_released) for one in source_of(path).retention.readers()}
 
 
 @pytest.mark.usefixtures("at_once")
@@ -104,8 +105,8 @@ def test_a_released_reader_whose_changes_are_gone_is_told_so_and_never_goes_on(w
     settled(path, "orders", 10)
     source = source_of(path)
     with pytest.raises(SourcePruned, match=r"begins at change 10; .* gone was released, because it had been silent"):
-        source.settle("gone", LANE, watermark)
-    for deed in (lambda: next(source.follow(LANE, watermark)), lambda: source.backlog(LANE, watermark)):
+        source.retention.settle("gone", LANE, watermark)
+    for deed in (lambda: next(follow(source, LANE, watermark, ANONYMOUS)), lambda: source.backlog(LANE, watermark)):
         with pytest.raises(SourcePruned, match="what comes after 3 is gone"):
             deed()
     assert states(path)["gone"][2]
@@ -116,10 +117,10 @@ def test_one_that_was_at_the_beginning_is_told_so_too(writer: sqlite3.Connection
     fill(writer, 10)
     source = source_of(path)
     beginning = source.begin(LANE, "beginning")
-    source.register("gone", LANE, beginning)
+    source.retention.register("gone", LANE, beginning)
     settled(path, "orders", 10)
     with pytest.raises(SourcePruned):
-        next(source.follow(LANE, beginning))
+        next(follow(source, LANE, beginning, ANONYMOUS))
 
 
 @pytest.mark.usefixtures("at_once")
@@ -142,7 +143,7 @@ def test_one_that_comes_back_just_before_its_release_is_not_released(
     real, came_back = settle._write, []
 
     def interrupted(*arguments: object) -> Settlement:
-        source_of(path).register("other", LANE, at(path, 4))
+        source_of(path).retention.register("other", LANE, at(path, 4))
         came_back.append(True)
         return real(*arguments)  # type: ignore[arg-type]
 
@@ -161,7 +162,7 @@ def test_a_reader_that_registers_while_others_prune_holds_what_is_left(
 
     def register_late(seconds: float) -> None:
         if next(late, False):
-            source_of(path).register("late", LANE, at(path, 600))
+            source_of(path).retention.register("late", LANE, at(path, 600))
 
     monkeypatch.setattr(settle, "time", SimpleNamespace(sleep=register_late, monotonic=time.monotonic, time=time.time))
     settled(path, "orders", 2_000)
@@ -173,8 +174,8 @@ def test_registering_also_goes_back_at_once_whoever_writes(writer: sqlite3.Conne
     settled(path, "other", 3)
     settled(path, "orders", 8)
     source = source_of(path)
-    source.register("orders", LANE, at(path, 4))
-    assert source.registered("orders", LANE) == 4
+    source.retention.register("orders", LANE, at(path, 4))
+    assert source.retention.registered("orders", LANE) == 4
     settled(path, "other", 10)
     assert kept(writer) == (4, 10)
 
@@ -184,7 +185,7 @@ def test_what_is_gone_cannot_be_registered(writer: sqlite3.Connection, path: Pat
     early = at(path, 2)
     settled(path, "orders", 8)
     with pytest.raises(SourcePruned):
-        source_of(path).register("orders", LANE, early)
+        source_of(path).retention.register("orders", LANE, early)
 
 
 def test_what_is_pruned_while_it_is_registered_is_refused_and_leaves_no_note(
@@ -203,7 +204,7 @@ def test_what_is_pruned_while_it_is_registered_is_refused_and_leaves_no_note(
     early = at(path, 4)
     monkeypatch.setattr(settle, "_confirmed", pruned_behind)
     with pytest.raises(SourcePruned, match="just been pruned"):
-        source_of(path).register("late", LANE, early)
+        source_of(path).retention.register("late", LANE, early)
     assert list(states(path)) == ["orders"]
 
 
@@ -216,59 +217,59 @@ def test_one_that_loses_its_registration_while_it_settles_changes_nothing(
     """The handover comes between its look and its transaction."""
     fill(writer, 10)
     source = source_of(path)
-    source.register("orders", LANE, at(path, 3), A)
+    source.retention.register("orders", LANE, at(path, 3), A)
     real = settle._write
 
     def handed_over(*arguments: object) -> Settlement:
-        source.forget("orders", B)
+        source.retention.forget("orders", B)
         return real(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(settle, "_write", handed_over)
     quieten(path)
     with pytest.raises(SourceOwned):
-        source.settle("orders", LANE, at(path, 10), A)
+        source.retention.settle("orders", LANE, at(path, 10), A)
     assert kept(writer) == (1, 10)
-    assert source.registered("orders", LANE) == 3
-    assert [one.owner for one in source.readers()] == [B]
+    assert source.retention.registered("orders", LANE) == 3
+    assert [one.owner for one in source.retention.readers()] == [B]
 
 
 def test_a_released_registration_goes_to_the_next_state_that_comes(writer: sqlite3.Connection, path: Path) -> None:
     fill(writer, 10)
     source = source_of(path)
-    source.register("orders", LANE, at(path, 3), A)
+    source.retention.register("orders", LANE, at(path, 3), A)
     writer.execute("update _penstock_reader set released_at = 1")
-    source.register("orders", LANE, at(path, 5), B)
+    source.retention.register("orders", LANE, at(path, 5), B)
     with pytest.raises(SourceOwned):
-        source.settle("orders", LANE, at(path, 10), A)
+        source.retention.settle("orders", LANE, at(path, 10), A)
 
 
 def test_a_registration_of_a_version_without_owners_gets_one_with_the_next_note(writer: sqlite3.Connection, path: Path) -> None:
     fill(writer, 10)
     source = source_of(path)
-    source.register("orders", LANE, at(path, 3))
-    assert [one.owner for one in source.readers()] == [None]
-    source.settle("orders", LANE, at(path, 3), A)
-    assert [one.owner for one in source.readers()] == [A]
+    source.retention.register("orders", LANE, at(path, 3))
+    assert [one.owner for one in source.retention.readers()] == [None]
+    source.retention.settle("orders", LANE, at(path, 3), A)
+    assert [one.owner for one in source.retention.readers()] == [A]
 
 
 def test_a_registration_that_an_earlier_version_made_anew_has_no_owner(writer: sqlite3.Connection, path: Path) -> None:
     fill(writer, 10)
     source = source_of(path)
-    source.register("orders", LANE, at(path, 3), A)
+    source.retention.register("orders", LANE, at(path, 3), A)
     [row] = writer.execute("select * from _penstock_reader").fetchall()
     writer.execute("delete from _penstock_reader")
     writer.execute("insert into _penstock_reader values(?, ?, ?, ?, julianday('now') + 0.001, julianday('now'), null)", row[:4])
-    assert [one.owner for one in source.readers()] == [None]
-    source.register("orders", LANE, at(path, 5), B)
-    assert [one.owner for one in source.readers()] == [B]
+    assert [one.owner for one in source.retention.readers()] == [None]
+    source.retention.register("orders", LANE, at(path, 5), B)
+    assert [one.owner for one in source.retention.readers()] == [B]
 
 
 def test_the_first_registration_leaves_a_snapshot_readable(writer: sqlite3.Connection, path: Path) -> None:
     """Rows of a table without a primary key are read only as long as the schema stays as it was."""
     fill(writer, 10)
     before = writer.execute("pragma schema_version").fetchone()
-    source_of(path).register("orders", LANE, at(path, 3), A)
-    source_of(path).forget("orders")
+    source_of(path).retention.register("orders", LANE, at(path, 3), A)
+    source_of(path).retention.forget("orders")
     assert writer.execute("pragma schema_version").fetchone() == before
 
 
@@ -278,9 +279,9 @@ def test_forgetting_frees_the_log(writer: sqlite3.Connection, path: Path) -> Non
     settled(path, "orders", 10)
     assert kept(writer) == (3, 10)
     source = source_of(path)
-    assert source.forget("slow")
-    assert not source.forget("slow")
-    assert source.registered("slow", LANE) is None
+    assert source.retention.forget("slow")
+    assert not source.retention.forget("slow")
+    assert source.retention.registered("slow", LANE) is None
     settled(path, "orders", 10)
     assert kept(writer) == (10, 10)
 
@@ -292,7 +293,7 @@ def test_recent_history_stays_for_whoever_asks_for_it(writer: sqlite3.Connection
     assert kept(writer) == (1_001, 1_500)
     settled(path, "wants nothing", 1_500, Retain())
     assert kept(writer) == (1_001, 1_500)
-    source_of(path).forget("wants a day")
+    source_of(path).retention.forget("wants a day")
     settled(path, "wants nothing", 1_500, Retain())
     assert kept(writer) == (1_500, 1_500)
 
@@ -316,11 +317,11 @@ def test_an_idle_pipeline_says_now_and_then_that_it_lives(
     settled(path, "orders", 1)
     silence(writer, "orders", days=10)
     settled(path, "orders", 1)
-    [before] = source_of(path).readers()
+    [before] = source_of(path).retention.readers()
     assert before.silent >= 10 * 86400
     silence(writer, "orders", days=10)
     settled(path, "orders", 1)
-    [after] = source_of(path).readers()
+    [after] = source_of(path).retention.readers()
     assert after.silent < 10 * 86400
 
 
@@ -385,7 +386,7 @@ def test_a_forgetful_writers_number_is_cleared_only_when_that_disturbs_nobody(
     writer.execute("insert into _penstock_tx(number) values(1)")
     with monkeypatch.context() as patched:
         patched.setattr(settle, "STILL", math.inf)  # so that this moment is no pause yet, however long it takes
-        source_of(path).settle("orders", LANE, at(path, 2))
+        source_of(path).retention.settle("orders", LANE, at(path, 2))
     assert writer.execute("select count(*) from _penstock_tx").fetchone() == (1,)
     settled(path, "orders", 2)
     assert writer.execute("select count(*) from _penstock_tx").fetchone() == (0,)
@@ -399,8 +400,8 @@ def test_a_database_that_is_written_without_pause_is_noted_within_the_beat(write
     with_wal_just_written.execute("insert into orders(total) values(1)")
     with_wal_just_written.close()
     began = time.monotonic()
-    source_of(path).settle("orders", LANE, at(path, 2))
-    [found] = source_of(path).readers()
+    source_of(path).retention.settle("orders", LANE, at(path, 2))
+    [found] = source_of(path).retention.readers()
     assert found.silent <= time.monotonic() - began + 1
 
 
@@ -421,23 +422,23 @@ def test_whatever_readers_do_the_log_holds_all_that_any_of_them_still_needs(
     rule, absent = Retain(changes=5, then=then), set[str]()
     source = source_of(path, rule)
     for name in "abc":
-        source.forget(name)
+        source.retention.forget(name)
     for deed, name, number in steps:
-        known = {one.pipeline: one for one in source.readers()}
+        known = {one.pipeline: one for one in source.retention.readers()}
         first, head = kept(writer) if known or writer.execute("select 1 from _penstock_log").fetchone() else (1, 0)
         stands = known[name].position if name in known and not known[name].is_released else None
         if deed == "write":
             fill(writer, number + 1)
         elif deed == "forget":
-            source.forget(name)
+            source.retention.forget(name)
             absent.discard(name)
         elif deed == "leave":
             absent.add(name)
         elif head and name not in absent:
             goal = min(head, (stands or first) + number) if deed == "advance" else max(first, (stands or head) - number)
-            (source.register if deed == "back" or stands is None else source.settle)(name, LANE, at(path, goal))
+            (source.retention.register if deed == "back" or stands is None else source.retention.settle)(name, LANE, at(path, goal))
         quieten(path)
-        for one in source.readers():
+        for one in source.retention.readers():
             if not one.is_released:
                 assert kept(writer)[0] <= one.position, (deed, name, number)
-        assert then == "release" or not any(one.is_released for one in source.readers())
+        assert then == "release" or not any(one.is_released for one in source.retention.readers())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import tempfile
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -21,7 +22,9 @@ from examples import examples
 from penstock.change import Change, from_batch
 from penstock.cursor import Cursor
 from penstock.errors import CaptureBroken
+from penstock.following import follow
 from penstock.function import ROOM
+from penstock.source import ANONYMOUS
 from penstock.sources.sqlite import snapshot
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.place import of_cursor
@@ -56,16 +59,16 @@ def test_rows_that_are_still_to_come_are_counted_however_few_the_ranges_are(
 ) -> None:
     monkeypatch.setattr(snapshot, "ROWS", 3)
     monkeypatch.setattr(snapshot, "RANGES", 4)
-    left = dict(filled.ranges(filled.begin(LANE, "snapshot")))
+    left = dict(filled.snapshot.ranges(filled.begin(LANE, "snapshot")))
     assert len(left) <= 6
-    assert 97 <= filled.remaining([*left.values()]).changes <= 100, "all but a part of the last range"
+    assert 97 <= filled.snapshot.remaining([*left.values()]).changes <= 100, "all but a part of the last range"
     told = 0
     for lane in list(left):
         cursor = left.pop(lane)
-        told += sum(window.changes.num_rows for window in filled.rows(cursor, again=False))
-        found = filled.remaining([*left.values()]).changes
+        told += sum(window.changes.num_rows for window in filled.snapshot.rows(cursor, again=False))
+        found = filled.snapshot.remaining([*left.values()]).changes
         assert 100 - told - 3 <= found <= 100 - told
-    assert (told, filled.remaining([]).changes) == (100, 0)
+    assert (told, filled.snapshot.remaining([]).changes) == (100, 0)
 
 
 def test_a_snapshot_that_an_earlier_version_has_planned_is_read(writer: sqlite3.Connection, path: Path) -> None:
@@ -77,14 +80,14 @@ def test_a_snapshot_that_an_earlier_version_has_planned_is_read(writer: sqlite3.
         facts = json.loads(start)
         assert facts.pop("rows") == [3, 3, 0]
         assert [len(one) for one in facts["ranges"]] == [4, 4, 4]
-        cursors = source.ranges(Cursor(json.dumps(facts))).values()
-        assert source.remaining([*cursors]).changes == 7
+        cursors = source.snapshot.ranges(Cursor(json.dumps(facts))).values()
+        assert source.snapshot.remaining([*cursors]).changes == 7
         unnumbered = [
             Cursor(json.dumps({name: fact for name, fact in json.loads(one).items() if name != "rows"})) for one in cursors
         ]
-        assert source.remaining(unnumbered).changes == 7
-        ends = [[*source.rows(one, again=False)][-1].upto for one in unnumbered]
-    assert source.joined(start, [end for end in ends if end]) == source.begin(LANE, "now")
+        assert source.snapshot.remaining(unnumbered).changes == 7
+        ends = [[*source.snapshot.rows(one, again=False)][-1].upto for one in unnumbered]
+    assert source.snapshot.joined(start, [end for end in ends if end]) == source.begin(LANE, "now")
 
 
 class Reading:
@@ -92,7 +95,7 @@ class Reading:
 
     def __init__(self, source: SqliteSource) -> None:
         self.source, self.start = source, source.begin(LANE, "snapshot")
-        self.left = dict(source.ranges(self.start))
+        self.left = dict(source.snapshot.ranges(self.start))
         self.ends: dict[str, Cursor] = {}
         self.begun: set[str] = set()
         self.told: list[Change] = []
@@ -100,7 +103,7 @@ class Reading:
     def read(self, chance: int) -> None:
         lane = list(self.left)[chance % len(self.left)]
         cursor = self.left.pop(lane)
-        for window in self.source.rows(cursor, again=lane in self.begun):
+        for window in self.source.snapshot.rows(cursor, again=lane in self.begun):
             self.told += from_batch(window.changes)
             if window.upto:
                 self.ends[lane] = window.upto
@@ -108,7 +111,7 @@ class Reading:
     def begin(self, chance: int) -> None:
         """Read a range and die in the middle."""
         lane = list(self.left)[chance % len(self.left)]
-        for window in self.source.rows(self.left[lane], again=lane in self.begun):
+        for window in self.source.snapshot.rows(self.left[lane], again=lane in self.begun):
             rows = list(from_batch(window.changes))
             self.told += rows[: chance % (len(rows) + 1)]
         self.begun.add(lane)
@@ -116,10 +119,10 @@ class Reading:
     def finish(self) -> list[Change]:
         while self.left:
             self.read(0)
-        lanes = list(self.source.ranges(self.start))
-        after = self.source.joined(self.start, [self.ends[lane] for lane in lanes])
+        lanes = list(self.source.snapshot.ranges(self.start))
+        after = self.source.snapshot.joined(self.start, [self.ends[lane] for lane in lanes])
         head = self.source.position(self.source.head(LANE))
-        found = followed(self.source.follow(LANE, after), upto=head) if head else []
+        found = followed(follow(self.source, LANE, after, ANONYMOUS), upto=head) if head else []
         return self.told + [change for window in found for change in from_batch(window.changes)]
 
 
@@ -243,9 +246,22 @@ def test_rows_of_a_snapshot_are_refreshes_with_the_position_they_are_true_at(wri
 def test_a_range_that_is_read_again_gives_the_same_bytes_while_nothing_was_written(writer: sqlite3.Connection, path: Path) -> None:
     writer.execute("insert into orders values(1, 'new', 1)")
     source = source_of(path)
-    [cursor, *_] = source.ranges(source.begin(LANE, "snapshot")).values()
-    readings = [[window.changes for window in source.rows(cursor, again=again)] for again in (False, True)]
+    [cursor, *_] = source.snapshot.ranges(source.begin(LANE, "snapshot")).values()
+    readings = [[window.changes for window in source.snapshot.rows(cursor, again=again)] for again in (False, True)]
     assert readings[0] == readings[1]
+
+
+def test_rows_that_have_left_a_range_are_not_held_in_memory(writer: sqlite3.Connection, path: Path) -> None:
+    large, rows = 500_000, 40
+    writer.executemany("insert into orders values(?, ?, 1)", [(i, "x" * large) for i in range(rows)])
+    source = source_of(path, "orders")
+    [cursor, *_] = source.snapshot.ranges(source.begin(LANE, "snapshot")).values()
+    writer.execute("delete from orders")
+    tracemalloc.start()
+    gone = sum(window.changes.num_rows for window in source.snapshot.rows(cursor, again=True))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (gone, peak < rows * large // 2) == (rows, True)
 
 
 def test_text_that_is_not_utf8_is_told_and_the_rest_of_its_range_too(writer: sqlite3.Connection, path: Path) -> None:
@@ -299,9 +315,9 @@ def test_once_the_stream_is_past_all_heads_its_cursor_is_a_plain_one(writer: sql
         writer.execute("update orders set total = 2")
         reading.finish()
     source = reading.source
-    lanes = source.ranges(reading.start)
-    after = source.joined(reading.start, [reading.ends[lane] for lane in lanes])
+    lanes = source.snapshot.ranges(reading.start)
+    after = source.snapshot.joined(reading.start, [reading.ends[lane] for lane in lanes])
     assert of_cursor(after).ranges
-    windows = followed(source.follow(LANE, after), upto=6)
+    windows = followed(follow(source, LANE, after, ANONYMOUS), upto=6)
     assert positions(windows) == [4]
     assert windows[-1].upto == source.head(LANE)

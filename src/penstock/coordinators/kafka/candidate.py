@@ -8,11 +8,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from penstock.coordinator import Term
+from penstock.coordinators.held_term import HeldTerm
 from penstock.coordinators.kafka.address import Place
 from penstock.coordinators.kafka.log import shared
 from penstock.coordinators.kafka.membership import Membership
 from penstock.coordinators.kafka.neli import Turn
-from penstock.coordinators.office import Office
 from penstock.errors import StateInvalid, StateUnavailable, TermFenced
 
 SETTLING = 3
@@ -27,16 +27,16 @@ class KafkaCandidate:
         self._log = shared(place)
         self._seat = f"penstock-{secrets.token_hex(8)}"
         self._member: Membership | None = None
-        self._office = Office(pipeline, holder)
+        self._held = HeldTerm(pipeline, holder)
 
     def campaign(self) -> Term | None:
         """Take the term if partition zero is ours; whoever owned it before is gone, or has been silent for too long."""
         member = self._joined()
-        self._office.leave()
+        self._held.leave()
         deadline = time.monotonic() + SETTLING * self._place.patience
         while True:
             member.pulse(0.05)
-            epoch, seat = self._log.look(lambda book: (book.of(self._pipeline).epoch, book.of(self._pipeline).seat))
+            epoch, seat = self._log.look(lambda machine: (machine.of(self._pipeline).epoch, machine.of(self._pipeline).seat))
             is_free = seat in (None, self._seat)
             if member.check():
                 member.turns()  # of earlier terms
@@ -46,23 +46,23 @@ class KafkaCandidate:
 
     def renew(self) -> None:
         """Send a heartbeat and see it come back. Raises TermLost, TermFenced, StateUnavailable."""
-        term = self._office.held()
+        term = self._held.held()
         member = self._joined()
         is_seen = member.check() and member.pulse(min(self._place.patience, self._place.deadline))
         if Turn.REVOKED in member.turns():
-            raise self._office.lost("the group gave partition zero to another member")
+            raise self._held.lost("the group gave partition zero to another member")
         if not member.check():
             silence = f"it has not seen a heartbeat of its own for {self._place.deadline:g} s"
-            raise self._office.lost(silence, TermFenced)
+            raise self._held.lost(silence, TermFenced)
         if not is_seen:
             raise StateUnavailable(f"no heartbeat came back from {self._place.shown}")
-        if not self._log.look(lambda book: book.of(self._pipeline).is_led(term.epoch)):
-            raise self._office.lost("another process has taken over")
+        if not self._log.look(lambda machine: machine.of(self._pipeline).is_led(term.epoch)):
+            raise self._held.lost("another process has taken over")
         self._log.tidy()
 
     def resign(self) -> None:
         """Give the term back and leave the group, so that a standby need not wait."""
-        term = self._office.leave()
+        term = self._held.leave()
         try:
             if term:
                 self._log.write("resign", pipeline=self._pipeline, epoch=term.epoch, seat=self._seat)
@@ -89,5 +89,5 @@ class KafkaCandidate:
     def _take(self, over: int) -> Term | None:
         asked = {"pipeline": self._pipeline, "holder": self._holder, "seat": self._seat, "over": over}
         if epoch := self._log.write("take", **asked):
-            self._office.enter(epoch)
-        return self._office.term
+            self._held.enter(epoch)
+        return self._held.term

@@ -10,22 +10,24 @@ from datetime import UTC, datetime
 from typing import Any
 
 from penstock.change import Lane
-from penstock.coordinator import Standing, Term
+from penstock.coordinator import PipelineState, Term
+from penstock.coordinators.held_term import ended
 from penstock.coordinators.kafka import address, client
-from penstock.coordinators.kafka.book import Book
 from penstock.coordinators.kafka.candidate import KafkaCandidate
-from penstock.coordinators.kafka.claim import KafkaClaim, claimed, mark, watermark_of
+from penstock.coordinators.kafka.claim import KafkaClaim, claimed, mark
 from penstock.coordinators.kafka.log import Log, shared
 from penstock.coordinators.kafka.membership import Membership
-from penstock.cursor import Watermark
-from penstock.errors import StateUnavailable, TermHeld, TermLost
+from penstock.coordinators.kafka.state_machine import StateMachine
+from penstock.coordinators.letters import StoreLetters
+from penstock.cursor import Cursor, Watermark
+from penstock.errors import StateUnavailable
 from penstock.letter import DeadLetter
 
 _DAY = 86400.0
 
 
 @dataclass(frozen=True)
-class KafkaCoordinator:
+class KafkaCoordinator(StoreLetters):
     """Terms, watermarks and letters in a topic of Kafka; processes of any machine share it.
 
     `silence`: seconds without a renewal after which a holder counts as silent; by default as long as its session. `deadline`:
@@ -83,7 +85,7 @@ class KafkaCoordinator:
 
     def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:
         """How far this lane has been delivered; None for a new pipeline."""
-        return self._log.look(lambda book: _watermarks(book, pipeline).get(lane))
+        return self._log.look(lambda machine: _watermarks(machine, pipeline).get(lane))
 
     def place(self, term: Term, lane: Lane, watermark: Watermark, instead_of: Collection[Lane] = ()) -> None:
         """Set a lane's watermark, also backwards, and drop lanes whose work it takes over. Raises TermLost."""
@@ -101,22 +103,21 @@ class KafkaCoordinator:
         """Record what fails and is tried again. Raises TermLost."""
         self._under(term, "note", trouble=dict(trouble))
 
-    def standing(self, pipeline: str) -> Standing:
+    def pipeline_state(self, pipeline: str) -> PipelineState:
         """What is known of a pipeline; whether its holder lives is what the group says."""
         log = self._log
-        known = log.look(lambda book: _standing(book, pipeline))
+        known = log.look(lambda machine: _standing(machine, pipeline))
         if log.is_new:
-            return Standing()
-        seat, members = log.look(lambda book: book.of(pipeline).seat), log.members(self.where.group(pipeline))
+            return PipelineState()
+        seat, members = log.look(lambda machine: machine.of(pipeline).seat), log.members(self.where.group(pipeline))
         return replace(known, is_held=seat in members, standbys=sum(member != seat for member in members))
 
-    def letters(self, pipeline: str) -> Sequence[DeadLetter]:
-        """The dead letters, those of one key in the order in which they must be sent."""
-        return self._log.look(lambda book: book.of(pipeline).letters.in_order())
+    def _parked(self, pipeline: str) -> Sequence[DeadLetter]:
+        return self._log.look(lambda machine: machine.of(pipeline).letters.all())
 
     @contextmanager
-    def redriving(self, pipeline: str) -> Iterator[None]:
-        """The sole right to send letters again or to remove them: partition zero in a group of its own. Raises TermHeld."""
+    def _sole(self, pipeline: str) -> Iterator[bool]:
+        """Partition zero in a group of its own."""
         self._log.prepare()
         group = f"{self.where.group(pipeline)}.redrive"
         member = Membership(self.where, group, "penstock-redrive", "redrive", ttl=_DAY)
@@ -126,21 +127,12 @@ class KafkaCoordinator:
                 member.pulse(0.05)
             if not member.was_assigned:
                 raise StateUnavailable(f"the group {group} of {self.address} does not decide")
-            if not member.owns:
-                raise TermHeld(
-                    f"another process sends or drops dead letters of {pipeline}", "wait until it has ended, then try again"
-                )
-            yield
+            yield member.owns
         finally:
             member.close()
 
-    def hold(self, letter: DeadLetter, *, force: bool = False) -> bool:
-        """From now on later changes of its key wait for it. False if it is gone, or was overtaken and there is no force."""
-        return bool(self._log.write("hold", number=letter.number, force=force))
-
-    def remove(self, letter: DeadLetter, *, redriven: bool) -> bool:
-        """Forget a letter that was delivered, or that a person gave up. False if it is gone already."""
-        return bool(self._log.write("remove", number=letter.number, redriven=redriven))
+    def _alter(self, step: str, number: int | None, **asked: bool) -> bool:
+        return bool(self._log.write(step, number=number, **asked))
 
     @property
     def _log(self) -> Log:
@@ -148,29 +140,26 @@ class KafkaCoordinator:
 
     def _under(self, term: Term, do: str, **asked: Any) -> None:
         if not self._log.write(do, pipeline=term.pipeline, epoch=term.epoch, **asked):
-            raise TermLost(f"{term.holder} no longer leads {term.pipeline}: its term {term.epoch} has ended")
+            raise ended(term)
 
 
-def _standing(book: Book, pipeline: str) -> Standing:
-    """What the book tells; who is there, it does not know."""
-    entry = book.of(pipeline)
+def _standing(machine: StateMachine, pipeline: str) -> PipelineState:
+    """The state of a pipeline as the records have it; `is_held` and `standbys` come from the group."""
+    entry = machine.of(pipeline)
     moments = [lane.at for lane in entry.lanes.values() if lane.at is not None]
-    return Standing(
+    return PipelineState(
         epoch=entry.epoch,
         holder=entry.holder,
-        watermarks=_watermarks(book, pipeline),
+        watermarks=_watermarks(machine, pipeline),
         advanced_at=datetime.fromtimestamp(max(moments), UTC) if moments else None,
         delivered=sum(lane.total for lane in entry.lanes.values()),
         rate=sum(lane.rate for lane in entry.lanes.values()),
-        dead=len(entry.letters),
-        waiting=sum(letter.is_behind for letter in entry.letters),
-        dropped=entry.dropped,
-        passed=entry.passed,
-        redriven=entry.redriven,
         error=entry.error,
         trouble=next((lane.trouble for lane in entry.lanes.values() if lane.trouble), None),
+        **entry.letters.summary(),
     )
 
 
-def _watermarks(book: Book, pipeline: str) -> dict[Lane, Watermark]:
-    return {Lane(name): watermark_of(lane) for name, lane in book.of(pipeline).lanes.items()}
+def _watermarks(machine: StateMachine, pipeline: str) -> dict[Lane, Watermark]:
+    lanes = machine.of(pipeline).lanes
+    return {Lane(name): Watermark(Cursor(one.cursor), one.position, one.delivered) for name, one in lanes.items()}

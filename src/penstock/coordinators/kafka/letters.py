@@ -3,97 +3,119 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from penstock.change import Change, Lane, Op, values
-from penstock.holding import Hold
 from penstock.letter import DeadLetter
+from penstock.parked_keys import Hold
 from penstock.rows import Row
 
-Key = tuple[str, str, int, int]
-"""Incarnation, lane, position and ordinal: what tells letters apart."""
+
+class Numbers:
+    """The numbers of the letters of a store: `last` is how many were ever parked."""
+
+    def __init__(self, last: int = 0) -> None:
+        self.last = last
+
+    def next(self) -> int:
+        """One that no other letter has."""
+        self.last += 1
+        return self.last
 
 
 class Letters:
-    """Each has a number; which of them touch a row is indexed."""
+    """`Storage` in memory; the letters that touch a row are indexed."""
 
-    def __init__(self, letters: Iterable[DeadLetter] = ()) -> None:
+    def __init__(self, numbers: Numbers | None = None, letters: Iterable[DeadLetter] = (), **counts: int) -> None:
+        self._numbers = numbers or Numbers()
+        self.counts = {"dropped": 0, "passed": 0, "redriven": 0, **counts}
         self._letters: dict[int, DeadLetter] = {}
-        self._keys: dict[Key, int] = {}
+        self._named: dict[str, int] = {}
         self._rows: defaultdict[str, defaultdict[str | None, set[int]]] = defaultdict(lambda: defaultdict(set))
         for letter in letters:
-            self.add(letter)
+            self._enter(letter, letter.number or 0)
 
-    def __len__(self) -> int:
-        return len(self._letters)
+    def __contains__(self, number: int | None) -> bool:
+        return number in self._letters
 
-    def __iter__(self) -> Any:
-        return iter(self._letters.values())
-
-    def __contains__(self, letter: DeadLetter) -> bool:
-        return _key(letter) in self._keys
-
-    def get(self, number: int) -> DeadLetter | None:
-        """The letter of this number."""
-        return self._letters.get(number)
+    def has(self, letter: DeadLetter) -> bool:
+        """Whether there is a letter of the same change."""
+        return letter.name in self._named
 
     def add(self, letter: DeadLetter) -> None:
-        """Keep a letter that has its number."""
-        assert letter.number is not None
-        self._letters[letter.number] = letter
-        self._keys[_key(letter)] = letter.number
-        for table, key in letter.rows:
-            self._rows[table][key].add(letter.number)
+        """Keep a letter under the next number, unless there is one of the same change."""
+        if not self.has(letter):
+            number = self._numbers.next()
+            self._enter(replace(letter, number=number), number)
 
-    def remove(self, number: int) -> None:
-        """Forget a letter."""
-        letter = self._letters.pop(number)
-        del self._keys[_key(letter)]
-        for table, key in letter.rows:
-            self._rows[table][key].discard(number)
+    def is_held(self, letter: DeadLetter) -> bool:
+        """Whether an earlier letter of its rows holds."""
+        return any(one.holds for _, one in self._earlier(letter))
 
-    def alter(self, number: int, **altered: Any) -> None:
-        """Note something about a letter."""
-        self._letters[number] = replace(self._letters[number], **altered)
-
-    def overtake(self, earlier: Iterable[DeadLetter], letter: DeadLetter) -> None:
-        """This change is sent past those; who was first is remembered."""
-        for one in earlier:
-            if not one.is_overtaken and one.number is not None:
-                self.alter(one.number, is_overtaken=True, overtaken_by=letter.name)
+    def overtake(self, letter: DeadLetter) -> None:
+        """Mark the earlier letters of its rows that are not overtaken yet."""
+        for number, one in self._earlier(letter):
+            if not one.is_overtaken:
+                self._letters[number] = replace(one, is_overtaken=True, overtaken_by=letter.name)
 
     def give_back(self, letter: DeadLetter) -> None:
-        """What this one was sent past, as the first, it has not overtaken."""
-        for one in self.earlier(letter):
-            if one.overtaken_by == letter.name and one.number is not None:
-                self.alter(one.number, is_overtaken=False, overtaken_by=None)
+        """Remove the marks of this letter from the earlier letters of its rows."""
+        for number, one in self._earlier(letter):
+            if one.overtaken_by == letter.name:
+                self._letters[number] = replace(one, is_overtaken=False, overtaken_by=None)
 
-    def earlier(self, letter: DeadLetter) -> list[DeadLetter]:
-        """Those that share a row with this one and come before it."""
+    def hold(self, number: int | None, *, force: bool) -> bool:
+        """Mark a letter as one for which later changes wait."""
+        if number is None or not (found := self._letters.get(number)) or (found.is_overtaken and not force):
+            return False
+        self._letters[number] = replace(found, holds=True)
+        return True
+
+    def delete(self, number: int | None) -> bool:
+        """Delete a letter; False if there is none."""
+        if number is None or not (letter := self._letters.pop(number, None)):
+            return False
+        del self._named[letter.name]
+        for table, key in letter.rows:
+            self._rows[table][key].discard(number)
+        return True
+
+    def count(self, *, dropped: int = 0, passed: int = 0, redriven: int = 0) -> None:
+        """Add to the totals."""
+        for name, more in (("dropped", dropped), ("passed", passed), ("redriven", redriven)):
+            self.counts[name] += more
+
+    def holds(self, rows: Collection[Row] | None) -> list[Hold]:
+        """All letters, or those that share one of these rows."""
+        return [letter.hold for letter in (self.all() if rows is None else (one for _, one in self._touching(rows)))]
+
+    def all(self) -> list[DeadLetter]:
+        """All letters with their numbers."""
+        return list(self._letters.values())
+
+    def summary(self) -> dict[str, Any]:
+        """How many letters there are and were, as the fields of a pipeline's state."""
+        return {"dead": len(self._letters), "waiting": sum(one.is_behind for one in self._letters.values()), **self.counts}
+
+    def _enter(self, letter: DeadLetter, number: int) -> None:
+        self._letters[number] = letter
+        self._named[letter.name] = number
+        for table, key in letter.rows:
+            self._rows[table][key].add(number)
+
+    def _earlier(self, letter: DeadLetter) -> list[tuple[int, DeadLetter]]:
         mine = letter.hold
-        return [one for one in self.touching(letter.rows) if one.hold.is_before(mine)]
+        return [(number, one) for number, one in self._touching(letter.rows) if one.hold.is_before(mine)]
 
-    def touching(self, rows: Collection[Row]) -> list[DeadLetter]:
-        """Those that share one of these rows."""
+    def _touching(self, rows: Collection[Row]) -> list[tuple[int, DeadLetter]]:
         found: set[int] = set()
         for table, key in rows:
             held: Mapping[str | None, set[int]] = self._rows.get(table, {})
             found.update(*(held.values() if key is None else (held.get(key, ()), held.get(None, ()))))
-        return [self._letters[number] for number in sorted(found)]
-
-    def in_order(self) -> list[DeadLetter]:
-        """All, those of one key in the order in which they must be sent: lanes as they came, and in each its own order."""
-        first: dict[tuple[str, str], int] = {}
-        for number, letter in sorted(self._letters.items()):
-            first.setdefault((letter.incarnation, letter.lane), number)
-        return sorted(self._letters.values(), key=lambda one: (first[one.incarnation, one.lane], one.change.place))
-
-    def holds(self, rows: Collection[Row] | None) -> list[Hold]:
-        """The letters as others see them; all, or those that share one of these rows."""
-        return [letter.hold for letter in (self._letters.values() if rows is None else self.touching(rows))]
+        return [(number, self._letters[number]) for number in sorted(found)]
 
 
 def written(letter: DeadLetter) -> dict[str, Any]:
@@ -107,12 +129,3 @@ def read(facts: Mapping[str, Any]) -> DeadLetter:
     position, op, *rest = facts["change"]
     made = {**facts, "change": Change(position, Op(op), *rest), "parked_at": datetime.fromisoformat(facts["parked_at"])}
     return DeadLetter(**{**made, "lane": Lane(facts["lane"])})
-
-
-def read_all(many: Sequence[Mapping[str, Any]]) -> list[DeadLetter]:
-    """The letters that were written so."""
-    return [read(facts) for facts in many]
-
-
-def _key(letter: DeadLetter) -> Key:
-    return (letter.incarnation, letter.lane, *letter.change.place)

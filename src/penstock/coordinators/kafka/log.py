@@ -1,7 +1,7 @@
-"""The state topic: one partition, to which requests are appended, and which everybody folds into the same book.
+"""The state topic: one partition, to which requests are appended, and which every process applies to the same state machine.
 
 Offsets are dense, since nothing here is transactional: a hole means that records were removed. From time to time a leader appends a
-checkpoint, the whole book as it was behind some offset, and has the broker delete what lies before.
+checkpoint, the whole state as it was after some offset, and has the broker delete what lies before.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from penstock.coordinators.kafka import topics
 from penstock.coordinators.kafka.address import Place
-from penstock.coordinators.kafka.book import VERSION, Book
 from penstock.coordinators.kafka.client import Ear, confluent, settings
+from penstock.coordinators.kafka.state_machine import VERSION, StateMachine
 from penstock.errors import PenstockError, StateInvalid, StateUnavailable
 from penstock.printable import printable
 
@@ -47,24 +47,24 @@ class Log:
         self._writer, self._number = secrets.token_hex(8), 0
         self._turn = RLock()
         self._store: str | None = None
-        self._book, self._next, self._from = Book(), 0, 0
+        self._machine, self._next, self._from = StateMachine(), 0, 0
         self._answers: dict[int, Any] = {}
         self._doubted_since: float | None = None
         self._delivered: tuple[Any, Any] | None = None
         self._consumer = self._asker = self._producer = self._admin = None
-        self._is_aligned = False  # whether the consumer stands where the book ends
-        self._is_whole = False  # whether the book has all that lies before where it ends
+        self._is_aligned = False  # whether the consumer stands where the state ends
+        self._is_whole = False  # whether the state has all records before its end
 
     @property
     def is_new(self) -> bool:
         """Whether there was no topic, or nothing in it, when it was looked at last."""
         return self._store is None
 
-    def look(self, see: Callable[[Book], T]) -> T:
-        """What can be seen in the book as it is now; nobody alters it meanwhile."""
+    def look(self, see: Callable[[StateMachine], T]) -> T:
+        """The part of the current state that `see` returns; no other thread changes the state meanwhile."""
         with self._turn:
             self._catch_up()
-            return see(self._book)
+            return see(self._machine)
 
     def identity(self) -> str | None:
         """The random id that the first record gave to this store; None before there is one."""
@@ -110,7 +110,7 @@ class Log:
 
     def _checkpoint(self) -> None:
         end = self._next
-        self._append({"do": "checkpoint", "behind": end, "store": self._store, "version": VERSION, "book": self._book.written()})
+        self._append({"do": "checkpoint", "behind": end, "store": self._store, "version": VERSION, "book": self._machine.written()})
         self._from = end
         with self._administering() as admin:
             if not topics.delete_before(admin, self._place, self._ear, end):
@@ -223,7 +223,7 @@ class Log:
 
     def _begin(self, low: int, high: int) -> None:
         """Start anew: at the first record, or at the first checkpoint behind which everything is there."""
-        self._book, self._next, self._from, self._is_aligned = Book(), low, low, False
+        self._machine, self._next, self._from, self._is_aligned = StateMachine(), low, low, False
         self._is_whole = low == 0
         if self._is_whole:
             return
@@ -232,7 +232,7 @@ class Log:
         if not found:
             raise self._invalid("its first records were removed, and not by Penstock")
         self._check(found)
-        self._book = Book.read(found["book"])
+        self._machine = StateMachine.read(found["book"])
         for record in records:
             if record[0] >= found["behind"]:
                 self._fold(*record)
@@ -244,7 +244,7 @@ class Log:
             self._fold(*record)
 
     def _records(self, end: int, deadline: float) -> Iterator[tuple[int, str, str]]:
-        """The records from where the book ends up to this offset, each once and none left out."""
+        """The records from where the state ends up to this offset, each once and none left out."""
         if self._next >= end:
             return
         if not self._is_aligned:
@@ -276,7 +276,7 @@ class Log:
         try:
             request = json.loads(text)
             if request["do"] == "part":
-                whole = self._book.add_part(request)
+                whole = self._machine.add_part(request)
                 request = json.loads(whole) if whole else None
             self._next = offset + 1
             if request and request["do"] in ("open", "checkpoint"):
@@ -290,7 +290,7 @@ class Log:
 
     def _apply(self, request: Mapping[str, Any], offset: int) -> None:
         """Of a request that stands there twice, the first one counts, and its answer."""
-        answer = self._book.apply(request, offset)
+        answer = self._machine.apply(request, offset)
         if request["by"] == self._writer:
             self._answers.setdefault(request["n"], answer)
 
@@ -333,7 +333,7 @@ class Log:
 
 def _checkpoint_in(records: Sequence[tuple[int, str, str]], low: int) -> dict[str, Any] | None:
     """The first whole checkpoint behind which no record is missing."""
-    parts = Book()
+    parts = StateMachine()
     for _, _, text in records:
         if '"checkpoint"' not in text and '"part"' not in text:
             continue

@@ -9,17 +9,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from penstock.change import Lane
-from penstock.coordinator import Standing, Term
-from penstock.coordinators.postgres import address, letters, presence
+from penstock.coordinator import PipelineState, Term
+from penstock.coordinators.held_term import ended
+from penstock.coordinators.letters import StoreLetters, alter
+from penstock.coordinators.postgres import address, presence
 from penstock.coordinators.postgres.candidate import PostgresCandidate
 from penstock.coordinators.postgres.claim import PostgresClaim, claimed
 from penstock.coordinators.postgres.idle import borrowed
+from penstock.coordinators.postgres.letters import PostgresLetters
 from penstock.coordinators.postgres.numbers import number_of
 from penstock.coordinators.postgres.schema import NAME
 from penstock.coordinators.postgres.store import Store
 from penstock.cursor import Cursor, Watermark
 from penstock.dsn import shown
-from penstock.errors import StateUnavailable, TermHeld, TermLost
+from penstock.errors import StateUnavailable
 from penstock.letter import DeadLetter
 
 _HOLD = f"select 1 from {NAME}.terms where pipeline = %(pipeline)s and epoch = %(epoch)s and seat is not null for update"
@@ -46,7 +49,7 @@ where pipeline = %(pipeline)s
 
 
 @dataclass(frozen=True)
-class PostgresCoordinator:
+class PostgresCoordinator(StoreLetters):
     """Terms and watermarks in a Postgres database; processes of any machine share it.
 
     `grace` is how many seconds a claim waits for processes of older terms: one that was stopped would keep its lock for ever.
@@ -104,7 +107,7 @@ class PostgresCoordinator:
         with self._under(term) as store:
             store.write(f"update {NAME}.terms set error = null where pipeline = %(pipeline)s", pipeline=term.pipeline)
             store.write(f"delete from {NAME}.watermarks where pipeline = %(pipeline)s", pipeline=term.pipeline)
-            letters.forget(store, term.pipeline)
+            PostgresLetters(store, term.pipeline).queued().clear()
 
     def halt(self, term: Term, error: Mapping[str, str]) -> None:
         """Record the error this pipeline stopped with."""
@@ -118,54 +121,44 @@ class PostgresCoordinator:
         with self._under(term) as store:
             store.write(sql, trouble=json.dumps(dict(trouble)), pipeline=term.pipeline)
 
-    def standing(self, pipeline: str) -> Standing:
+    def pipeline_state(self, pipeline: str) -> PipelineState:
         """What is known of a pipeline."""
         with borrowed(self.dsn) as store:
-            return Standing() if store.is_new else _standing(store, pipeline)
+            return PipelineState() if store.is_new else _standing(store, pipeline)
 
-    def letters(self, pipeline: str) -> Sequence[DeadLetter]:
-        """The dead letters, those of one key in the order in which they must be sent."""
+    def _parked(self, pipeline: str) -> Sequence[DeadLetter]:
         with borrowed(self.dsn) as store:
-            return [] if store.is_new else letters.letters(store, pipeline)
+            return [] if store.is_new else PostgresLetters(store, pipeline).all()
 
     @contextmanager
-    def redriving(self, pipeline: str) -> Iterator[None]:
-        """The sole right to send letters again or to remove them. Raises TermHeld."""
+    def _sole(self, pipeline: str) -> Iterator[bool]:
         with borrowed(self.dsn) as store:
-            if store.rows("select pg_try_advisory_lock(%(lock)s)", lock=number_of("redrive", pipeline)) == [(False,)]:
-                raise TermHeld(
-                    f"another process sends or drops dead letters of {pipeline}", "wait until it has ended, then try again"
-                )
+            [(is_sole,)] = store.rows("select pg_try_advisory_lock(%(lock)s)", lock=number_of("redrive", pipeline))
             try:
-                yield
+                yield is_sole
             finally:
                 with suppress(StateUnavailable):  # then the session has ended, and the lock with it
                     store.rows("select pg_advisory_unlock_all()")
 
-    def hold(self, letter: DeadLetter, *, force: bool = False) -> bool:
-        """From now on later changes of its key wait for it. False if it is gone, or was overtaken and there is no force."""
+    def _alter(self, step: str, number: int | None, **asked: bool) -> bool:
         with borrowed(self.dsn) as store, store.atomic():
-            return letters.hold(store, letter, force)
-
-    def remove(self, letter: DeadLetter, *, redriven: bool) -> bool:
-        """Forget a letter that was delivered, or that a person gave up. False if it is gone already."""
-        with borrowed(self.dsn) as store, store.atomic():
-            return letters.remove(store, letter, redriven)
+            storage = PostgresLetters.of(store, number)
+            return bool(storage and alter(step, storage.queued(), number, **asked))
 
     @contextmanager
     def _under(self, term: Term) -> Iterator[Store]:
         """Writes that only the holder of a term may do, all or none; nobody takes the term meanwhile."""
         with borrowed(self.dsn) as store, store.atomic():
             if store.is_new or not store.rows(_HOLD, pipeline=term.pipeline, epoch=term.epoch):
-                raise TermLost(f"{term.holder} no longer leads {term.pipeline}: its term {term.epoch} has ended")
+                raise ended(term)
             yield store
 
 
-def _standing(store: Store, pipeline: str) -> Standing:
+def _standing(store: Store, pipeline: str) -> PipelineState:
     terms = store.rows(_TERM, pipeline=pipeline)
     epoch, holder, is_held, error = terms[0] if terms else (0, None, False, None)
     delivered, rate, advanced_at, trouble = store.rows(_SUMS, pipeline=pipeline)[0]
-    return Standing(
+    return PipelineState(
         epoch=epoch,
         holder=holder,
         is_held=is_held,
@@ -176,7 +169,7 @@ def _standing(store: Store, pipeline: str) -> Standing:
         rate=rate,
         error=json.loads(error) if error else None,
         trouble=json.loads(trouble) if trouble else None,
-        **letters.summary(store, pipeline),
+        **PostgresLetters(store, pipeline).summary(),
     )
 
 

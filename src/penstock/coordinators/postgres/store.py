@@ -83,12 +83,12 @@ class Store:
                 self._session.close()
                 raise
 
-    def rows(self, text: str, **values: object) -> Sequence[tuple[Any, ...]]:
+    def rows(self, text: str, /, **values: object) -> Sequence[tuple[Any, ...]]:
         """What a query answers."""
         with self._translated():
             return self._session.execute(text.encode(), values).fetchall()
 
-    def write(self, text: str, **values: object) -> bool:
+    def write(self, text: str, /, **values: object) -> bool:
         """Do one statement, durable as a whole; False if its condition held for no row."""
         with self._translated():
             return self._session.execute(text.encode(), values).rowcount > 0

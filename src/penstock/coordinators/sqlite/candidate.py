@@ -9,8 +9,7 @@ from pathlib import Path
 
 from penstock.coordinator import Term
 from penstock.coordinators import locks
-from penstock.coordinators.observation import Sighting, Verdict, judge, sight, trusted_until
-from penstock.coordinators.office import Office
+from penstock.coordinators.candidate import RowCandidate, TermRow
 from penstock.coordinators.sqlite import presence
 from penstock.coordinators.sqlite.condition import Condition
 from penstock.coordinators.sqlite.store import Store
@@ -24,53 +23,14 @@ _RENEW = "update terms set beat = beat + 1, beat_at = ? where pipeline = ? and e
 _RESIGN = "update terms set seat = null where pipeline = ? and epoch = ? and seat = ?"
 
 
-class SqliteCandidate:
+class SqliteCandidate(RowCandidate):
     """Holds a lock that dies with the process, and a connection."""
 
     def __init__(self, path: Path, pipeline: str, holder: str, ttl: float, clock: Callable[[], float]) -> None:
-        self._path, self._pipeline, self._holder, self._ttl, self._clock = path, pipeline, holder, ttl, clock
-        self._seat = presence.new_seat()
-        self._office = Office(pipeline, holder)
-        self._sighting: Sighting | None = None
-        self._trusted_until = self._noted_at = float("-inf")
-        self._store = Store(path, creates=True)
-        self._condition = Condition(path)
+        super().__init__(pipeline, holder, ttl, clock)
+        self._path, self._seat = path, presence.new_seat()
+        self._open()
         self._lock = self._sit()
-
-    def campaign(self) -> Term | None:
-        """Take the term if it is free, or its holder has died or fallen silent; one's own is taken anew."""
-        if self._store.is_replaced():
-            self._store.close()
-            self._store = Store(self._path, creates=True)
-            self._condition = Condition(self._path)
-        epoch, beat, seat, ttl = self._look()
-        now = self._clock()
-        self._sighting = sight(self._sighting, epoch, beat, now)
-        is_alive = presence.is_alive(self._path, seat) if seat else None
-        verdict = judge(self._sighting, seat in (None, self._seat), is_alive, now, ttl)
-        if verdict is Verdict.HELD or not self._take(epoch, beat, seat):
-            self._wait(now)
-        return self._office.term
-
-    def renew(self) -> None:
-        """Say that the holder lives. Raises TermLost, also when nobody could be told for as long as it trusts itself."""
-        term, asked_at = self._office.held(), self._clock()
-        try:
-            renewed = self._store.write(_RENEW, time.time(), term.pipeline, term.epoch, self._seat)
-        except StateUnavailable as error:
-            if self._clock() < self._trusted_until:
-                raise
-            raise self._office.lost(f"the state file could not be written for too long: {error.message}") from error
-        if not renewed or self._store.is_replaced():
-            raise self._office.lost("another process has taken over" if not renewed else "the state file was replaced")
-        self._trusted_until = trusted_until(asked_at, self._ttl)
-        self._condition.examine()
-
-    def resign(self) -> None:
-        """Give the term back, so that a standby need not wait."""
-        if term := self._office.term:
-            self._store.write(_RESIGN, self._pipeline, term.epoch, self._seat)
-            self._office.leave()
 
     def close(self) -> None:
         """Leave without resigning what is held."""
@@ -79,37 +39,46 @@ class SqliteCandidate:
         self._lock.release()
         self._store.close()
 
+    def _open(self) -> None:
+        self._store, self._condition = Store(self._path, creates=True), Condition(self._path)
+
     def _sit(self) -> locks.Lock:
         while not (lock := locks.seize(presence.lock_of(self._path, self._seat))):
-            pass  # somebody who removes dead files had it for a moment
+            pass  # another process that removes dead files had it for a moment
         return lock
 
-    def _look(self) -> tuple[int, int, str | None, float]:
-        """The term; it lasts as long as its holder says."""
+    def _look(self) -> TermRow:
+        if self._store.is_replaced():
+            self._store.close()
+            self._open()
         sql = f"select epoch, beat, seat, coalesce(ttl, {self._ttl}) from terms where pipeline = ?"
-        if rows := self._store.rows(sql, self._pipeline):
-            return rows[0]
-        self._store.write("insert or ignore into terms (pipeline, epoch) values (?, 0)", self._pipeline)
-        return self._store.rows(sql, self._pipeline)[0]
+        if not (rows := self._store.rows(sql, self._pipeline)):
+            self._store.write("insert or ignore into terms (pipeline, epoch) values (?, 0)", self._pipeline)
+            rows = self._store.rows(sql, self._pipeline)
+        epoch, beat, seat, ttl = rows[0]
+        return TermRow(epoch, beat, seat, presence.is_alive(self._path, seat) if seat else None, ttl)
 
-    def _take(self, epoch: int, beat: int, seat: str | None) -> bool:
-        asked_at = self._clock()
+    def _take(self, seen: TermRow) -> bool:
         self._store.sync("full")
-        facts = (self._holder, self._seat, time.time(), self._ttl, self._pipeline, epoch, beat, seat)
+        facts = (self._holder, self._seat, time.time(), self._ttl, self._pipeline, seen.epoch, seen.beat, seen.seat)
         is_taken = self._store.write(_TAKE, *facts)
         self._store.sync("normal")
-        if not is_taken:
-            return False
-        self._office.enter(epoch + 1)
-        self._trusted_until = trusted_until(asked_at, self._ttl)
-        self._noted_at = float("-inf")
+        return is_taken
+
+    def _renew(self, term: Term, trusted_for: float) -> str | None:
+        if not self._store.write(_RENEW, time.time(), term.pipeline, term.epoch, self._seat):
+            return "another process has taken over"
+        return "the state file was replaced" if self._store.is_replaced() else None
+
+    def _give_up(self, term: Term) -> None:
+        self._store.write(_RESIGN, self._pipeline, term.epoch, self._seat)
+
+    def _join(self) -> None:
+        presence.wait_in(self._store, self._pipeline, self._seat)
+
+    def _leave(self) -> None:
         presence.leave(self._store, self._pipeline, self._seat)
         presence.sweep(self._store, self._pipeline, self._ttl)
-        return True
 
-    def _wait(self, now: float) -> None:
-        self._office.leave()
-        if now - self._noted_at >= self._ttl / 5:
-            presence.wait_in(self._store, self._pipeline, self._seat)
-            self._noted_at = now
-            self._condition.examine()
+    def _examine(self) -> None:
+        self._condition.examine()

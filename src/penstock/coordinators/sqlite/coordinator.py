@@ -12,22 +12,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from penstock.change import Lane
-from penstock.coordinator import Standing, Term
+from penstock.coordinator import PipelineState, Term
 from penstock.coordinators import locks
-from penstock.coordinators.sqlite import letters, presence
+from penstock.coordinators.held_term import ended
+from penstock.coordinators.letters import StoreLetters, alter
+from penstock.coordinators.sqlite import presence
 from penstock.coordinators.sqlite.candidate import SqliteCandidate
 from penstock.coordinators.sqlite.claim import SqliteClaim, claimed
 from penstock.coordinators.sqlite.condition import silent
+from penstock.coordinators.sqlite.letters import SqliteLetters
 from penstock.coordinators.sqlite.store import Store, folder, is_new
 from penstock.cursor import Cursor, Watermark
-from penstock.errors import TermHeld, TermLost
 from penstock.letter import DeadLetter
 
-CURRENT = "exists (select 1 from terms where pipeline = ? and epoch = ? and seat is not null)"
+_CURRENT = "select 1 from terms where pipeline = ? and epoch = ? and seat is not null"
 
-_PLACE = f"""
-insert into watermarks (pipeline, lane, cursor, position, delivered, epoch, attempt)
-select ?, ?, ?, ?, ?, ?, -1 where {CURRENT}
+_PLACE = """
+insert into watermarks (pipeline, lane, cursor, position, delivered, epoch, attempt) values (?, ?, ?, ?, ?, ?, -1)
 on conflict do update set cursor = excluded.cursor, position = excluded.position, delivered = excluded.delivered
 """
 
@@ -43,7 +44,7 @@ select coalesce(sum(total), 0), coalesce(sum(rate), 0.0), max(advanced_at), max(
 
 
 @dataclass(frozen=True)
-class SqliteCoordinator:
+class SqliteCoordinator(StoreLetters):
     """Terms and watermarks in one SQLite file; processes on one machine share it.
 
     `grace` is how many seconds a claim waits for processes of older terms: one that was stopped would keep its lock for ever.
@@ -90,65 +91,54 @@ class SqliteCoordinator:
         """Set a lane's watermark, also backwards, and drop lanes whose work it takes over. Raises TermLost."""
         row = (term.pipeline, lane, watermark.cursor, watermark.position, watermark.delivered, term.epoch)
         gone = json.dumps([*instead_of])
-        with self._open() as store, store.atomic():
-            self._write_under(term, store, _PLACE, *row, term.pipeline, term.epoch)
+        with self._under(term) as store:
+            store.write(_PLACE, *row)
             store.write(_TAKE_OVER, term.pipeline, gone, term.pipeline, lane)
             store.write(_DROP, term.pipeline, gone)
 
     def forget(self, term: Term) -> None:
         """Remove all watermarks and letters of a pipeline. Raises TermLost."""
-        clear = f"update terms set error = null where pipeline = ? and {CURRENT}"
-        with self._open() as store, store.atomic():
-            self._write_under(term, store, clear, term.pipeline, term.pipeline, term.epoch)
+        with self._under(term) as store:
+            store.write("update terms set error = null where pipeline = ?", term.pipeline)
             store.write("delete from watermarks where pipeline = ?", term.pipeline)
-            letters.forget(store, term.pipeline)
+            SqliteLetters(store, term.pipeline).clear()
 
     def halt(self, term: Term, error: Mapping[str, str]) -> None:
         """Record the error this pipeline stopped with."""
-        sql = f"update terms set error = ? where pipeline = ? and {CURRENT}"
-        with self._open() as store, store.atomic():
-            self._write_under(term, store, sql, json.dumps(dict(error)), term.pipeline, term.pipeline, term.epoch)
+        with self._under(term) as store:
+            store.write("update terms set error = ? where pipeline = ?", json.dumps(dict(error)), term.pipeline)
 
     def note(self, term: Term, trouble: Mapping[str, str]) -> None:
         """Record what fails and is tried again. Raises TermLost."""
-        with self._open() as store, store.atomic():
-            if not store.rows(f"select 1 where {CURRENT}", term.pipeline, term.epoch):
-                raise _ended(term)
+        with self._under(term) as store:
             store.write("update watermarks set trouble = ? where pipeline = ?", json.dumps(dict(trouble)), term.pipeline)
 
-    def standing(self, pipeline: str) -> Standing:
+    def pipeline_state(self, pipeline: str) -> PipelineState:
         """What is known of a pipeline."""
         if is_new(self._file):
-            return Standing()
+            return PipelineState()
         with self._open(writes=False) as store:
             return _standing(store, pipeline, self.ttl)
 
-    def letters(self, pipeline: str) -> Sequence[DeadLetter]:
-        """The dead letters, those of one key in the order in which they must be sent."""
+    def _parked(self, pipeline: str) -> Sequence[DeadLetter]:
         if is_new(self._file):
             return []
         with self._open(writes=False) as store:
-            return letters.letters(store, pipeline)
+            return SqliteLetters(store, pipeline).all()
 
     @contextmanager
-    def redriving(self, pipeline: str) -> Iterator[None]:
-        """The sole right to send letters again or to remove them. Raises TermHeld."""
-        if not (lock := locks.seize(folder(self._file) / f"redrive.{locks.digest(pipeline)}")):
-            raise TermHeld(f"another process sends or drops dead letters of {pipeline}", "wait until it has ended, then try again")
+    def _sole(self, pipeline: str) -> Iterator[bool]:
+        lock = locks.seize(folder(self._file) / f"redrive.{locks.digest(pipeline)}")
         try:
-            yield
+            yield lock is not None
         finally:
-            lock.release()
+            if lock:
+                lock.release()
 
-    def hold(self, letter: DeadLetter, *, force: bool = False) -> bool:
-        """From now on later changes of its key wait for it. False if it is gone, or was overtaken and there is no force."""
+    def _alter(self, step: str, number: int | None, **asked: bool) -> bool:
         with self._open() as store, store.atomic():
-            return letters.hold(store, letter, force)
-
-    def remove(self, letter: DeadLetter, *, redriven: bool) -> bool:
-        """Forget a letter that was delivered, or that a person gave up. False if it is gone already."""
-        with self._open() as store, store.atomic():
-            return letters.remove(store, letter, redriven)
+            storage = SqliteLetters.of(store, number)
+            return bool(storage and alter(step, storage, number, **asked))
 
     @property
     def _file(self) -> Path:
@@ -163,22 +153,22 @@ class SqliteCoordinator:
         finally:
             store.close()
 
-    def _write_under(self, term: Term, store: Store, sql: str, *values: object) -> None:
-        if not store.write(sql, *values):
-            raise _ended(term)
+    @contextmanager
+    def _under(self, term: Term) -> Iterator[Store]:
+        """Writes that only the holder of a term may do, all or none; no other process writes meanwhile."""
+        with self._open() as store, store.atomic():
+            if not store.rows(_CURRENT, term.pipeline, term.epoch):
+                raise ended(term)
+            yield store
 
 
-def _ended(term: Term) -> TermLost:
-    return TermLost(f"{term.holder} no longer leads {term.pipeline}: its term {term.epoch} has ended")
-
-
-def _standing(store: Store, pipeline: str, ttl: float) -> Standing:
+def _standing(store: Store, pipeline: str, ttl: float) -> PipelineState:
     terms = store.rows("select epoch, holder, seat, beat_at, ttl, error from terms where pipeline = ?", pipeline)
     epoch, holder, seat, beat_at, own_ttl, error = terms[0] if terms else (0, None, None, None, None, None)
     delivered, rate, advanced_at, trouble = store.rows(_SUMS, pipeline)[0]
     is_held = seat is not None and presence.is_present(store.path, seat, beat_at, own_ttl or ttl)
     silence = silent(store, f"{holder} leads {pipeline}", beat_at, own_ttl or ttl) if is_held else None
-    return Standing(
+    return PipelineState(
         epoch=epoch,
         holder=holder,
         is_held=is_held,
@@ -189,7 +179,7 @@ def _standing(store: Store, pipeline: str, ttl: float) -> Standing:
         rate=rate,
         error=json.loads(error) if error else None,
         trouble=silence or (json.loads(trouble) if trouble else None),
-        **letters.summary(store, pipeline),
+        **SqliteLetters(store, pipeline).summary(),
     )
 
 

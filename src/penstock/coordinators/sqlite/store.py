@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -118,20 +118,15 @@ class Store:
         except OSError as error:
             raise StateUnavailable(f"cannot flush the state file {self.path}: {error.strerror}", _USABLE) from error
 
-    def rows(self, sql: str, *values: object) -> Sequence[tuple[Any, ...]]:
-        """What a query answers."""
+    def rows(self, sql: str, /, *values: object, **named: object) -> Sequence[tuple[Any, ...]]:
+        """The answer to a query."""
         with translated(self.path):
-            return self._connection.execute(sql, values).fetchall()
+            return self._connection.execute(sql, named or values).fetchall()
 
-    def write(self, sql: str, *values: object) -> bool:
-        """Do one statement, durable as a whole; False if its condition held for no row."""
+    def write(self, sql: str, /, *values: object, **named: object) -> bool:
+        """Execute one statement, durable as a whole; False if its condition held for no row."""
         with translated(self.path):
-            return self._connection.execute(sql, values).rowcount > 0
-
-    def write_all(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
-        """Do one statement for each of these, inside of `atomic`."""
-        with translated(self.path):
-            self._connection.executemany(sql, rows)
+            return self._connection.execute(sql, named or values).rowcount > 0
 
     @contextmanager
     def atomic(self, sync: str = "full") -> Iterator[None]:

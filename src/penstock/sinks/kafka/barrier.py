@@ -13,27 +13,25 @@ from contextlib import suppress
 from functools import partial
 from random import random
 from threading import Condition, Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import confluent_kafka as kafka
 import pyarrow as pa
 
 from penstock.change import Change
-from penstock.errors import DeliveryExhausted, PenstockError, SinkUnavailable, SourceUnavailable
-from penstock.event import DeliveryRetried, InFlight, MessagesReturned
+from penstock.errors import PenstockError, SinkUnavailable, SourceUnavailable
+from penstock.event import InFlight, MessagesReturned
 from penstock.failpoint import reach
 from penstock.interpreter import share_interpreter
 from penstock.poison import Condemned
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
-from penstock.sinks.kafka.fault import Verdict, condemning, ending, is_refusal, verdict
+from penstock.sinks.kafka.fault import Verdict, condemning, ending, is_refusal, said, unfit, verdict
 from penstock.sinks.kafka.handing import flushed, refused
+from penstock.sinks.kafka.key_barrier import KeyBarrier, row_of
 from penstock.sinks.kafka.record import Record, Recorder, Unfit
-from penstock.sinks.kafka.shelf import Entry, Shelf
-from penstock.sinks.kafka.turns import Turns, row_of
-
-if TYPE_CHECKING:
-    from penstock.sinks.kafka.sink import KafkaSink
+from penstock.sinks.kafka.settings import KafkaSettings
+from penstock.sinks.kafka.shelf import Entry, Shelf, Suspects, sifted
 
 ROOM = 20_000
 CLOSE_SECONDS = 5.0
@@ -57,17 +55,19 @@ Made = tuple[Change, Record | Unfit | None]
 class BarrierDelivery:
     """Keeps the promises of Delivery; what the caller hands over, a thread sends, purges and gives back."""
 
-    def __init__(self, sink: KafkaSink, assignment: Assignment, producer: Callable[[dict[str, Any]], Any] = kafka.Producer) -> None:
-        assert assignment.custody, "the pipeline file is refused where a source has none"
-        self._sink, self._assignment, self._custody = sink, assignment, assignment.custody
-        self._recorder, self._shelf, self._turns = Recorder(sink.style, assignment), Shelf(), Turns()
+    def __init__(
+        self, sink: KafkaSettings, assignment: Assignment, producer: Callable[[dict[str, Any]], Any] = kafka.Producer
+    ) -> None:
+        assert assignment.row_lease, "the pipeline file is refused where a source has none"
+        self._sink, self._assignment, self._row_lease = sink, assignment, assignment.row_lease
+        self._recorder, self._shelf, self._barrier = Recorder(sink.style, assignment), Shelf(), KeyBarrier()
         self._given: deque[Made] = deque()
         self._changed = Condition()
         self._under_way: dict[int, Entry] = {}
         self._failed: list[tuple[Entry, Any]] = []
         self._done: list[Entry] = []
         self._returning: list[Entry] = []
-        self._suspects: set[int] = set()
+        self._suspects = Suspects()
         self._unfit: dict[int, Unfit] = {}
         self._tries, self._rests_until, self._confirmed_at, self._told_at = 0, 0.0, time.monotonic(), 0.0
         self._returned_at = 0.0
@@ -100,7 +100,7 @@ class BarrierDelivery:
     def drain(self, wait: float) -> bool:
         """Wait until every row is purged. What went back to the table cannot come again where nobody reads any more."""
         is_done = self._wait(lambda: not self._given and not self._shelf, wait)
-        if is_done and (returned := self._turns.returned):
+        if is_done and (returned := self._barrier.returned):
             raise SinkUnavailable(f"{returned} messages went back to the table after failures, and are to be read again")
         return is_done
 
@@ -132,7 +132,7 @@ class BarrierDelivery:
             self._fail(failure)
         finally:
             self._producer.purge(in_queue=True, in_flight=False)
-            self._custody.close()
+            self._row_lease.close()
 
     def _turn(self) -> None:
         """Take in, send what is due, hear what became of it, purge."""
@@ -143,8 +143,8 @@ class BarrierDelivery:
         self._count()
         self._judge()
         self._settle()
-        if self._turns.returned and time.monotonic() > self._returned_at + LOST_SECONDS:
-            self._fail(SinkUnavailable(f"{self._turns.returned} messages went back to the table and did not come again"))
+        if self._barrier.returned and time.monotonic() > self._returned_at + LOST_SECONDS:
+            self._fail(SinkUnavailable(f"{self._barrier.returned} messages went back to the table and did not come again"))
         with self._changed:
             if self._has_room():  # nobody waits for less, and whoever is woken takes the interpreter from us
                 self._changed.notify_all()
@@ -160,7 +160,7 @@ class BarrierDelivery:
 
     def _idle_seconds(self) -> float:
         """How long nothing is to be done, unless something comes."""
-        if self._failure or not (self._turns or self._done or self._returning):
+        if self._failure or not (self._barrier or self._done or self._returning):
             return LOOK_SECONDS
         return min(LOOK_SECONDS, max(0.0, self._rests_until - time.monotonic()))
 
@@ -169,7 +169,7 @@ class BarrierDelivery:
             made = [self._given.popleft() for _ in range(len(self._given))]
             entries = [(self._shelf.put(change, record if isinstance(record, Record) else None), record) for change, record in made]
         for entry, record in entries:
-            if not self._turns.put(entry):
+            if not self._barrier.put(entry):
                 self._returning.append(entry)
             elif isinstance(record, Unfit):
                 self._unfit[entry.number] = record
@@ -178,11 +178,11 @@ class BarrierDelivery:
         """Send what is due. One that may have spoilt it for others goes when nothing else is under way."""
         if not self._suspects.isdisjoint(self._under_way):
             return
-        due = self._turns.due(self._sink.max_in_flight_records - len(self._under_way))
+        due = self._barrier.due(self._sink.max_in_flight_records - len(self._under_way))
         sent = due
         if alone := [entry for entry in due if entry.number in self._suspects]:
             sent = [] if self._under_way else alone[:1]
-            self._turns.again([entry for entry in due if entry not in sent])
+            self._barrier.again([entry for entry in due if entry not in sent])
         if sent and self._is_confirmed(sent):
             for entry in self._sifted(sent):
                 self._produce(entry)
@@ -191,20 +191,20 @@ class BarrierDelivery:
         """Whether these rows are still ours, as far as can be known. Raises TermLost."""
         if time.monotonic() - self._confirmed_at < CONFIRM_SECONDS:
             return True
-        is_heard = self._asked(lambda: self._custody.confirm(_rows(entries)))
+        is_heard = self._asked(lambda: self._row_lease.confirm(_rows(entries)))
         if not is_heard:
-            self._turns.again(entries)
+            self._barrier.again(entries)
         return is_heard
 
     def _sifted(self, entries: list[Entry]) -> list[Entry]:
         """Those to send; what waits behind a dead letter is parked, and its row may go, as may one that has no record."""
-        poison = self._assignment.poison
-        left = None if poison.is_idle else {id(change) for change in poison.sift([entry.change for entry in entries])}
+        left = sifted(entries, self._assignment.poison)
+        if len(left) < len(entries):
+            kept = {entry.number for entry in left}
+            self._done += [entry for entry in entries if entry.number not in kept]
         sent: list[Entry] = []
-        for entry in entries:
-            if left is not None and id(entry.change) not in left:
-                self._done.append(entry)
-            elif reason := self._unfit.get(entry.number):
+        for entry in left:
+            if reason := self._unfit.get(entry.number):
                 self._failed.append((entry, reason))
             else:
                 (sent if entry.record else self._done).append(entry)
@@ -251,23 +251,22 @@ class BarrierDelivery:
         returned: list[tuple[Entry, Any]] = []
         for entry, error in failed:
             if isinstance(error, Unfit):
-                self._condemn(entry, DeliveryExhausted(f"no record can be made of it: {error.reason}", "correct what wrote it"))
+                self._condemn(entry, unfit(error.reason))
             elif verdict(error) is Verdict.PASSING:
                 returned.append((entry, error))
-            elif verdict(error) is Verdict.RECORD or entry.number in self._suspects:
+            elif self._suspects.convict(entry.number, verdict(error)):
                 assert entry.record
                 self._condemn(entry, condemning(error, entry.record.topic))
             else:
-                self._suspects.add(entry.number)
-                self._turns.again([entry])
+                self._barrier.again([entry])
         if returned:
             self._give_back(returned)
 
     def _give_back(self, failed: Sequence[tuple[Entry, Any]]) -> None:
         """Before a key's barrier falls, all of it is on its way back, so that nothing of it slips past."""
         self._returned_at = time.monotonic()
-        self._returning += [one for entry, _ in failed for one in self._turns.give_back(entry)]
-        reason = f"{failed[0][1].name().lstrip('_')}: {failed[0][1].str()}"
+        self._returning += [one for entry, _ in failed for one in self._barrier.give_back(entry)]
+        reason = said(failed[0][1])
         self._assignment.tell(MessagesReturned(pipeline=self._assignment.pipeline, messages=len(failed), reason=reason))
         self._tries += 1
         if self._tries > 1:  # one failure among successes is nobody's outage, and an outage is waited for without an end
@@ -288,12 +287,12 @@ class BarrierDelivery:
         if self._done:
             self._assignment.poison.secure()
             reach("sink.purging")
-            if self._asked(lambda: self._custody.purge(_rows(self._done))):
+            if self._asked(lambda: self._row_lease.purge(_rows(self._done))):
                 for entry in self._done:
-                    self._turns.settle(entry)
+                    self._barrier.settle(entry)
                 self._shelve(self._done)
                 self._done = []
-        if self._returning and self._asked(lambda: self._custody.reset(_rows(self._returning))):
+        if self._returning and self._asked(lambda: self._row_lease.reset(_rows(self._returning))):
             self._assignment.poison.hand_back([entry.change.place for entry in self._returning])
             self._shelve(self._returning)
             self._returning = []
@@ -334,14 +333,11 @@ class BarrierDelivery:
         if is_refusal(error) and not self._has_succeeded:
             self._fail(ending(error, "the brokers do not let us in"))
         elif self._under_way and time.monotonic() - self._told_at >= TELL_SECONDS:
-            self._tell(f"{error.name().lstrip('_')}: {error.str()}", 0.0)
+            self._tell(said(error), 0.0)
 
     def _tell(self, reason: str, wait: float) -> None:
         self._told_at = time.monotonic()
-        told = DeliveryRetried(
-            pipeline=self._assignment.pipeline, reason=reason, tries=max(1, self._tries), wait_seconds=round(wait, 3)
-        )
-        self._assignment.tell(told)
+        self._assignment.retried(reason, max(1, self._tries), wait)
 
 
 def _rows(entries: Sequence[Entry]) -> list[int]:

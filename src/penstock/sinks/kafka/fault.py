@@ -51,18 +51,28 @@ def verdict(error: Any) -> Verdict:
     return Verdict.BATCH if error.name() in _OF_BATCH else Verdict.PASSING
 
 
+def said(error: Any) -> str:
+    """Code and text of an error."""
+    return f"{error.name().lstrip('_')}: {error.str()}"
+
+
+def unfit(reason: object, way_out: str = "correct what wrote it") -> DeliveryExhausted:
+    """The error of a change that no record can be made of."""
+    return DeliveryExhausted(f"no record can be made of it: {reason}", way_out)
+
+
 def condemning(error: Any, topic: str) -> DeliveryExhausted:
     """The error of a change whose record will never be taken."""
     way_out = _OF_TOPIC.get(error.name()) or _OF_BATCH.get(error.name()) or "correct what made the record"
-    return DeliveryExhausted(f"topic {topic} never takes it: {error.name().lstrip('_')}: {error.str()}", way_out)
+    return DeliveryExhausted(f"topic {topic} never takes it: {said(error)}", way_out)
 
 
 def unkept(error: Any, topic: str) -> PenstockError:
     """The error of a watermark that cannot be written."""
-    said = f"the watermark cannot be written to the topic {topic}: {error.name().lstrip('_')}: {error.str()}"
+    what = f"the watermark cannot be written to the topic {topic}: {said(error)}"
     if error.name() == "TOPIC_AUTHORIZATION_FAILED":
-        return SinkRefused(said, f"grant this pipeline's user the rights to read, write and describe the topic {topic}")
-    return SinkUnavailable(said, "nothing to do, if it passes: it is made anew if it is gone; it needs 16 partitions")
+        return SinkRefused(what, f"grant this pipeline's user the rights to read, write and describe the topic {topic}")
+    return SinkUnavailable(what, "nothing to do, if it passes: it is made anew if it is gone; it needs 16 partitions")
 
 
 def is_refusal(error: Any) -> bool:
@@ -72,11 +82,11 @@ def is_refusal(error: Any) -> bool:
 
 def ending(error: Any, doing: str) -> PenstockError:
     """What a delivery ends with that cannot go on: with a new producer it may."""
-    said = f"{doing}: {error.name().lstrip('_')}: {error.str()}"
+    what = f"{doing}: {said(error)}"
     if error.name() in _FENCED:
-        return TermLost(f"another producer has taken this lane over ({said})")
+        return TermLost(f"another producer has taken this lane over ({what})")
     if is_refusal(error):
         return SinkRefused(
-            said, "see sasl.* and ssl.* under sink.config, and the rights of its user on topics, group and transactional id"
+            what, "see sasl.* and ssl.* under sink.config, and the rights of its user on topics, group and transactional id"
         )
-    return SinkUnavailable(said, "see that the brokers under sink.config run and can be reached")
+    return SinkUnavailable(what, "see that the brokers under sink.config run and can be reached")

@@ -10,26 +10,23 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from random import random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import confluent_kafka as kafka
 import pyarrow as pa
 
 from penstock.change import Change
 from penstock.errors import DeliveryExhausted, PenstockError
-from penstock.event import DeliveryRetried
 from penstock.failpoint import reach
 from penstock.poison import Condemned
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
-from penstock.sinks.kafka.fault import Verdict, condemning, ending, is_refusal, verdict
+from penstock.sinks.kafka.fault import Verdict, condemning, ending, is_refusal, said, unfit, verdict
 from penstock.sinks.kafka.footing import Footing
 from penstock.sinks.kafka.handing import refused
 from penstock.sinks.kafka.record import Recorder, Unfit
-from penstock.sinks.kafka.shelf import Entry, Shelf
-
-if TYPE_CHECKING:
-    from penstock.sinks.kafka.sink import KafkaSink
+from penstock.sinks.kafka.settings import KafkaSettings
+from penstock.sinks.kafka.shelf import Entry, Shelf, sifted
 
 ROOM = 50_000
 CLOSE_SECONDS = 5.0
@@ -38,7 +35,7 @@ TELL_SECONDS = 5.0
 PRESS_SECONDS = 0.2
 
 
-class Sender(NamedTuple):
+class KnownProducer(NamedTuple):
     """A producer, and where the brokers know it."""
 
     producer: Any
@@ -52,7 +49,7 @@ class PipelinedDelivery:
     where one may have spoilt it for others that were sent with it, one at a time, until the last of those is behind us.
     """
 
-    def __init__(self, sink: KafkaSink, assignment: Assignment) -> None:
+    def __init__(self, sink: KafkaSettings, assignment: Assignment) -> None:
         self._sink, self._assignment = sink, assignment
         self._recorder, self._shelf = Recorder(sink.style, assignment), Shelf()
         self._waiting: deque[Entry] = deque()  # not sent yet, or to be sent again
@@ -63,8 +60,8 @@ class PipelinedDelivery:
         self._is_broken = self._has_succeeded = False
         self._answers_until = 0.0
         self._failure: PenstockError | None = None
-        self._usual: Sender | None = self._made(client.pipelined)
-        self._careful: Sender | None = None
+        self._usual: KnownProducer | None = self._made(client.pipelined)
+        self._careful: KnownProducer | None = None
 
     def offer(self, changes: pa.RecordBatch, wait: float) -> bool:
         """Send these changes unless there is no room."""
@@ -88,7 +85,7 @@ class PipelinedDelivery:
     def close(self) -> None:
         """Let what was sent have its answer, and drop what was not."""
         if self._usual is not None:
-            self._sender.producer.purge(in_queue=True, in_flight=False)
+            self._known.producer.purge(in_queue=True, in_flight=False)
             end = time.monotonic() + CLOSE_SECONDS
             while self._under_way and (left := end - time.monotonic()) > 0:
                 self._poll(min(left, 0.1))
@@ -121,7 +118,7 @@ class PipelinedDelivery:
         is_unfit = isinstance(record, Unfit)
         entry = self._shelf.put(change, None if is_unfit else record)
         if is_unfit:
-            self._condemn(entry, DeliveryExhausted(f"no record can be made of it: {record.reason}", "correct what wrote it"))
+            self._condemn(entry, unfit(record.reason))
         elif entry.record is None:
             self._shelf.settle(entry.number)
         else:
@@ -137,26 +134,22 @@ class PipelinedDelivery:
             if not self._may_go(self._waiting[0]):
                 return
             entry = self._waiting.popleft()
-            if self._is_sifted(entry):
-                self._shelf.settle(entry.number)
-            else:
+            if sifted([entry], self._assignment.poison):
                 self._send(entry)
+            else:
+                self._shelf.settle(entry.number)
 
     def _may_go(self, entry: Entry) -> bool:
         assert entry.record
-        return not (self._careful and self._under_way) and not self._sender.footing.holds_back(entry.record)
-
-    def _is_sifted(self, entry: Entry) -> bool:
-        poison = self._assignment.poison
-        return not poison.is_idle and not poison.sift([entry.change])
+        return not (self._careful and self._under_way) and not self._known.footing.holds_back(entry.record)
 
     def _send(self, entry: Entry) -> None:
         assert entry.record
         heard = partial(self._hear_of, entry)
-        error = refused(entry.record, lambda: self._sender.producer, heard, lambda: self._poll(0.05))
+        error = refused(entry.record, lambda: self._known.producer, heard, lambda: self._poll(0.05))
         if error is None:
             self._under_way += 1
-            self._sender.footing.sent(entry.record)
+            self._known.footing.sent(entry.record)
         elif isinstance(error, Unfit):
             told = f"topic {entry.record.topic} never takes it: {error.reason}"
             self._condemn(entry, DeliveryExhausted(told, "correct its topic, key or headers"))
@@ -176,11 +169,11 @@ class PipelinedDelivery:
         if error is None:
             reach("sink.sent")
             self._has_succeeded, self._tries = True, 0
-            self._sender.footing.heard(entry.record, message.partition())
+            self._known.footing.heard(entry.record, message.partition())
             self._shelf.settle(entry.number)
             self._doubtful.discard(entry.number)
         else:
-            self._sender.footing.heard(entry.record, None)
+            self._known.footing.heard(entry.record, None)
             self._failed[entry.number] = error
             if verdict(error) is Verdict.PASSING:
                 self._doubtful.add(entry.number)
@@ -195,12 +188,12 @@ class PipelinedDelivery:
 
     def _poll(self, seconds: float) -> None:
         try:
-            self._sender.producer.poll(seconds)
+            self._known.producer.poll(seconds)
         except kafka.KafkaException:  # this producer can do nothing more
             self._is_broken, self._answers_until = True, time.monotonic() + ANSWER_SECONDS
         if self._is_broken and self._under_way:
             # What it has not sent yet it gives back; what waits for an answer that does not come, too, though it may be there.
-            self._sender.producer.purge(in_queue=True, in_flight=time.monotonic() > self._answers_until)
+            self._known.producer.purge(in_queue=True, in_flight=time.monotonic() > self._answers_until)
 
     def _mend(self) -> None:
         """Send again what failed, in order, without what is poison."""
@@ -231,7 +224,7 @@ class PipelinedDelivery:
             self._rests_until = 0.0
             return False
         self._tries += 1
-        reason = f"{passing[0].name().lstrip('_')}: {passing[0].str()}"
+        reason = said(passing[0])
         if self._sink.retry.is_spent(self._tries):
             self._failure = DeliveryExhausted(f"{reason}, {self._tries} times", "see that the brokers under sink.config run")
             return True
@@ -261,28 +254,26 @@ class PipelinedDelivery:
         else:
             self._usual = self._made(client.pipelined)
 
-    def _made(self, settings: Callable[..., dict[str, Any]]) -> Sender:
+    def _made(self, settings: Callable[..., dict[str, Any]]) -> KnownProducer:
         producer = kafka.Producer(settings(self._sink.config, self._assignment.pipeline, self._hear))
-        return Sender(producer, Footing(partial(_partitions, producer)))
+        return KnownProducer(producer, Footing(partial(_partitions, producer)))
 
     @property
-    def _sender(self) -> Sender:
-        sender = self._careful or self._usual
-        assert sender, "it is closed"
-        return sender
+    def _known(self) -> KnownProducer:
+        known = self._careful or self._usual
+        assert known, "it is closed"
+        return known
 
     def _hear(self, error: Any) -> None:
         """What the library has to say beside the fate of records: it goes on by itself."""
         if is_refusal(error) and not self._has_succeeded:
             self._failure = self._failure or ending(error, "the brokers do not let us in")
         elif len(self._shelf) and time.monotonic() - self._told_at >= TELL_SECONDS:
-            self._tell(f"{error.name().lstrip('_')}: {error.str()}", 0.0)
+            self._tell(said(error), 0.0)
 
     def _tell(self, reason: str, wait: float) -> None:
         self._told_at = time.monotonic()
-        self._assignment.tell(
-            DeliveryRetried(pipeline=self._assignment.pipeline, reason=reason, tries=max(1, self._tries), wait_seconds=wait)
-        )
+        self._assignment.retried(reason, max(1, self._tries), wait)
 
 
 def _partitions(producer: Any, topic: str) -> int | None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.change import Change
+from penstock.poison import Poison
+from penstock.sinks.kafka.fault import Verdict
 from penstock.sinks.kafka.record import Record
 
 
@@ -15,6 +18,25 @@ class Entry(NamedTuple):
     number: int
     change: Change
     record: Record | None
+
+
+def sifted(entries: Sequence[Entry], poison: Poison) -> Sequence[Entry]:
+    """Those to send now; the others are parked, since they wait for a dead letter."""
+    if not poison.has_letters:
+        return entries
+    left = {id(change) for change in poison.sift([entry.change for entry in entries])}
+    return [entry for entry in entries if id(entry.change) in left]
+
+
+class Suspects(set[int]):
+    """The numbers of entries that failed together with others: each of them is sent alone."""
+
+    def convict(self, number: int, fault: Verdict) -> bool:
+        """Whether an entry that failed so is poison; if not, it is a suspect from now on."""
+        is_poison = fault is Verdict.RECORD or number in self
+        if not is_poison:
+            self.add(number)
+        return is_poison
 
 
 class Shelf:

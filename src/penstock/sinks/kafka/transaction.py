@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import confluent_kafka as kafka
 
@@ -16,13 +16,11 @@ from penstock.failpoint import reach
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import ending
+from penstock.sinks.kafka.group_watermark import GroupWatermark
 from penstock.sinks.kafka.handing import flushed
-from penstock.sinks.kafka.ledger import Ledger
+from penstock.sinks.kafka.settings import KafkaSettings
 from penstock.sinks.kafka.shelf import Entry
 from penstock.sinks.kafka.takeover import taken
-
-if TYPE_CHECKING:
-    from penstock.sinks.kafka.sink import KafkaSink
 
 STEP_SECONDS = 1.0
 """How long a call may take before it looks whether it is still wanted."""
@@ -52,17 +50,17 @@ class Transactions:
     `asked_at`: when the call under way began; `begun_at`: when what it is part of began, or last came nearer to its end.
     """
 
-    def __init__(self, sink: KafkaSink, assignment: Assignment, is_wanted: Callable[[], bool]) -> None:
-        self._ledger, self._is_wanted = Ledger(sink, assignment.pipeline, assignment.lane), is_wanted
+    def __init__(self, sink: KafkaSettings, assignment: Assignment, is_wanted: Callable[[], bool]) -> None:
+        self._group, self._is_wanted = GroupWatermark(sink, assignment.pipeline, assignment.lane), is_wanted
         self._failed: dict[int, Any] = {}
         self._is_open, self._turn = False, 0
         self.asked_at: float | None = None
         self.begun_at: float | None = None
-        self._settings = client.transactional(sink.config, assignment.pipeline, self._ledger.name, self._ledger.hear)
-        self._ledger.prepare()
-        self._member = self._ledger.member()
-        self._producer = taken(self._ledger, self._settings)
-        self.committed = self._ledger.read()
+        self._settings = client.transactional(sink.config, assignment.pipeline, self._group.name, self._group.hear)
+        self._group.prepare()
+        self._member = self._group.member()
+        self._producer = taken(self._group, self._settings)
+        self.committed = self._group.read()
 
     def produce(self, entry: Entry) -> None:
         """Send a record in the transaction, which begins with the first. Raises TypeError or ValueError if it cannot be sent."""
@@ -111,7 +109,7 @@ class Transactions:
     def commit(self, watermark: Watermark) -> None:
         """Make all of it visible, and the watermark with it, which goes out while the last records do."""
         self._begin()
-        offsets = self._ledger.offsets(watermark)
+        offsets = self._group.offsets(watermark)
         self._tried(lambda: self._producer.send_offsets_to_transaction(offsets, self._member, STEP_SECONDS))
         self.flush()
         reach("sink.sending")
@@ -131,8 +129,8 @@ class Transactions:
             self._poll(0)
         failed, self._failed = self._failed, {}
         self._is_open, self._turn = False, self._turn + 1
-        self._producer = taken(self._ledger, self._settings)
-        if self._ledger.read() != self.committed:
+        self._producer = taken(self._group, self._settings)
+        if self._group.read() != self.committed:
             raise TermLost("another producer has had this lane meanwhile")
         return failed
 
@@ -162,7 +160,7 @@ class Transactions:
 
     def _reason(self, otherwise: Any) -> Any:
         """The error that made the transaction fail: steps after the failure are refused with it, a step during it for its state."""
-        offsets, found = self._ledger.offsets(Watermark(Cursor(""), 0)), otherwise
+        offsets, found = self._group.offsets(Watermark(Cursor(""), 0)), otherwise
         for _ in range(ASKED):
             try:
                 self._producer.send_offsets_to_transaction(offsets, self._member, STEP_SECONDS)

@@ -6,7 +6,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from threading import Condition, Thread
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -16,11 +15,9 @@ from penstock.errors import SinkUnavailable
 from penstock.interpreter import share_interpreter
 from penstock.sink import Assignment
 from penstock.sinks.kafka.record import Record, Recorder, Unfit
+from penstock.sinks.kafka.settings import KafkaSettings
 from penstock.sinks.kafka.transaction import Ended, Transactions
 from penstock.sinks.kafka.window import Window
-
-if TYPE_CHECKING:
-    from penstock.sinks.kafka.sink import KafkaSink
 
 ROOM = 20_000
 """Changes that wait to be sent."""
@@ -43,9 +40,9 @@ Run = Sequence[tuple[Change, Record | Unfit | None]]
 
 
 class TransactionalDelivery:
-    """Keeps the promises of KeepingDelivery."""
+    """Keeps the promises of penstock.sink.TransactionalDelivery."""
 
-    def __init__(self, sink: KafkaSink, assignment: Assignment) -> None:
+    def __init__(self, sink: KafkaSettings, assignment: Assignment) -> None:
         self._interval, self._recorder = sink.interval.total_seconds(), Recorder(sink.style, assignment)
         self._items: deque[Run | Watermark] = deque()
         self._waiting = 0

@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from penstock.change import Change
 from penstock.cursor import Watermark
 from penstock.errors import DeliveryExhausted, PenstockError
-from penstock.event import DeliveryRetried
 from penstock.failpoint import reach
 from penstock.poison import Condemned
 from penstock.sink import Assignment
-from penstock.sinks.kafka.fault import Verdict, condemning, unkept, verdict
+from penstock.sinks.kafka.fault import Verdict, condemning, said, unfit, unkept, verdict
 from penstock.sinks.kafka.record import Record, Unfit
-from penstock.sinks.kafka.shelf import Entry
+from penstock.sinks.kafka.settings import KafkaSettings
+from penstock.sinks.kafka.shelf import Entry, Suspects, sifted
 from penstock.sinks.kafka.transaction import Aborted, Transactions
-
-if TYPE_CHECKING:
-    from penstock.sinks.kafka.sink import KafkaSink
 
 
 class Window:
     """Changes since the last commit, in order."""
 
-    def __init__(self, sink: KafkaSink, assignment: Assignment, transactions: Transactions, rest: Callable[[float], None]) -> None:
+    def __init__(
+        self, sink: KafkaSettings, assignment: Assignment, transactions: Transactions, rest: Callable[[float], None]
+    ) -> None:
         self._retry, self._assignment, self._transactions, self._rest = sink.retry, assignment, transactions, rest
         self._entries: list[Entry] = []
         self._progress = sink.progress_topic
-        self._suspects: set[int] = set()
+        self._suspects = Suspects()
         self._alone: int | None = None
         self._watermark: Watermark | None = None
         self._taken = self._tries = 0
@@ -53,10 +51,10 @@ class Window:
         for change, record in run:
             self._taken += 1
             if isinstance(record, Unfit):
-                self._condemn(change, DeliveryExhausted(f"no record can be made of it: {record.reason}", "correct what wrote it"))
+                self._condemn(change, unfit(record.reason))
             elif record is not None:
                 self._entries.append(Entry(self._taken, change, record))
-        self._entries[begin:] = self._sifted(self._entries[begin:])
+        self._entries[begin:] = sifted(self._entries[begin:], self._assignment.poison)
         self._until_sent(begin)
 
     def mark(self, watermark: Watermark) -> None:
@@ -77,7 +75,7 @@ class Window:
                 self._until_sent()
         reach("sink.sent")
         self.last, self._latest, self._watermark = self._latest, None, None
-        self._entries, self._suspects, self._tries = [], set(), 0
+        self._entries, self._suspects, self._tries = [], Suspects(), 0
 
     def close(self) -> None:
         """Drop what is not committed."""
@@ -100,9 +98,7 @@ class Window:
                 else:
                     self._transactions.produce(entry)
             except (TypeError, ValueError) as error:
-                self._take_out(
-                    entry, DeliveryExhausted(f"no record can be made of it: {error}", "correct its topic, key or headers")
-                )
+                self._take_out(entry, unfit(error, "correct its topic, key or headers"))
         self._transactions.serve()
 
     def _send_alone(self, entry: Entry) -> None:
@@ -125,7 +121,7 @@ class Window:
         self._alone = None
         for entry in [entry for entry in self._entries if entry.number in found]:
             self._judge(entry, found[entry.number])
-        self._entries = self._sifted(self._entries)
+        self._entries = list(sifted(self._entries, self._assignment.poison))
         if not found:
             self._wait(aborted)
 
@@ -138,11 +134,9 @@ class Window:
 
     def _judge(self, entry: Entry, error: object) -> None:
         """One that failed alone is poison; one that failed together with others goes alone next time."""
-        if verdict(error) is Verdict.RECORD or entry.number in self._suspects:
+        if self._suspects.convict(entry.number, verdict(error)):
             assert entry.record
             self._take_out(entry, condemning(error, entry.record.topic))
-        else:
-            self._suspects.add(entry.number)
 
     def _take_out(self, entry: Entry, error: PenstockError) -> None:
         self._condemn(entry.change, error)
@@ -152,19 +146,11 @@ class Window:
         """It has not arrived: a transaction that held it was aborted."""
         self._assignment.poison.condemn_all([Condemned(change, error, is_refused=True)])
 
-    def _sifted(self, entries: list[Entry]) -> list[Entry]:
-        poison = self._assignment.poison
-        if poison.is_idle or not entries:
-            return entries
-        left = {id(change) for change in poison.sift([entry.change for entry in entries])}
-        return [entry for entry in entries if id(entry.change) in left]
-
     def _wait(self, aborted: Aborted) -> None:
         self._tries += 1
-        reason = f"{aborted.error.name().lstrip('_')}: {aborted.error.str()}"
+        reason = said(aborted.error)
         if self._retry.is_spent(self._tries):
             raise DeliveryExhausted(f"{reason}, {self._tries} times", "see that the brokers under sink.config run")
         wait = self._retry.wait(self._tries, random.random())
-        told = DeliveryRetried(pipeline=self._assignment.pipeline, reason=reason, tries=self._tries, wait_seconds=round(wait, 3))
-        self._assignment.tell(told)
+        self._assignment.retried(reason, self._tries, wait)
         self._rest(wait)

@@ -1,5 +1,6 @@
-"""Changes as JSON batches to an HTTP endpoint, in order, one request under way, or several with each row in order."""
+"""Changes as JSON batches to an HTTP endpoint: a transport of penstock.delivery."""
 
-from penstock.sinks.webhook.sink import Batch, WebhookSink
+from penstock.delivery.settings import Batch
+from penstock.sinks.webhook.sink import WebhookSink
 
 __all__ = ["Batch", "WebhookSink"]

@@ -1,8 +1,7 @@
-"""Following an outbox: what is committed is recorded as a window and handed out at once, and a sign of life when nothing is."""
+"""Following an outbox: what is committed is recorded as a window and given at once."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -10,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.change import NO_CHANGES
 from penstock.cursor import Cursor
+from penstock.following import Steps
 from penstock.source import Window as Given
 from penstock.sources.outbox.log import Log, behind, last_of, reading
 from penstock.sources.outbox.naming import Names
-from penstock.sources.outbox.pace import BEAT, GATHER, rest
+from penstock.sources.outbox.pace import GATHER, rest
 from penstock.sources.outbox.place import Place
 from penstock.sources.outbox.window import Window
 
@@ -26,33 +25,32 @@ CHECK = 0.5  # seconds between looks at the outbox as a whole, when much happens
 LONGEST = 0.025  # seconds between looks when nothing happens
 
 
-def follow(dsn: str, names: Names, place: Place, notify: bool) -> Iterator[Given]:
+def follow(dsn: str, names: Names, place: Place, notify: bool) -> Steps:
     """Windows for ever."""
     with reading(dsn, names, anew=True) as log:
         log.confirm(place)
         if notify:
             log.connection.execute(f"listen {names.channel}".encode())
-        number, life, cursor = _number_before(log, place), place.incarnation, place.to_cursor()
-        given, checked, patience, position = -math.inf, time.monotonic(), GATHER, place.position
+        number, life, position = _number_before(log, place), place.incarnation, place.position
+        checked, patience = time.monotonic(), GATHER
+        until = yield None
         while True:
             looked = time.monotonic()
             windows = log.windows.advance(life, number)
             for window, rows in windows:
                 pages = log.read(window, position, rows)
                 for whole in _given(pages, window, position, life, is_last=window is windows[-1][0]):
-                    cursor = whole.upto or cursor
-                    yield whole
-                number, position, given, patience = window.number, window.end, time.monotonic(), GATHER
+                    until = yield whole
+                number, position = window.number, window.end
             now = time.monotonic()
-            if now - given >= BEAT or now - checked >= CHECK:
+            if now >= until or now - checked >= CHECK:
                 log.lives(life)
                 checked = now
-            if now - given >= BEAT:
-                given = now
-                yield Given(NO_CHANGES, cursor, idle=True)
+            if now >= until:
+                until = yield None
             now = time.monotonic()
             due = rest(looked, now) if windows else patience
-            _wait(log.connection, min(due, max(0.0, given + BEAT - now)), notify, gathers=bool(windows))
+            _wait(log.connection, min(due, max(0.0, until - now)), notify, gathers=bool(windows))
             patience = GATHER if windows else min(2 * patience, LONGEST)
 
 

@@ -76,7 +76,7 @@ class Log:
             raise self._rewound(f"it ends at {end}, and the watermark stands at {place.position}")
         if place.position < life.pruned:
             raise pruned(self._names, place.position)
-        if place.witness and place.position > life.pruned and self._witness(place.position) != place.witness:
+        if place.checksum and place.position > life.pruned and self._checksum(place.position) != place.checksum:
             raise self._rewound(f"the message at {place.position} is not the one that was there")
         return life
 
@@ -121,7 +121,7 @@ class Log:
         life, end = self.life(), self.head().position
         if not life.pruned <= position <= end:
             raise ConfigInvalid(f"the outbox has no message {position}", f"choose a position from {life.pruned} to {end}")
-        return Place(life.incarnation, position, self._witness(position) if position > life.pruned else "")
+        return Place(life.incarnation, position, self._checksum(position) if position > life.pruned else "")
 
     def read(self, window: Window, position: int, found: Sequence[Row] = ()) -> Generator[pa.RecordBatch, None, None]:
         """The changes of a window behind a position, of rows that were found or not. Raises LogDamaged if some are missing."""
@@ -153,9 +153,9 @@ class Log:
                 if position == upto.position:
                     return
 
-    def _witness(self, position: int) -> str:
+    def _checksum(self, position: int) -> str:
         found = self.at(position)
-        return found.witness() if found else ""
+        return found.checksum() if found else ""
 
     def _rewound(self, why: str) -> SourceRewound:
         return SourceRewound(f"the outbox {self._names.table} in {shown(self._dsn)} was restored or replaced: {why}", _WAY_ON)
@@ -170,7 +170,7 @@ def reading(dsn: str, names: Names, *, anew: bool = False) -> Iterator[Log]:
 
 def behind(change: Change, incarnation: str) -> Place:
     """The place just behind a change."""
-    return Place(incarnation, change.position, change.witness())
+    return Place(incarnation, change.position, change.checksum())
 
 
 def last_of(batch: pa.RecordBatch) -> Change:

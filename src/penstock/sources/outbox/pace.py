@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-BEAT = 0.03  # seconds between windows when nothing happens
 GATHER = 0.003  # seconds from one look to the next when much happens
 LEAST = 0.0003  # seconds that are left to others between them, however long all that follows from a look has taken
 

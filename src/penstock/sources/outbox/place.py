@@ -11,24 +11,25 @@ from penstock.errors import CursorInvalid
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Behind the message at `position`; the digest `witness` tells it apart from another that stands there after a restore."""
+    """Behind the message at `position`; the digest `checksum` tells it apart from another that stands there after a restore."""
 
     incarnation: str
     position: int
-    witness: str = ""
+    checksum: str = ""
 
     def to_cursor(self) -> Cursor:
         """The cursor that says this."""
-        facts = {"incarnation": self.incarnation, "position": self.position, "witness": self.witness}
+        facts = {"incarnation": self.incarnation, "position": self.position, "witness": self.checksum}
         return Cursor(json.dumps(facts, separators=(",", ":")))
 
 
 def of_cursor(cursor: Cursor) -> Place:
     """The place a cursor names. Raises CursorInvalid."""
     try:
-        place = Place(**json.loads(cursor))
+        facts = dict(json.loads(cursor))
+        place = Place(checksum=facts.pop("witness", ""), **facts)
     except (ValueError, TypeError) as error:
         raise CursorInvalid(f"{cursor!r} is not a cursor of an outbox") from error
-    if not (isinstance(place.position, int) and isinstance(place.witness, str) and isinstance(place.incarnation, str)):
+    if not (isinstance(place.position, int) and isinstance(place.checksum, str) and isinstance(place.incarnation, str)):
         raise CursorInvalid(f"{cursor!r} is not a cursor of an outbox")
     return place

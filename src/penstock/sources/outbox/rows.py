@@ -10,12 +10,17 @@ import pyarrow as pa
 
 from penstock.change import CHANGES, NO_CHANGES, Op
 from penstock.message import body_text, key_text
+from penstock.size import MIB
 
 COLUMNS = (
     "id, xid::text::bigint, topic, key, value, header_keys, header_values,"
     " timestamptz_send(greatest('1970-01-01', least(created_at, '9999-12-31')))"
 )
 """Times come as bytes, which are unpacked all at once: an object for each would take as long as everything else."""
+
+WEIGHT = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0) + coalesce(pg_column_size(header_values), 0)"
+PAGE_BYTES = 8 * MIB
+"""About so much is read at a time, and at least one row."""
 
 Names = list[str] | None
 Said = list[bytes | None] | None

@@ -14,25 +14,23 @@ import pyarrow as pa
 from penstock.change import Change, Lane
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid
-from penstock.owner import Owner
+from penstock.following import Polled
 from penstock.settings import settings
 from penstock.size import Size
-from penstock.source import Backlog, Reader, Rowless, Settlement, Span, Window
-from penstock.sources.outbox import readers, schema
+from penstock.source import Backlog, Following, Span, Stamp, at_most
 from penstock.sources.outbox.follow import follow
 from penstock.sources.outbox.log import Log, reading
 from penstock.sources.outbox.naming import Names
+from penstock.sources.outbox.parts import OutboxRetention, OutboxSeek
 from penstock.sources.outbox.place import Place, of_cursor
-from penstock.sources.outbox.settle import register, settle
-from penstock.sources.outbox.survey import survey
-from penstock.sources.retain import Registrant, Retain
+from penstock.sources.retain import Retain
 
 LANE = Lane("outbox")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @settings
-class OutboxSource(Rowless):
+class OutboxSource:
     """The messages that applications have stashed in an outbox; one lane, positions count them in the order of delivery."""
 
     database: str = field(repr=False)
@@ -42,7 +40,7 @@ class OutboxSource(Rowless):
     notify: bool = False
     retain: Retain = Retain()
     max_row: Size | None = None
-    is_own, gives_messages = False, True
+    gives_messages, snapshot, row_lease = True, None, None
 
     def __post_init__(self) -> None:
         Names(self.table)
@@ -51,9 +49,23 @@ class OutboxSource(Rowless):
         if not self.database.startswith(("postgresql://", "postgres://")):
             raise ValueError("source.database must be a DSN of Postgres: postgresql://user@host/database")
 
+    @property
+    def retention(self) -> OutboxRetention:
+        """The pipelines that are registered beside the outbox."""
+        return OutboxRetention(self.database, self._names, self.retain)
+
+    @property
+    def seek(self) -> OutboxSeek:
+        """Moments of the outbox."""
+        return OutboxSeek(self.database, self._names)
+
     def lanes(self) -> Sequence[Lane]:
         """One lane: the outbox."""
         return (LANE,)
+
+    def end(self, lane: Lane) -> Cursor | None:
+        """The outbox never ends."""
+        return None
 
     def begin(self, lane: Lane, start: str) -> Cursor:
         """The cursor at a word or a position."""
@@ -66,7 +78,7 @@ class OutboxSource(Rowless):
             return log.place(_number(start)).to_cursor()
 
     def head(self, lane: Lane) -> Cursor:
-        """The cursor behind the last message that is committed."""
+        """The cursor after the last message that is committed."""
         return self.begin(lane, "now")
 
     def position(self, cursor: Cursor) -> int:
@@ -77,9 +89,9 @@ class OutboxSource(Rowless):
         """Which life of the outbox it belongs to."""
         return of_cursor(cursor).incarnation
 
-    def behind(self, change: Change, since: Cursor) -> Cursor:
-        """The cursor just behind this message."""
-        return Place(of_cursor(since).incarnation, change.position, change.witness()).to_cursor()
+    def cursor_after(self, change: Change, since: Cursor) -> Cursor:
+        """The cursor immediately after this message."""
+        return Place(of_cursor(since).incarnation, change.position, change.checksum()).to_cursor()
 
     def split(self, span: Span, parts: int) -> Sequence[Span]:
         """Spans of about the same number of messages."""
@@ -89,63 +101,24 @@ class OutboxSource(Rowless):
         inner = [Place(upto.incarnation, cut).to_cursor() for cut in cuts]
         return [Span(span.lane, a, b) for a, b in pairwise([span.after, *inner, span.upto])] if length > 0 else []
 
-    def read(self, span: Span) -> Iterator[pa.RecordBatch]:
+    def read(self, span: Span, reader: Stamp) -> Iterator[pa.RecordBatch]:
         """The messages of a span."""
         with self._reading() as log:
             yield from log.between(of_cursor(span.after), of_cursor(span.upto))
 
-    def follow(self, lane: Lane, after: Cursor) -> Iterator[Window]:
+    def open(self, lane: Lane, after: Cursor, reader: Stamp) -> Following:
         """Messages from here on."""
-        return follow(self.database, self._names, of_cursor(after), self.notify)
+        return Polled(follow(self.database, self._names, of_cursor(after), self.notify))
 
-    def backlog(self, lane: Lane, after: Cursor) -> Backlog:
-        """How much waits behind this cursor; nothing is recorded for that."""
+    def backlog(self, lane: Lane, after: Cursor, upto: Cursor | None = None, most: int | None = None) -> Backlog:
+        """How many messages wait after this cursor; nothing is recorded for that."""
         place = of_cursor(after)
         with self._reading() as log:
             log.confirm(place)
-            end, (fresh, at) = log.windows.tip().end, log.windows.waiting()
+            end, fresh, at = (of_cursor(upto).position, 0, None) if upto else (log.windows.tip().end, *log.windows.waiting())
             if end > place.position and (first := log.at(place.position + 1)):
                 at = _EPOCH + timedelta(microseconds=first.at)
-        return Backlog(end + fresh, end + fresh - place.position, at)
-
-    def since(self, lane: Lane, moment: datetime) -> Cursor:
-        """The cursor before the first message of this moment or later."""
-        with self._reading() as log:
-            return log.since(moment).to_cursor()
-
-    def register(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> None:
-        """Note the position at once, also backwards."""
-        register(self.database, self._names, Registrant(pipeline, lane, owner), of_cursor(upto), self.retain)
-
-    def registered(self, pipeline: str, lane: Lane) -> int | None:
-        """The position noted beside the outbox for this pipeline."""
-        with self._reading() as log:
-            known = readers.load(log.connection, self._names)
-        return next((one.position for one in known if one.name == (pipeline, lane)), None)
-
-    def readers(self) -> Sequence[Reader]:
-        """Every pipeline that is registered beside the outbox."""
-        with self._reading() as log:
-            known, head = readers.load(log.connection, self._names), log.windows.tip().end
-        return [readers.shown(one, known, head) for one in known]
-
-    def remarks(self) -> Sequence[str]:
-        """Who keeps Postgres from reusing the space of settled messages."""
-        holders = survey(self.database, self._names).holders
-        return [f"{one.who} keeps vacuum from reusing the space of settled messages: {one.remedy}" for one in holders]
-
-    def settle(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> Settlement:
-        """Note the position and purge."""
-        return settle(self.database, self._names, Registrant(pipeline, lane, owner), of_cursor(upto), self.retain)
-
-    def forget(self, pipeline: str, owner: Owner | None = None) -> bool:
-        """Strike a pipeline off the list beside the outbox, or hand it over."""
-        with self._reading() as log:
-            return readers.forget(log.connection, self._names, pipeline, owner)
-
-    def renew(self) -> None:
-        """Begin a new life of the outbox, after a person has decided how to go on with one that was restored."""
-        schema.renew(self.database, self._names)
+        return Backlog(end + fresh, at_most(max(0, end + fresh - place.position), most), at)
 
     def _reading(self) -> AbstractContextManager[Log]:
         return reading(self.database, self._names)

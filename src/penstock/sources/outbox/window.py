@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SourcePruned
 from penstock.sources.outbox.naming import Names
-from penstock.sources.outbox.rows import COLUMNS, Row
+from penstock.sources.outbox.rows import COLUMNS, PAGE_BYTES, WEIGHT, Row
 from penstock.sources.outbox.sequence import IS_FIT
 
 if TYPE_CHECKING:
     import psycopg
 
 PAGE = 10_000
-"""Rows that are read at a time. A longer window is read along the ids, since sorting it anew for each page would take too long."""
+"""At most so many rows are read at a time. A longer window is read along the ids: sorting it for each page would take too long."""
 
 LITTLE = 1000
 """Rows that come with the window that was recorded for them, without a second question."""
@@ -63,15 +63,15 @@ class Sql:
         return (
             f"with tip as (select number, after + rows as after, upto from {self.names.window} order by number desc limit 1),"
             f" lives as (select incarnation = %(life)s as is_same from {self.names.life} order by number desc limit 1),"
-            f" fresh as (select count(*) as rows from ({self.fresh}) found),"
+            f" fresh as (select count(*) as rows, coalesce(sum({WEIGHT}), 0) as bytes from ({self.fresh}) found),"
             f" made as (insert into {self.names.window} (number, after, rows, since, upto)"
             "  select tip.number + 1, tip.after, fresh.rows, tip.upto, pg_current_snapshot() from tip, fresh, lives"
             f"  where fresh.rows > 0 and is_same and {IS_FIT} on conflict do nothing returning {_FIELDS})"
-            f", windows as ((select {_FIELDS}, false as is_new from {self.names.window}, lives"
+            f", windows as ((select {_FIELDS}, false as is_light from {self.names.window}, lives"
             f"  where number > %(number)s and is_same order by number limit {AHEAD})"
-            "  union all select *, true from made)"
+            f"  union all select made.*, fresh.bytes < {PAGE_BYTES} from made, fresh)"
             " select number, after, rows, since, upto, found.* from windows"
-            f" left join lateral (select {COLUMNS} from ({self.fresh}) found where is_new and rows <= {LITTLE} offset 0) found"
+            f" left join lateral (select {COLUMNS} from ({self.fresh}) found where is_light and rows <= {LITTLE} offset 0) found"
             " on true"
             " order by number, id"
         )
@@ -90,15 +90,18 @@ class Sql:
         found = self._between(
             "%(since)s::pg_snapshot", "and xid < pg_snapshot_xmax(%(upto)s) and pg_visible_in_snapshot(xid, %(upto)s)"
         )
-        return f"select {COLUMNS} from ({found}) found where id > %(id)s order by id offset {self._left} limit %(limit)s"
+        return self._page(f"({found}) found where id > %(id)s")
 
     @cached_property
     def long(self) -> str:
         """The same of a long one."""
-        return (
-            f"select {COLUMNS} from {self.names.rows} where id > %(id)s and {inside()}"
-            f" order by id offset {self._left} limit %(limit)s"
-        )
+        return self._page(f"{self.names.rows} where id > %(id)s and {inside()}")
+
+    def _page(self, rows: str) -> str:
+        """The first of these rows: at most so many, and as many as fit into PAGE_BYTES, but at least one."""
+        limited = f"select * from {rows} order by id offset {self._left} limit %(limit)s"
+        weighed = f"select *, sum({WEIGHT}) over (order by id rows unbounded preceding) - ({WEIGHT}) as bytes from ({limited}) few"
+        return f"select {COLUMNS} from ({weighed}) weighed where bytes < {PAGE_BYTES} order by id"
 
     @cached_property
     def _left(self) -> str:
@@ -164,13 +167,10 @@ class Windows:
         """The rows of a window behind a position. Raises SourcePruned if the first of them are gone."""
         sql = (self._sql.short if window.rows <= 2 * PAGE else self._sql.long).encode()
         facts = {"since": window.since, "upto": window.upto, "after": window.after, "limit": page, "position": position, "id": 0}
-        while True:
-            rows = self._page(sql, facts)
-            if rows:
-                yield rows
-            if len(rows) < page:
-                return
-            facts["id"] = rows[-1][0]
+        left = window.end - max(position, window.after)
+        while left > 0 and (rows := self._page(sql, facts)):
+            yield rows
+            facts["id"], left = rows[-1][0], left - len(rows)
 
     def _page(self, sql: bytes, facts: dict[str, Any]) -> list[Row]:
         from psycopg.errors import InvalidRowCountInResultOffsetClause

@@ -102,7 +102,7 @@ def imager(shape: Shape, choice: Choice = EVERYTHING) -> Imager:
 
 
 def change_at(row: Row, imagers: Mapping[int, Imager]) -> Change:
-    """The change of one log row without its images, for its witness; a row that is no change has no key."""
+    """The change of one log row without its images, for its checksum; a row that is no change has no key."""
     found = imagers.get(row[SHAPE])
     table = found or imagers.get(-(row[SHAPE] or 0))
     key = found.makers[row[OP]].key(row) if found else ""

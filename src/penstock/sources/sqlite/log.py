@@ -1,4 +1,4 @@
-"""Reading the capture log: stretches of it, each in one read transaction, each proven to continue where the last one ended."""
+"""Reading the capture log: chunks of it, each in one read transaction, each proven to continue where the last one ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.errors import CaptureBroken, CaptureMissing, ConfigInvalid, LogDam
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Captured, Catalogue
 from penstock.sources.sqlite.database import data_version, enable_remedy, opened, repair_remedy, transaction
-from penstock.sources.sqlite.glass import CHOOSE, Glass, Rows, Stretch
+from penstock.sources.sqlite.decoder import CHOOSE, LogChunk, LogDecoder, Rows
 from penstock.sources.sqlite.heal import heal
 from penstock.sources.sqlite.image import (
     AT,
@@ -83,7 +83,7 @@ class Log:
         self._reach, self._has_updates = min(FIRST, CHUNK), False
         self._version: list[int] | None = None
         self._sound: int | None = None  # a position at which tables and triggers were as they should be
-        self._glass = Glass(path, {}, {}, ())
+        self._decoder = LogDecoder(path, {}, {}, ())
 
     def version(self) -> int:
         """A number that is another one when somebody has committed something, asked for in a tenth of the time of a look."""
@@ -99,7 +99,7 @@ class Log:
         with transaction(self._connection):
             extent = self._extent()
             rows = self._rows(position, position).rows
-        return self._glass.behind(rows[0], extent.incarnation) if rows else None
+        return self._decoder.behind(rows[0], extent.incarnation) if rows else None
 
     def since(self, moment: datetime) -> Place:
         """The place before the first change of this moment or later. Raises ConfigInvalid if the log no longer reaches back."""
@@ -124,9 +124,9 @@ class Log:
             self._continues(extent, place, self._rows(place.position, place.position).rows)
             return extent
 
-    def stretch(self, after: Place, bound: int | None = None) -> Stretch:
+    def chunk(self, after: Place, bound: int | None = None) -> LogChunk:
         """The changes behind a place, up to `bound` or the head, and not over more positions than one may read at a time."""
-        return self._healing(lambda: self._stretch(after, bound))
+        return self._healing(lambda: self._chunk(after, bound))
 
     def _healing(self, deed: Callable[[], _T]) -> _T:
         """Do it; if capture turns out to be broken, heal what can be healed and do it again."""
@@ -142,7 +142,7 @@ class Log:
         with transaction(self._connection):
             return self._extent()
 
-    def _stretch(self, after: Place, bound: int | None) -> Stretch:
+    def _chunk(self, after: Place, bound: int | None) -> LogChunk:
         with transaction(self._connection):
             extent = self._extent()
             last = min(extent.head, after.position + self._reach, extent.head if bound is None else bound)
@@ -152,17 +152,18 @@ class Log:
             known = bool(found.rows) and found.rows[0][SEQ] == after.position
             behind = Rows(found.rows[1:] if known else found.rows, found.is_doubtful)
             self._is_dense(after.position, last, behind.rows)
-            healed = {} if self._glass.is_clear(behind.rows) else catalog.healings(self._connection)
-        stretch = self._glass.stretch(behind, after, extent.head, healed)
+            healed = {} if self._decoder.is_clear(behind.rows) else catalog.healings(self._connection)
+        chunk = self._decoder.chunk(behind, after, extent.head, healed)
         if found.is_cut or last - after.position == self._reach:
-            self._reach = reach_behind(stretch.changes)
-        return stretch
+            self._reach = reach_behind(chunk.changes)
+        return chunk
 
-    def waiting(self, after: int) -> tuple[int, int | None]:
-        """How many chosen changes lie behind a position, and when the first of them was made."""
-        chosen = f"from _penstock_log where seq > ? and {self._glass.condition}"
-        [(changes,)] = self._connection.execute(f"select count(*) {chosen}", (after,))
-        first = self._connection.execute(f"select {COLUMNS} {chosen} order by seq limit 1", (after,)).fetchone()
+    def waiting(self, after: int, upto: int, most: int | None = None) -> tuple[int, int | None]:
+        """How many chosen changes lie after a position, up to another; and when the first of them was made."""
+        chosen = f"from _penstock_log where seq > ? and seq <= ? and {self._decoder.condition}"
+        some = f"select 1 {chosen} limit {-1 if most is None else most}"
+        [(changes,)] = self._connection.execute(f"select count(*) from ({some})", (after, upto))
+        first = self._connection.execute(f"select {COLUMNS} {chosen} order by seq limit 1", (after, upto)).fetchone()
         return changes, first[AT] if first else None
 
     def _extent(self) -> Extent:
@@ -181,7 +182,7 @@ class Log:
             self._verify(catalogue, [captured for captured in chosen if captured.is_live])
         imagers = {number: imager(captured.shape, self._choice) for number, captured in catalogue.shapes.items()}
         lineages = {number: captured.lineage for number, captured in catalogue.shapes.items()}
-        self._glass = Glass(self._path, imagers, lineages, {captured.number for captured in chosen})
+        self._decoder = LogDecoder(self._path, imagers, lineages, {captured.number for captured in chosen})
 
     def _verify(self, catalogue: Catalogue, live: list[Captured]) -> None:
         schema = read_schema(self._connection)
@@ -200,10 +201,10 @@ class Log:
     def _rows(self, first: int, last: int) -> Rows:
         """Chosen rows from `first` to `last`, and these two themselves in any case; only updates have two images to read."""
         if last - first > FEW and not self._has_updates:
-            found = self._fetched(self._glass.query_of_one_image, first, last)
+            found = self._fetched(self._decoder.query_of_one_image, first, last)
             if not _are_updates(found.rows):
                 return found
-        found = self._fetched(self._glass.query, first, last)
+        found = self._fetched(self._decoder.query, first, last)
         self._has_updates = _are_updates(found.rows)
         return found
 
@@ -230,20 +231,20 @@ class Log:
     def _continues(self, extent: Extent, after: Place, rows: list[Row]) -> None:
         if extent.incarnation != after.incarnation:
             raise SourceRewound(f"{self._path} has another log than the one that was read", CHOOSE)
-        if extent.first > (after.position if after.witness else after.position + 1):
+        if extent.first > (after.position if after.checksum else after.position + 1):
             raise SourcePruned(
                 f"the log of {self._path} begins at change {extent.first}; what comes after {after.position} is gone"
             )
-        if not after.witness:
+        if not after.checksum:
             return
         if not rows or rows[0][SEQ] != after.position:
             raise SourceRewound(f"the log of {self._path} has no change {after.position}; it ends at {extent.head}", CHOOSE)
-        if self._glass.behind(rows[0], extent.incarnation).witness != after.witness:
+        if self._decoder.behind(rows[0], extent.incarnation).checksum != after.checksum:
             raise SourceRewound(f"the change {after.position} of {self._path} is not the one that was delivered", CHOOSE)
 
     def _is_dense(self, after: int, last: int, rows: list[Row]) -> None:
         found = len(rows)
-        if self._glass.is_choosy:
+        if self._decoder.is_choosy:
             [(found,)] = self._connection.execute("select count(*) from _penstock_log where seq > ? and seq <= ?", (after, last))
         if found != max(0, last - after):
             missing = last - after - found

@@ -13,14 +13,14 @@ from penstock.sources.sqlite.ranges import Range, RangePlace, merged
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Behind the change at `position`, whose digest is `witness`; an empty one before the first change of the log.
+    """Behind the change at `position`, whose digest is `checksum`; an empty one before the first change of the log.
 
     `ranges` are rows that go before the stream, and once all of them were read, those whose changes the stream still overlaps with.
     """
 
     incarnation: str
     position: int
-    witness: str
+    checksum: str
     ranges: tuple[Range, ...] = ()
     planned_at: int = 0
     version: int = 0
@@ -41,11 +41,11 @@ class Place:
         """The place from which the stream goes on when these were read."""
         return replace(self, ranges=merged(one.range for one in read)).passed()
 
-    def moved(self, position: int, witness: str) -> Place:
+    def moved(self, position: int, checksum: str) -> Place:
         """This place further on."""
         if not self.ranges:
-            return Place(self.incarnation, position, witness)
-        return replace(self, position=position, witness=witness).passed()
+            return Place(self.incarnation, position, checksum)
+        return replace(self, position=position, checksum=checksum).passed()
 
     def overlaps(self, position: int) -> bool:
         """Whether a change there may have been told by a range, in part: then it does not look as it does in the log."""
@@ -54,11 +54,11 @@ class Place:
     def passed(self) -> Place:
         """Without ranges that no longer matter: the stream has come past their heads."""
         is_past = not self.is_pending and all(self.position >= (one.head or 0) for one in self.ranges)
-        return Place(self.incarnation, self.position, self.witness) if is_past else self
+        return Place(self.incarnation, self.position, self.checksum) if is_past else self
 
     def to_cursor(self) -> Cursor:
         """The cursor that says this."""
-        facts: dict[str, Any] = {"incarnation": self.incarnation, "position": self.position, "witness": self.witness}
+        facts: dict[str, Any] = {"incarnation": self.incarnation, "position": self.position, "witness": self.checksum}
         if self.ranges:
             ranges = [[one.table, one.low, one.high, one.head] for one in self.ranges]
             facts |= {"ranges": ranges, "at": self.planned_at, "version": self.version}
@@ -82,10 +82,10 @@ def any_place(cursor: Cursor) -> Place | RangePlace:
         if "range" in facts:
             return _range_place(facts)
         ranges = tuple(Range(*one) for one in facts.pop("ranges", ()))
-        place = Place(**facts) if not ranges else _with_ranges(facts, ranges)
+        place = Place(checksum=facts.pop("witness"), **facts) if not ranges else _with_ranges(facts, ranges)
     except (ValueError, TypeError, KeyError) as error:
         raise _invalid(cursor) from error
-    if not (isinstance(place.position, int) and isinstance(place.witness, str) and isinstance(place.incarnation, str)):
+    if not (isinstance(place.position, int) and isinstance(place.checksum, str) and isinstance(place.incarnation, str)):
         raise _invalid(cursor)
     return place
 

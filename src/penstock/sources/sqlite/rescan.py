@@ -1,7 +1,7 @@
 """Rescanning a table of which changes are missing: all its rows follow in the log as `refresh`, between two marks.
 
 The marks are schema events that say `"rescan": "begin"` and `"rescan": "end"`; the end names the position of its beginning. A row
-that was not told between the two is no more. Writers go on meanwhile: a stretch of rows takes one short transaction.
+that was not told between the two is no more. Writers go on meanwhile: a chunk of rows takes one short transaction.
 """
 
 from __future__ import annotations

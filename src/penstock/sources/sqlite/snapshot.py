@@ -47,7 +47,7 @@ def plan(path: str, is_meant: Callable[[str], bool], start: Place) -> Place:
     with opened(path) as connection:
         live = [captured for captured in catalog.load(connection).live if is_meant(captured.shape.table)]
         ranges = tuple(one for captured in live for one in _ranges(connection, captured.shape))
-        return Place(start.incarnation, start.position, start.witness, ranges, int(time.time() * 1e6), schema_version(connection))
+        return Place(start.incarnation, start.position, start.checksum, ranges, int(time.time() * 1e6), schema_version(connection))
 
 
 def _ranges(connection: sqlite3.Connection, shape: Shape) -> list[Range]:

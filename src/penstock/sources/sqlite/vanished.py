@@ -5,22 +5,25 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping
 
+from penstock.errors import SourcePruned
 from penstock.sources.sqlite import catalog
-from penstock.sources.sqlite.image import COLUMNS, OLD, OP, SHAPE, Choice, Imager, Row, imager, text_or_bytes
+from penstock.sources.sqlite.image import COLUMNS, OLD, OP, SEQ, SHAPE, Choice, Imager, Row, imager, text_or_bytes
 from penstock.sources.sqlite.ranges import SIDES, RangePlace, one_side, ruler, side_value
 
 
 class Vanished:
-    """Candidates by key: whoever has left the range since the snapshot was planned, unless it is found there again."""
+    """Rows that have left the range since the snapshot was planned, by key, unless they are found there again.
+
+    Only places in the log are kept: the rows may be many, and large.
+    """
 
     def __init__(self, connection: sqlite3.Connection, place: RangePlace, choice: Choice, *, again: bool) -> None:
         shapes = catalog.load(connection).shapes.items()
         self.imagers = {number: imager(one.shape, choice) for number, one in shapes if one.shape.table == place.range.table}
-        self._left: dict[str, Row] = {}
+        self._connection, self._place = connection, place
+        self._left: dict[str, int] = {}
         for row in _departures(connection, self.imagers, place) if again else ():
-            reader = self.imagers[row[SHAPE]]
-            gone = one_side(row, OLD, len(reader.shape.columns))
-            self._left[reader.makers["delete"].key(gone)] = (place.position, *gone[1:])
+            self._left[self.imagers[row[SHAPE]].makers["delete"].key(self._gone(row))] = row[SEQ]
 
     def found(self, row: Row) -> Row:
         """This row is there."""
@@ -30,20 +33,31 @@ class Vanished:
 
     def rows(self) -> Iterator[Row]:
         """What is really gone, as deletes; to be asked once all rows were found."""
-        yield from self._left.values()
+        for seq in self._left.values():
+            row = _logged(self._connection, self.imagers, "seq = ?", seq).fetchone()
+            if row is None:
+                raise SourcePruned(f"change {seq} was pruned while a snapshot that began at {self._place.since} was read")
+            yield self._gone(row)
+
+    def _gone(self, row: Row) -> Row:
+        return (self._place.position, *one_side(row, OLD, len(self.imagers[row[SHAPE]].shape.columns))[1:])
 
 
 def _departures(connection: sqlite3.Connection, imagers: Mapping[int, Imager], place: RangePlace) -> Iterator[Row]:
     """Deletes, and updates that may have changed a key, of rows in the range, in order."""
-    widest = 2 * max(len(one.shape.columns) for one in imagers.values())
-    columns = ", ".join([COLUMNS, *(f"c{i}" for i in range(widest))])
     shapes = ", ".join(map(str, imagers))
-    sql = f"select {columns} from _penstock_log where seq > ? and seq <= ? and shape in ({shapes}) order by seq"
-    connection.text_factory = text_or_bytes
-    for row in connection.execute(sql, (place.since, place.position)):
+    for row in _logged(connection, imagers, f"seq > ? and seq <= ? and shape in ({shapes})", place.since, place.position):
         if OLD in SIDES.get(row[OP], ()) and _is_inside(row, imagers[row[SHAPE]], place):
             yield row
     connection.text_factory = str
+
+
+def _logged(connection: sqlite3.Connection, imagers: Mapping[int, Imager], where: str, *bounds: int) -> sqlite3.Cursor:
+    """Rows of the log, in order; there may be text among them that is not UTF-8."""
+    widest = 2 * max(len(one.shape.columns) for one in imagers.values())
+    columns = ", ".join([COLUMNS, *(f"c{i}" for i in range(widest))])
+    connection.text_factory = text_or_bytes
+    return connection.execute(f"select {columns} from _penstock_log where {where} order by seq", bounds)
 
 
 def _is_inside(row: Row, reader: Imager, place: RangePlace) -> bool:

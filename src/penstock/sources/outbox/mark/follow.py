@@ -8,15 +8,15 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from penstock.change import NO_CHANGES
 from penstock.cursor import Cursor
 from penstock.errors import TermLost
+from penstock.following import Steps
 from penstock.source import Stamp, Window
 from penstock.sources.outbox.mark.place import of_cursor, to_cursor
 from penstock.sources.outbox.mark.rows import to_changes
 from penstock.sources.outbox.mark.stamp import Span, astray, before, behind, mark, of, renumbered
-from penstock.sources.outbox.mark.table import Opened, Table
-from penstock.sources.outbox.pace import BEAT, GATHER, rest
+from penstock.sources.outbox.mark.table import Opened, Table, is_page
+from penstock.sources.outbox.pace import GATHER, rest
 
 PAGE = 10_000
 """Rows that are read, or purged, at a time."""
@@ -26,39 +26,39 @@ REST = 9  # times as long as it took more than that: it passes over every row th
 LOOK = 1.0  # seconds between looks for a successor, while the table is short
 
 
-def follow(opened: Opened, stamp: Stamp, after: Cursor, records: int, backoff: timedelta) -> Iterator[Window]:
+def follow(opened: Opened, stamp: Stamp, after: Cursor, records: int, backoff: timedelta) -> Steps:
     """Windows for ever; at most so many rows are marked at a time, and so long is waited at most where there are none."""
     with opened(anew=True) as table:
         take_over(table, stamp, after)
-        cursor, given, patience, looked = after, 0.0, GATHER, time.monotonic()
+        cursor, patience, looked = after, GATHER, time.monotonic()
+        until = yield None
         for batch in left(table, stamp, after, of(stamp).high):
-            cursor, given = _behind(batch, stamp), time.monotonic()
-            yield Window(batch, cursor, idle=False)
+            cursor = _behind(batch, stamp)
+            until = yield Window(batch, cursor, idle=False)
         while True:
             began = time.monotonic()
             rows = table.mark(stamp, of_cursor(cursor)[0], records)
-            now = time.monotonic()
+            now, is_full = time.monotonic(), is_page(rows, records)
             if rows:
-                cursor, given, patience = to_cursor(rows[-1].position, stamp), now, GATHER
-                yield Window(to_changes(rows), cursor, idle=len(rows) < records)
-            if len(rows) < records:
+                cursor, patience = to_cursor(rows[-1].position, stamp), GATHER
+                until = yield Window(to_changes(rows), cursor, idle=not is_full)
+            if not is_full:
                 if now - looked >= LOOK:
                     see_no_successor(table, stamp)
                     looked = now
                 due = rest(began, time.monotonic()) if rows else patience
-                given = yield from _rest(max(due, REST * (now - began - SHORT)), cursor, given)
+                until = yield from _rest(max(due, REST * (now - began - SHORT)), until)
                 patience = GATHER if rows else min(2 * patience, max(GATHER, backoff.total_seconds()))
 
 
-def _rest(seconds: float, cursor: Cursor, given: float) -> Generator[Window, None, float]:
-    """Signs of life while nothing is looked for; returns when the last window was given."""
+def _rest(seconds: float, until: float) -> Generator[None, float, float]:
+    """Wait, for several polls where that takes longer than one; when the last of them must end."""
     end = time.monotonic() + seconds
     while (now := time.monotonic()) < end:
-        if now - given >= BEAT:
-            given = now
-            yield Window(NO_CHANGES, cursor, idle=True)
-        time.sleep(max(0.0, min(end, given + BEAT) - time.monotonic()))
-    return given
+        if now >= until:
+            until = yield None
+        time.sleep(max(0.0, min(end, until) - time.monotonic()))
+    return until
 
 
 def take_over(table: Table, stamp: Stamp, after: Cursor) -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from itertools import accumulate
 from typing import Any, Protocol
 
 from penstock.source import Stamp
 from penstock.sources.outbox.mark.stamp import Span, from_, mark, position_of
 from penstock.sources.outbox.mark.table import Row, Text
+from penstock.sources.outbox.rows import PAGE_BYTES
 
 _COLUMNS = "id, leader_id, kafka_topic, kafka_key, kafka_value, kafka_header_keys, kafka_header_values"
 _WITHIN = "leader_id between ? and ? and substr(leader_id, 15, 1) = '8'"  # the version: random ones may lie between, too
@@ -40,6 +42,10 @@ class Dialect(Protocol):
     @property
     def now(self) -> str:
         """The database's time in the same way."""
+
+    @property
+    def weight(self) -> str:
+        """How many bytes a row takes: an expression."""
 
     @property
     def locking(self) -> str:
@@ -70,15 +76,16 @@ class ListedTable:
         if not self._dialect.ask(f"select 1 from {self._table} where {free} limit 1", left_alone):
             return []
         with self._dialect.transaction():
-            found = self._rows(f"where {free} order by id limit {limit} {self._dialect.locking}", left_alone)
+            due = self._first(f"where {free} order by id limit {limit} {self._dialect.locking}", left_alone)
+            found = self._rows(f"where {_among(due)} order by id")
             base = max(after, self.now())
             marked = [row._replace(position=base + place) for place, row in enumerate(found, 1)]
             self._dialect.stamp([(row.id, mark(stamp, row.position)) for row in marked])
         return marked
 
-    def marked(self, span: Span) -> list[tuple[int, str]]:
+    def marked(self, span: Span, most: int | None = None) -> list[tuple[int, str]]:
         """By a look at all rows: there is no index of marks."""
-        return [(row, str(found)) for row, found in self._found("id, leader_id", span)]
+        return [(row, str(found)) for row, found in self._found("id, leader_id", span, _limit(most))]
 
     def upto(self, span: Span) -> list[tuple[int, str | None, Any]]:
         """By the primary key, once the last is found."""
@@ -97,7 +104,8 @@ class ListedTable:
 
     def read(self, span: Span, limit: int) -> list[Row]:
         """In the order of marks."""
-        return self._rows(f"where {_WITHIN} order by leader_id limit {limit}", span)
+        first = self._first(f"where {_WITHIN} order by leader_id limit {limit}", span)
+        return self._rows(f"where {_among(first)} and {_WITHIN} order by leader_id", span)
 
     def purge(self, ids: Sequence[int], span: Span) -> int:
         """In one statement."""
@@ -127,19 +135,29 @@ class ListedTable:
         [(now,)] = self._dialect.ask(f"select {self._dialect.now}")
         return int(now)
 
-    def waiting(self, delivered: Span) -> tuple[int, int | None]:
+    def waiting(self, delivered: Span, most: int | None = None) -> tuple[int, int | None]:
         """A look at all rows."""
-        what = f"select count(*), min({self._dialect.made_at}) from {self._table} where leader_id is null or not ({_WITHIN})"
-        [(count, at)] = self._dialect.ask(what, delivered)
+        some = f"select create_time from {self._table} where leader_id is null or not ({_WITHIN}) {_limit(most)}"
+        [(count, at)] = self._dialect.ask(f"select count(*), min({self._dialect.made_at}) from ({some}) few", delivered)
         return int(count), None if at is None else int(at)
 
     def _found(self, what: str, span: Span, rest: str = "") -> list[Any]:
         return self._dialect.ask(f"select {what} from {self._table} where {_WITHIN} {rest}", span)
 
-    def _rows(self, rest: str, span: Span) -> list[Row]:
+    def _first(self, rest: str, facts: Sequence[Any]) -> list[int]:
+        """The ids of the first rows that fill a page."""
+        found = self._dialect.ask(f"select id, {self._dialect.weight} from {self._table} {rest}", facts)
+        before = accumulate((int(weight) for _, weight in found), initial=0)
+        return [row for (row, _), size in zip(found, before, strict=False) if size < PAGE_BYTES]
+
+    def _rows(self, rest: str, facts: Sequence[Any] = ()) -> list[Row]:
         made_at = f"coalesce({self._dialect.made_at}, {self._dialect.now})"  # of whatever an application calls a time
-        found = self._dialect.ask(f"select {_COLUMNS}, {made_at} from {self._table} {rest}", span)
+        found = self._dialect.ask(f"select {_COLUMNS}, {made_at} from {self._table} {rest}", facts)
         return [_row(row) for row in found]
+
+
+def _limit(most: int | None) -> str:
+    return "" if most is None else f"limit {most}"
 
 
 def _among(ids: Sequence[int]) -> str:

@@ -12,6 +12,7 @@ from penstock.dsn import shown
 from penstock.errors import ConfigInvalid, OutboxMissing, OutboxUnfit, PenstockError, SourceUnavailable
 from penstock.outbox import quoted
 from penstock.sources.outbox.mark.listed import ListedTable
+from penstock.sources.outbox.mark.table import WEIGHED
 from penstock.sources.outbox.naming import Names
 
 SCHEMES = ("mysql://", "mariadb://")
@@ -45,6 +46,7 @@ class MysqlDialect:
     made_at = "cast(unix_timestamp(create_time) * 1000000 as signed)"
     now = "cast(unix_timestamp(now(6)) * 1000000 as signed)"
     locking = "for update skip locked"
+    weight = " + ".join(f"coalesce(octet_length({column}), 0)" for column in WEIGHED)
 
     def __init__(self, connection: Any, names: Names) -> None:
         self._connection, self.table = connection, quoted(names.table, "`")

@@ -6,14 +6,14 @@ import json
 
 from penstock.cursor import Cursor
 from penstock.errors import CursorInvalid
-from penstock.source import Stamp
-from penstock.sources.outbox.mark.stamp import ATTEMPTS, EPOCHS, NOBODY, POSITIONS
+from penstock.source import ANONYMOUS, Stamp
+from penstock.sources.outbox.mark.stamp import ATTEMPTS, EPOCHS, POSITIONS
 
 LIFE = "mark"
 """Positions are times of the database's clock, which goes on whatever becomes of the table: there is one life."""
 
 
-def to_cursor(position: int, stamp: Stamp = NOBODY) -> Cursor:
+def to_cursor(position: int, stamp: Stamp = ANONYMOUS) -> Cursor:
     """The cursor behind the row at this position, which was marked so."""
     facts = {"position": position, "epoch": stamp.epoch, "attempt": stamp.attempt}
     return Cursor(json.dumps(facts, separators=(",", ":")))

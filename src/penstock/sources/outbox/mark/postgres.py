@@ -13,6 +13,7 @@ from penstock.sources.outbox import database
 from penstock.sources.outbox.mark.stamp import POSITIONS, Span, from_, stem
 from penstock.sources.outbox.mark.table import Row
 from penstock.sources.outbox.naming import Names
+from penstock.sources.outbox.rows import PAGE_BYTES
 from penstock.sources.outbox.schema import SWEEP
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _COLUMNS = (
 )
 # The byte of the version, too: one in 256 of the random marks of other programs lies between ours.
 _WITHIN = "leader_id between %(low)s::uuid and %(high)s::uuid and get_byte(uuid_send(leader_id), 6) >> 4 = 8"
+_WEIGHT = "octet_length(kafka_key) + coalesce(octet_length(kafka_value), 0) + pg_column_size(kafka_header_values)"
 _NAMED = "id = any(%(ids)s::bigint[])"
 _DURABLE = "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'"
 
@@ -58,7 +60,8 @@ class PostgresTable:
         """
         ours = f"(leader_id is null or not ({_WITHIN}))"
         sql = (
-            f"with due as (select id from {self._table} where {ours} order by id limit %(limit)s),"
+            f"with due as (select id from ({_weighed('id', f'{self._table} where {ours} order by id')}) page"
+            f" where bytes < {PAGE_BYTES}),"
             " numbered as (select id, row_number() over (order by id)"
             "  + greatest(%(after)s, (extract(epoch from statement_timestamp()) * 1000000)::bigint) as position from due)"
             f" update {self._table} outbox set leader_id = (%(stem)s || lpad(to_hex(position), 13, '0'))::uuid"
@@ -68,9 +71,10 @@ class PostgresTable:
         facts = {"limit": limit, "after": after, "stem": stem(stamp)} | _bounds(from_(stamp))
         return sorted(_rows(self._cursor.execute(sql.encode(), facts).fetchall()))
 
-    def marked(self, span: Span) -> list[tuple[int, str]]:
+    def marked(self, span: Span, most: int | None = None) -> list[tuple[int, str]]:
         """By a look at all rows: there is no index of marks."""
-        return self._all(f"select id, leader_id::text from {self._table} where {_WITHIN} order by id", span)
+        sql = f"select id, leader_id::text from {self._table} where {_WITHIN} order by id limit %(most)s"
+        return self._all(sql, span, most=most)
 
     def upto(self, span: Span) -> list[tuple[int, str | None, Any]]:
         """By the primary key, once the last is found."""
@@ -89,7 +93,8 @@ class PostgresTable:
 
     def read(self, span: Span, limit: int) -> list[Row]:
         """In the order of marks."""
-        sql = f"select {_COLUMNS} from {self._table} where {_WITHIN} order by leader_id limit %(limit)s"
+        marked = _weighed("leader_id", f"{self._table} where {_WITHIN} order by leader_id")
+        sql = f"select {_COLUMNS} from ({marked}) page where bytes < {PAGE_BYTES} order by leader_id"
         return _rows(self._cursor.execute(sql.encode(), {"limit": limit, **_bounds(span)}).fetchall())
 
     def purge(self, ids: Sequence[int], span: Span) -> int:
@@ -124,13 +129,11 @@ class PostgresTable:
         [(now,)] = self._connection.execute(b"select (extract(epoch from statement_timestamp()) * 1000000)::bigint").fetchall()
         return int(now)
 
-    def waiting(self, delivered: Span) -> tuple[int, int | None]:
+    def waiting(self, delivered: Span, most: int | None = None) -> tuple[int, int | None]:
         """A look at all rows."""
-        [(count, at)] = self._all(
-            f"select count(*), (extract(epoch from min(create_time)) * 1000000)::bigint from {self._table}"
-            f" where leader_id is null or not ({_WITHIN})",
-            delivered,
-        )
+        some = f"select create_time from {self._table} where leader_id is null or not ({_WITHIN}) limit %(most)s"
+        sql = f"select count(*), (extract(epoch from min(create_time)) * 1000000)::bigint from ({some}) few"
+        [(count, at)] = self._all(sql, delivered, most=most)
         return count, at
 
     def _all(self, sql: str, span: Span, **facts: Any) -> list[Any]:
@@ -158,6 +161,12 @@ def create(dsn: str, names: Names) -> bool:
         for statement in statements(names):
             connection.execute(statement.encode())
     return found is None
+
+
+def _weighed(order: str, rows: str) -> str:
+    """The first of these rows, each with the bytes that come before it."""
+    before = f"sum({_WEIGHT}) over (order by {order} rows unbounded preceding) - ({_WEIGHT})"
+    return f"select *, {before} as bytes from (select * from {rows} limit %(limit)s) few"
 
 
 def _bounds(span: Span) -> dict[str, str]:

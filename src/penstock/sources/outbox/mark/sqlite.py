@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.errors import OutboxMissing, OutboxUnfit, SourceUnavailable
 from penstock.sources.outbox.mark.listed import ListedTable
+from penstock.sources.outbox.mark.table import WEIGHED
 from penstock.sources.outbox.naming import Names
 
 BUSY_SECONDS = 5.0
@@ -37,6 +38,7 @@ class SqliteDialect:
     made_at = "cast(round((julianday(create_time) - 2440587.5) * 86400000) as integer) * 1000"
     now = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"
     locking = ""
+    weight = " + ".join(f"coalesce(length(cast({column} as blob)), 0)" for column in WEIGHED)
 
     def __init__(self, connection: sqlite3.Connection, names: Names) -> None:
         self._connection, self.table = connection, names.rows

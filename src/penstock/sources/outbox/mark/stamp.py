@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from penstock.source import Stamp
+from penstock.source import ANONYMOUS, Stamp
 
 TAG, VERSION, VARIANT = 0x50 << 120, 0x8 << 76, 0x8 << 60
 EPOCHS, ATTEMPTS, POSITIONS = 1 << 40, 1 << 20, 1 << 52
-NOBODY = Stamp(0, 0)
-"""Who only numbers rows, and delivers none."""
 
 
 class Span(NamedTuple):
@@ -55,9 +53,14 @@ def of(stamp: Stamp, upto: int = POSITIONS - 1) -> Span:
     return Span(mark(stamp, 0), mark(stamp, upto))
 
 
+def between(stamp: Stamp, after: int, upto: int) -> Span:
+    """The marks of a stamp after one position, up to another."""
+    return Span(mark(stamp, after + 1), mark(stamp, upto))
+
+
 def before(stamp: Stamp) -> Span:
     """The marks of all stamps before this one; the last is the stamp's own first, which no row has."""
-    return Span(mark(NOBODY, 0), mark(stamp, 0))
+    return Span(mark(ANONYMOUS, 0), mark(stamp, 0))
 
 
 def behind(stamp: Stamp) -> Span:
@@ -71,7 +74,7 @@ def from_(stamp: Stamp) -> Span:
 
 
 LAST = mark(Stamp(EPOCHS - 1, ATTEMPTS - 1), POSITIONS - 1)
-EVERY = Span(mark(NOBODY, 0), LAST)
+EVERY = Span(mark(ANONYMOUS, 0), LAST)
 """All marks of ours."""
 
 

@@ -1,0 +1,45 @@
+"""The term that a candidate holds, if any, and how it loses it."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from penstock.coordinator import Term
+from penstock.errors import TermLost
+
+_Lost = TypeVar("_Lost", bound=TermLost)
+
+
+class HeldTerm:
+    """Empty at first."""
+
+    def __init__(self, pipeline: str, holder: str) -> None:
+        self._pipeline, self._holder = pipeline, holder
+        self.term: Term | None = None
+
+    def enter(self, epoch: int) -> Term:
+        """The candidate leads from now on."""
+        self.term = Term(self._pipeline, self._holder, epoch)
+        return self.term
+
+    def leave(self) -> Term | None:
+        """It does not; the term that it held."""
+        term, self.term = self.term, None
+        return term
+
+    def held(self) -> Term:
+        """The term. Raises TermLost if there is none."""
+        if not self.term:
+            raise TermLost(f"{self._holder} does not lead {self._pipeline}")
+        return self.term
+
+    def lost(self, reason: str, kind: type[_Lost] = TermLost) -> _Lost:  # type: ignore[assignment]
+        """The error that says why the term is gone, which it is now."""
+        epoch = self.held().epoch
+        self.term = None
+        return kind(f"{self._holder} no longer leads {self._pipeline} (term {epoch}): {reason}")
+
+
+def ended(term: Term) -> TermLost:
+    """The error of a holder whose term is not the current one."""
+    return TermLost(f"{term.holder} no longer leads {term.pipeline}: its term {term.epoch} has ended")

@@ -1,0 +1,126 @@
+"""Dead letters, the same for all kinds of state: a kind implements `Storage`, and the few methods that these classes leave open."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
+
+from penstock.errors import TermHeld
+from penstock.letter import DeadLetter, in_order
+from penstock.parked_keys import Hold
+from penstock.rows import Row
+
+
+class Storage(Protocol):
+    """The letters of one pipeline during one step: the step happens as a whole or not at all, and no other runs beside it."""
+
+    def has(self, letter: DeadLetter) -> bool:
+        """Whether there is a letter of the same change."""
+
+    def add(self, letter: DeadLetter) -> None:
+        """Keep a letter under the next number, unless there is one of the same change."""
+
+    def is_held(self, letter: DeadLetter) -> bool:
+        """Whether a letter that shares a row with this one, comes before it (`Hold.is_before`) and holds is there."""
+
+    def overtake(self, letter: DeadLetter) -> None:
+        """Mark the earlier letters of its rows that are not overtaken yet as overtaken by this one."""
+
+    def give_back(self, letter: DeadLetter) -> None:
+        """Remove these marks of this letter from the earlier letters of its rows."""
+
+    def hold(self, number: int | None, *, force: bool) -> bool:
+        """Mark a letter as one for which later changes wait, unless it is overtaken and `force` is not set."""
+
+    def delete(self, number: int | None) -> bool:
+        """Delete a letter; False if there is none."""
+
+    def count(self, *, dropped: int = 0, passed: int = 0, redriven: int = 0) -> None:
+        """Add to the totals."""
+
+    def holds(self, rows: Collection[Row] | None) -> list[Hold]:
+        """All letters, or those that share one of these rows."""
+
+    def all(self) -> Iterable[DeadLetter]:
+        """All letters with their numbers."""
+
+    def summary(self) -> dict[str, Any]:
+        """`dead`, `waiting`, `dropped`, `passed` and `redriven`."""
+
+
+def _follow(storage: Storage, letter: DeadLetter) -> bool:
+    """Whether a letter is parked after an earlier letter of its rows; otherwise it overtakes those."""
+    if storage.has(letter):
+        return True
+    if storage.is_held(letter):
+        storage.add(letter)
+        return True
+    storage.overtake(letter)
+    return False
+
+
+def _remove(storage: Storage, number: int, *, redriven: bool) -> bool:
+    """Delete a letter, and count the reason."""
+    if is_there := storage.delete(number):
+        storage.count(dropped=int(not redriven), redriven=int(redriven))
+    return is_there
+
+
+_OF_CLAIMS: Mapping[str, Callable[[Storage, DeadLetter], Any]] = {
+    "park": lambda storage, letter: storage.add(letter),
+    "follow": _follow,
+    "give_back": lambda storage, letter: storage.give_back(letter),
+}
+_OF_OPERATORS: Mapping[str, Callable[..., bool]] = {
+    "hold": lambda storage, number, force: storage.hold(number, force=force),
+    "remove": _remove,
+}
+
+
+def take(step: str, storage: Storage, letters: Sequence[DeadLetter]) -> list[Any]:
+    """Take a step of a claim with each of these letters; the answers."""
+    return [_OF_CLAIMS[step](storage, letter) for letter in letters]
+
+
+def alter(step: str, storage: Storage, number: int | None, **asked: bool) -> bool:
+    """Take a step of an operator with the letter of this number; False if there is none."""
+    return _OF_OPERATORS[step](storage, number, **asked)
+
+
+class StoreLetters(ABC):
+    """`DeadLetters` for coordinators."""
+
+    @abstractmethod
+    def _parked(self, pipeline: str) -> Iterable[DeadLetter]:
+        """The letters of a pipeline, in any order."""
+
+    @abstractmethod
+    def _alter(self, step: str, number: int | None, **asked: bool) -> bool:
+        """Take a step of an operator; False if there is no such letter."""
+
+    @abstractmethod
+    def _sole(self, pipeline: str) -> AbstractContextManager[bool]:
+        """Whether this process alone may send or remove letters until the block ends."""
+
+    def letters(self, pipeline: str) -> Sequence[DeadLetter]:
+        """The dead letters, those of one key in the order in which they must be sent."""
+        return in_order(self._parked(pipeline))
+
+    @contextmanager
+    def redriving(self, pipeline: str) -> Iterator[None]:
+        """The sole right to send letters again or to remove them. Raises TermHeld."""
+        with self._sole(pipeline) as is_sole:
+            if not is_sole:
+                said = f"another process sends or drops dead letters of {pipeline}"
+                raise TermHeld(said, "wait until it has ended, then try again")
+            yield
+
+    def hold(self, letter: DeadLetter, *, force: bool = False) -> bool:
+        """From now on later changes of its key wait for it. False if it is gone, or was overtaken and `force` is not set."""
+        return self._alter("hold", letter.number, force=force)
+
+    def remove(self, letter: DeadLetter, *, redriven: bool) -> bool:
+        """Delete a letter that was delivered, or that an operator dropped. False if it is gone already."""
+        return self._alter("remove", letter.number, redriven=redriven)

@@ -1,0 +1,1 @@
+"""Changes to a destination that takes requests: in order, several requests under way, repeated, and without poison."""

@@ -1,0 +1,137 @@
+"""Carries batches over one connection, one after the other, until each change is accepted, condemned, or all is at an end."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from threading import Thread
+from typing import NamedTuple
+
+from penstock.delivery.bisection import Bisection, Fault, Part
+from penstock.delivery.queue import Queue
+from penstock.delivery.schedule import Waiting
+from penstock.delivery.settlement import Failure, Settlement, meant
+from penstock.delivery.transport import Accepted, Attempt, Deferred, Refused, Transport
+from penstock.failpoint import reach
+from penstock.retry import Retry
+from penstock.sink import Assignment
+
+FAR_SECONDS = 0.002
+"""Where an answer takes longer, not even the rest of a batch of which all poison is named is worth waiting for."""
+
+UNCERTAIN_SECONDS = 0.01
+"""Between two looks at whether the claim has been confirmed."""
+
+
+class Equipment(NamedTuple):
+    """What every sender of a delivery has, but for the connection. `in_order`: the destination refuses what comes after a gap."""
+
+    shown: str
+    queue: Queue
+    retry: Retry
+    assignment: Assignment
+    in_order: bool = False
+
+
+class Sender(Thread):
+    """A thread with a connection of its own. `take_over`: whether another sender goes on with a bisection."""
+
+    def __init__(
+        self, transport: Transport, equipment: Equipment, take_over: Callable[[Bisection, Failure], bool] | None = None
+    ) -> None:
+        super().__init__(name="delivery", daemon=True)
+        self._shown, self._queue, self._retry, self._assignment, self._in_order = equipment
+        self.transport, self._take_over, self._seconds = transport, take_over, 0.0
+        self._settlement = Settlement(self._shown, self._queue, self._retry, self._assignment.poison)
+
+    def run(self) -> None:
+        """Send batches until the end."""
+        try:
+            self._work()
+        except BaseException as failure:  # noqa: BLE001 - a thread's last words: every later call of its owner raises them
+            self._queue.fail(failure)
+
+    def _work(self) -> None:
+        while (batch := self._queue.cut()) and self._carry(Bisection(batch, self._retry.is_spent, in_order=self._in_order)):
+            continue
+
+    def _carry(self, bisection: Bisection, failure: Failure | None = None) -> bool:
+        """Try until everything is settled, or another sender goes on with it; False when the end came first."""
+        while not bisection.is_over:
+            reach("sink.sending")
+            if not self._may_send():
+                break
+            taken = self._queue.requests_taken
+            if more := self._more() if bisection.wants_more(taken) else []:
+                bisection.add(self._queue.with_rows(more))
+            elif part := bisection.next(taken):
+                failure = self._try(bisection, part) or failure
+                if failure and self._gives_away(bisection, failure):
+                    return True
+            elif failure:
+                self._rest(failure, max(part.failures for part in bisection.parts))
+                bisection.again()
+        self._settlement.carry_out()
+        return bisection.is_over
+
+    def _may_send(self) -> bool:
+        """Wait while it is not known that the lane is still this pipeline's: a stopped process may have a successor."""
+        while not self._queue.is_ending and not self._assignment.is_current():
+            self._queue.rest(UNCERTAIN_SECONDS)
+        return not self._queue.is_ending
+
+    def _more(self) -> list[Waiting]:
+        """What else could be sent, for the destination to accept something."""
+        return self._queue.more()
+
+    def _gives_away(self, bisection: Bisection, failure: Failure) -> bool:
+        """Whether another sender goes on with it; not if the destination may be in trouble, since everything waits then."""
+        is_far = failure.is_named and self._seconds > FAR_SECONDS
+        if self._take_over is None or len(bisection.parts) < (1 if is_far else 2) or bisection.is_in_doubt:
+            return False
+        if self._settlement.fault(failure) is not Fault.CERTAIN:
+            return False
+        self._settlement.carry_out()
+        for part in bisection.parts:
+            part.changes = self._queue.with_rows(part.changes)
+        return self._take_over(bisection, failure)
+
+    def _try(self, bisection: Bisection, part: Part) -> Failure | None:
+        """Send what does not have to wait for a dead letter; the failure, if it was one."""
+        if not self._settlement.sift(bisection, part):
+            return None
+        part.attempts += 1
+        part.sent_at, began = self._queue.requests_taken, time.monotonic()
+        self._settlement.begin()
+        outcome = self.transport.send(part.changes, Attempt(part.attempts, self._settlement.carry_out))
+        self._settlement.carry_out()  # unless the transport has called it
+        self._seconds = time.monotonic() - began
+        outcome = meant(outcome, part.changes, halts=self._settlement.halts)
+        if isinstance(outcome, Accepted):
+            self._settlement.accept(bisection, part, outcome)
+            return None
+        part.is_refused = part.is_refused and outcome.is_certain
+        match outcome:
+            case Refused(is_too_large=True, named=named) if len(part.changes) > 1 and not named:
+                self._split(bisection, part, outcome)
+            case Deferred(is_free=True):
+                pass
+            case _:
+                failure = Failure(outcome, not self._settlement.was_believed)
+                self._settlement.fail(bisection, part, failure)
+                return failure
+        return None
+
+    def _split(self, bisection: Bisection, part: Part, refused: Refused) -> None:
+        """Send halves at once: the request had more bytes than the destination takes."""
+        self._queue.shrink(sum(change.bytes for change in part.changes))
+        part.changes = self._queue.with_rows(part.changes)
+        bisection.split(part)
+        self._assignment.retried(f"{self._shown}: {refused.reason}; the batch goes in halves", part.failures, 0.0)
+
+    def _rest(self, failure: Failure, failures: int) -> None:
+        """Wait before the next try."""
+        wait = self._retry.wait(failures, random.random(), failure.outcome.after)
+        self._assignment.retried(f"{self._shown}: {failure.outcome.reason}", failures, wait)
+        self._queue.rest(wait)

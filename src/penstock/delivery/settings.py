@@ -1,0 +1,58 @@
+"""The settings that decide about batches and requests, and when a batch goes. Pure."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Literal, NamedTuple
+
+from penstock.duration import Duration
+from penstock.retry import Retry
+from penstock.settings import refuse, settings
+from penstock.size import Bytes, Size
+
+MOST_PARALLEL = 64
+"""Requests under way: each has a thread and a connection."""
+
+
+@settings
+class Batch:
+    """How many changes and bytes of them go in one request, and how long the first change waits for others."""
+
+    size: int = 100
+    bytes: Size = Bytes(8_000_000)
+    delay: Duration = timedelta(milliseconds=5)
+
+    def __post_init__(self) -> None:
+        refuse(
+            self.size < 1 and f"batch.size is {self.size}: it must be 1 or more",
+            self.delay < timedelta(0) and "batch.delay is negative: write 0ms or more",
+        )
+
+
+class Pace(NamedTuple):
+    """`parallel` requests, each a batch, and beside them one for each of at most so many `bisections` of refused batches."""
+
+    batch: Batch = Batch()
+    parallel: int = 1
+    bisections: int = 16
+    retry: Retry = Retry()
+
+    def complaints(self) -> list[str | Literal[False]]:
+        """What is wrong with these."""
+        return [
+            not 1 <= self.parallel <= MOST_PARALLEL and f"parallel is {self.parallel}: it must be from 1 to {MOST_PARALLEL}",
+            not 0 <= self.bisections <= MOST_PARALLEL and f"bisections is {self.bisections}: it must be from 0 to {MOST_PARALLEL}",
+        ]
+
+
+def due_in(waiting: int, waited: float, batch: Batch, is_urgent: bool = False) -> float | None:
+    """Seconds until the next batch goes, 0 for at once, None while nothing waits.
+
+    `waiting` changes are there, the first of them since `waited` seconds. This is asked whenever a connection is free, so what
+    grew old during the last request goes at once, all that has come with it.
+    """
+    if not waiting:
+        return None
+    if is_urgent or waiting >= batch.size:
+        return 0.0
+    return max(0.0, batch.delay.total_seconds() - waited)

@@ -1,0 +1,35 @@
+"""The lanes that a pipeline reads now: lanes appear, and those that were delivered to their end are over."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from penstock.batch_target import covers
+from penstock.change import Lane
+from penstock.cursor import Watermark
+from penstock.errors import SourceUnavailable, StateUnavailable
+from penstock.pipeline import Pipeline
+from penstock.source import Source
+
+
+def open_lanes(pipeline: Pipeline) -> frozenset[Lane]:
+    """The lanes that have changes to deliver, or may get some."""
+    source = pipeline.source
+    lanes = frozenset(source.lanes())
+    if all(source.end(lane) is None for lane in lanes):
+        return lanes
+    marks = pipeline.state.pipeline_state(pipeline.name).watermarks
+    return frozenset(lane for lane in lanes if not is_over(source, lane, marks.get(lane)))
+
+
+def have_changed(pipeline: Pipeline, known: frozenset[Lane]) -> bool:
+    """Whether others are open now, as far as source and state can be read."""
+    with suppress(SourceUnavailable, StateUnavailable):
+        return open_lanes(pipeline) != known
+    return False
+
+
+def is_over(source: Source, lane: Lane, mark: Watermark | None) -> bool:
+    """Whether a lane has ended, and was delivered to its end."""
+    end = source.end(lane)
+    return end is not None and mark is not None and covers(source, mark.cursor, end)

@@ -1,0 +1,187 @@
+"""Send dead letters again: each through the stages that it has not passed, those of one key in order, beside a running pipeline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from penstock.change import Change, to_batch
+from penstock.coordinator import PipelineState
+from penstock.errors import DeliveryExhausted, PenstockError
+from penstock.event import Event
+from penstock.importing import function_of
+from penstock.letter import DeadLetter, ordered
+from penstock.pipeline import Pipeline
+from penstock.poison import IN_A_ROW
+from penstock.rows import Row, touching
+from penstock.sink import Assignment
+from penstock.source import Source
+
+PATIENCE = 300.0
+"""Seconds that one letter may take."""
+
+REACH_SECONDS, LOOK_SECONDS = 10.0, 0.1
+"""How long a running pipeline may take to deliver what lies before a letter, and how often that is looked at."""
+
+Outcome = Literal["sent", "left out", "failed", "waits", "early", "overtaken"]
+"""Sent; left out by the transform as it is now; failed again; waits behind one that failed, or for the pipeline; needs force."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """What became of a letter."""
+
+    letter: DeadLetter
+    outcome: Outcome
+    error: PenstockError | None = None
+
+
+def chains(letters: Sequence[DeadLetter], chosen: Callable[[DeadLetter], bool]) -> list[DeadLetter]:
+    """The chosen letters with all that are bound to them by a row: what comes before them goes first, what waits follows."""
+    rows = {row for letter in letters if chosen(letter) for row in letter.rows}
+    while grown := {row for letter in filter(_touching(rows), letters) for row in letter.rows} - rows:
+        rows |= grown
+    is_bound = _touching(rows)
+    return [letter for letter in ordered(letters) if chosen(letter) or is_bound(letter)]
+
+
+def redrive(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool], force: bool = False) -> Iterator[Redriven]:
+    """Send letters again, and tell of each; also those that are parked behind them meanwhile: their keys are free at the end.
+
+    Stops when too many in a row have failed. Raises TermHeld if another process does the same.
+    """
+    with pipeline.state.redriving(pipeline.name), ExitStack() as stage:
+        sending = Sending(pipeline, stage)
+        done: set[int | None] = set()
+        rows: set[Row] = set()
+        while some := [
+            letter
+            for letter in chains(pipeline.state.letters(pipeline.name), _either(chosen, _touching(rows)))
+            if letter.number not in done
+        ]:
+            rows.update(row for letter in some for row in letter.rows)
+            done.update(letter.number for letter in some)
+            yield from sending.send(some, force)
+            if sending.failed_in_row >= IN_A_ROW:
+                return
+
+
+def _touching(rows: Collection[Row]) -> Callable[[DeadLetter], bool]:
+    is_bound = touching(rows)
+    return lambda letter: is_bound(letter.rows)
+
+
+def _either(one: Callable[[DeadLetter], bool], other: Callable[[DeadLetter], bool]) -> Callable[[DeadLetter], bool]:
+    return lambda letter: one(letter) or other(letter)
+
+
+class Sending:
+    """One redrive: what failed, and which rows wait for it."""
+
+    def __init__(self, pipeline: Pipeline, stage: ExitStack) -> None:
+        self._pipeline, self._stage, self.failed_in_row = pipeline, stage, 0
+        self._blocked: set[Row] = set()
+        self._patience = REACH_SECONDS
+        self._expressions: Callable[[Change], pa.RecordBatch] | None = None
+
+    def send(self, letters: Sequence[DeadLetter], force: bool) -> Iterator[Redriven]:
+        """Each of these in order, unless it waits behind one that failed."""
+        for letter in letters:
+            if self.failed_in_row >= IN_A_ROW:
+                return
+            yield self._sent(letter, force)
+
+    def _sent(self, letter: DeadLetter, force: bool) -> Redriven:
+        state = self._pipeline.state
+        if _touching(self._blocked)(letter):
+            return Redriven(letter, "waits")
+        if not force and not self._is_reached(letter):
+            self._blocked.update(letter.rows)
+            return Redriven(letter, "early")
+        if not state.hold(letter, force=force):
+            return Redriven(letter, "overtaken")
+        try:
+            changes = self._transformed(letter)
+            if changes.num_rows:
+                self._deliver(letter, changes)
+        except PenstockError as error:
+            self.failed_in_row += 1
+            self._blocked.update(letter.rows)
+            return Redriven(letter, "failed", error)
+        self.failed_in_row = 0
+        state.remove(letter, redriven=True)
+        return Redriven(letter, "sent" if changes.num_rows else "left out")
+
+    def _is_reached(self, letter: DeadLetter) -> bool:
+        """Whether everything before it is delivered or parked: earlier changes of its rows may still be on their way."""
+        deadline = time.monotonic() + self._patience
+        while _lies_ahead(letter, standing := self._pipeline.state.pipeline_state(self._pipeline.name), self._pipeline.source):
+            if not standing.is_held or time.monotonic() >= deadline:
+                self._patience = 0.0  # others are not waited for as long again
+                return False
+            time.sleep(LOOK_SECONDS)
+        return True
+
+    def _transformed(self, letter: DeadLetter) -> pa.RecordBatch:
+        """The letter behind the stages that it had not passed, as they are now."""
+        given = self._put_through(letter.change) if letter.stage == "sql" else to_batch([letter.change])
+        if letter.stage == "sink" or not given.num_rows or not (function := function_of(self._pipeline)):
+            return given
+        outcome = function.apply(given)
+        if outcome.error:
+            raise outcome.error
+        return outcome.changes
+
+    def _put_through(self, change: Change) -> pa.RecordBatch:
+        """What the expressions make of it, which takes a session of Spark; that is opened once."""
+        if self._expressions is None:
+            from penstock.spark.again import again
+
+            self._expressions = self._stage.enter_context(again(self._pipeline))
+        return self._expressions(change)
+
+    def _deliver(self, letter: DeadLetter, changes: pa.RecordBatch) -> None:
+        """Send it once; under the epoch of now, since a receiver takes no older one."""
+        pipeline = self._pipeline
+        assignment = Assignment(
+            pipeline=pipeline.name,
+            lane=letter.lane,
+            epoch=pipeline.state.pipeline_state(pipeline.name).epoch,
+            attempt=0,
+            incarnation=letter.incarnation,
+            previous=None,
+            tell=_unheard,
+            is_redrive=True,
+            has_messages=pipeline.source.gives_messages,
+        )
+        with closing(_once(pipeline.sink).open(assignment)) as delivery:
+            delivery.offer(changes, PATIENCE)
+            if not delivery.drain(PATIENCE):
+                raise DeliveryExhausted(f"the sink has not taken change {letter.change.position} within {PATIENCE:g} s")
+
+
+def _lies_ahead(letter: DeadLetter, standing: PipelineState, source: Source) -> bool:
+    """Whether its lane has not come to it yet; what is left of another life of the source, or of a lane that is over, does not."""
+    mark = standing.watermarks.get(letter.lane)
+    return mark is not None and letter.change.position > mark.position and source.incarnation(mark.cursor) == letter.incarnation
+
+
+def _once(sink: Any) -> Any:
+    """The sink with a single try: who redrives sees the answer."""
+    return replace(sink, retry=replace(sink.retry, tries=1, then="halt", keys="wait")) if sink.retry else sink
+
+
+def _unheard(event: Event) -> None:
+    """Nobody follows the events of a redrive: its outcome is told."""
+
+
+def drop(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool]) -> list[DeadLetter]:
+    """Give up letters for good, and count them; what waits behind them stays. Raises TermHeld."""
+    with pipeline.state.redriving(pipeline.name):
+        some = [letter for letter in pipeline.state.letters(pipeline.name) if chosen(letter)]
+        return [letter for letter in some if pipeline.state.remove(letter, redriven=False)]

@@ -1,0 +1,165 @@
+"""The watermark of a lane as Kafka keeps it: offsets of a group, written in the transaction that delivers what lies before it.
+
+The offset is the position, and the metadata beside it the cursor. Kafka takes 4 096 bytes of metadata for each partition, so a long
+cursor lies in pieces on several partitions of the progress topic, which itself holds no records.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from typing import Any
+
+from penstock.change import Lane
+from penstock.cursor import Cursor, Watermark
+from penstock.errors import PenstockError, SinkRefused, SinkUnavailable
+from penstock.kafka_answer import answered
+from penstock.sinks.kafka import client
+from penstock.sinks.kafka.fault import ending, is_refusal
+from penstock.sinks.kafka.settings import KafkaSettings
+
+PARTITIONS = 16
+"""Of the progress topic, if it is made by us."""
+
+PIECE = 4000
+"""Bytes of a piece: a little less than brokers take by default."""
+
+STEP_SECONDS = 2.0
+PATIENCE = 10.0
+"""Seconds for one answer of the brokers."""
+
+
+def pieces(watermark: Watermark) -> list[str]:
+    """A watermark as the metadata of as many partitions as it needs, each with its number and how many there are."""
+    text = json.dumps({"cursor": watermark.cursor, "delivered": watermark.delivered}, separators=(",", ":"))
+    parts = [text[start : start + PIECE] for start in range(0, len(text), PIECE)]
+    return [f"{number}/{len(parts)}:{part}" for number, part in enumerate(parts)]
+
+
+def joined(position: int, found: Sequence[str]) -> Watermark:
+    """The watermark of these pieces; what lies behind the last one is left from a longer one."""
+    count = int(found[0].partition(":")[0].partition("/")[2])
+    facts = json.loads("".join(piece.partition(":")[2] for piece in found[:count]))
+    return Watermark(Cursor(facts["cursor"]), position, facts["delivered"])
+
+
+class GroupWatermark:
+    """The group of one lane; its name is also the transactional id, under which only one producer can live."""
+
+    def __init__(self, sink: KafkaSettings, pipeline: str, lane: Lane) -> None:
+        self._sink, self._pipeline, self._kafka = sink, pipeline, client.confluent()
+        self.name, self.topic = f"penstock.{pipeline}.{lane}", sink.progress_topic
+        self._last_heard: Any = None
+
+    def read(self) -> Watermark | None:
+        """What stands there; it waits for a transaction that is just being completed.
+
+        Only for who has fenced everybody else: one who died before his last step would be waited for until his time is over.
+        """
+        return self._asked("read_committed")
+
+    def peek(self) -> Watermark | None:
+        """What stands there, without what somebody else is just committing."""
+        return self._asked("read_uncommitted")
+
+    def _asked(self, isolation: str) -> Watermark | None:
+        partitions = [self._kafka.TopicPartition(self.topic, number) for number in range(PARTITIONS)]
+        with closing(self._consumer(isolation)) as consumer:
+            found = self._committed(consumer, partitions)
+        if found[0].offset < 0:
+            return None
+        return joined(found[0].offset, [one.metadata or "" for one in found])
+
+    def _committed(self, consumer: Any, partitions: Sequence[Any]) -> Sequence[Any]:
+        """Ask again and again: whether we are refused shows long before nobody has answered."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                found: Sequence[Any] = consumer.committed(partitions, timeout=STEP_SECONDS)
+            except self._kafka.KafkaException as error:
+                told = self.ending(error, "reading the watermark", consumer)
+                if not isinstance(told, SinkUnavailable) or time.monotonic() > deadline:
+                    raise told from None
+            else:
+                self._last_heard = None
+                return found
+
+    def offsets(self, watermark: Watermark) -> list[Any]:
+        """A watermark as a transaction takes it."""
+        parts = pieces(watermark)
+        if len(parts) > PARTITIONS:
+            raise SinkUnavailable(f"the cursor of {self.name} is too long for Kafka: {len(watermark.cursor)} characters")
+        return [
+            self._kafka.TopicPartition(self.topic, number, watermark.position, metadata=metadata)
+            for number, metadata in enumerate(parts)
+        ]
+
+    def member(self) -> Any:
+        """Who commits offsets: somebody of this group, which has no members.
+
+        Asked of a client that knows no servers: one that is closed while it connects has been seen to abort the process.
+        """
+        with closing(self._kafka.Consumer(client.others({}) | {"group.id": self.name})) as consumer:
+            return consumer.consumer_group_metadata()
+
+    def prepare(self) -> None:
+        """See that the brokers are ready to keep a watermark."""
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        if (
+            self.peek()
+        ):  # in a new cluster this makes the brokers ready for groups: a transaction would wait for them without an end
+            return
+        admin = AdminClient(client.others(self._sink.config, self.hear))
+        wanted = NewTopic(self.topic, num_partitions=PARTITIONS, replication_factor=-1, config={"cleanup.policy": "compact"})
+        try:
+            answered(admin.create_topics([wanted], request_timeout=PATIENCE)[self.topic])
+        except self._kafka.KafkaException as error:
+            if error.args[0].code() == self._kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                self._find(admin, error.args[0])
+            elif error.args[0].code() != self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+                raise self.ending(error, f"making the topic {self.topic}", admin) from None
+
+    def _find(self, admin: Any, refusal: Any) -> None:
+        """Who may not make topics is refused before anybody looks whether there is one already."""
+        try:
+            found = admin.list_topics(self.topic, PATIENCE).topics[self.topic]
+        except self._kafka.KafkaException as error:
+            raise self.ending(error, f"looking for the topic {self.topic}", admin) from None
+        if found.error is not None:
+            way_out = (
+                f"create it with {PARTITIONS} partitions and cleanup.policy=compact, or let this pipeline's user create topics"
+            )
+            raise SinkRefused(f"making the topic {self.topic}: {refusal.name()}: {refusal.str()}", way_out)
+
+    def strike(self) -> None:
+        """Fence whoever delivers on this lane, and keep nothing of it."""
+        from confluent_kafka.admin import AdminClient
+
+        producer = self._kafka.Producer(client.transactional(self._sink.config, self._pipeline, self.name, self.hear))
+        admin = AdminClient(client.others(self._sink.config, self.hear))
+        try:
+            producer.init_transactions(PATIENCE)
+            answered(admin.delete_consumer_groups([self.name], request_timeout=PATIENCE)[self.name])
+        except self._kafka.KafkaException as error:
+            if error.args[0].code() != self._kafka.KafkaError.GROUP_ID_NOT_FOUND:
+                raise self.ending(error, "removing the watermark", producer) from None
+
+    def hear(self, error: Any) -> None:
+        """Note what the library has to say of connections; that we were refused says most."""
+        if self._last_heard is None or not is_refusal(self._last_heard):
+            self._last_heard = error
+
+    def ending(self, error: Any, doing: str, asked: Any) -> PenstockError:
+        """What the client that was asked has heard tells more than that nobody answered."""
+        said = error.args[0]
+        with suppress(self._kafka.KafkaException):  # one that is broken for good has nothing more to say
+            asked.poll(0)
+        is_silence = said.code() in (self._kafka.KafkaError._TIMED_OUT, self._kafka.KafkaError._TRANSPORT)
+        return ending(self._last_heard if is_silence and self._last_heard else said, doing)
+
+    def _consumer(self, isolation: str) -> Any:
+        settings = client.others(self._sink.config, self.hear)
+        return self._kafka.Consumer({**settings, "group.id": self.name, "enable.auto.commit": False, "isolation.level": isolation})

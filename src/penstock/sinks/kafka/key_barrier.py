@@ -1,0 +1,92 @@
+"""Whose turn it is where at most one record of a key may be under way. Pure.
+
+A key's next record gets its turn when the one before it is settled: its row is purged, and no restart can bring it back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from heapq import heappop, heappush
+
+from penstock.change import Change
+from penstock.sinks.kafka.shelf import Entry
+
+Key = tuple[str, str]
+
+
+def key_of(change: Change) -> Key:
+    """What keeps its order: the changes of a topic with the same key."""
+    return change.table, change.key
+
+
+class KeyBarrier:
+    """Entries by key, each key's in order; the first of each is due or under way, the others wait."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Key, deque[Entry]] = {}
+        self._due: deque[Entry] = deque()
+        self._returned: dict[Key, list[int]] = {}  # heaps of rows
+
+    @property
+    def returned(self) -> int:
+        """How many rows went back to the table and have not come again."""
+        return sum(map(len, self._returned.values()))
+
+    def put(self, entry: Entry) -> bool:
+        """Take one more; False if it must go back to the table, because an earlier one of its key did and has not come again."""
+        key, row = key_of(entry.change), row_of(entry.change)
+        if key in self._returned and not self._is_in_turn(key, row):
+            return False
+        line = self._lines.setdefault(key, deque())
+        line.append(entry)
+        if len(line) == 1:
+            self._due.append(entry)
+        return True
+
+    def _is_in_turn(self, key: Key, row: int) -> bool:
+        """Whether nothing of its key that went back comes before it."""
+        waited_for = self._returned[key]
+        if row > waited_for[0]:
+            heappush(waited_for, row)
+            return False
+        while waited_for and waited_for[0] == row:
+            heappop(waited_for)
+        if not waited_for:
+            del self._returned[key]
+        return True
+
+    def due(self, most: int) -> list[Entry]:
+        """Take at most so many of those whose turn it is."""
+        return [self._due.popleft() for _ in range(min(most, len(self._due)))]
+
+    def again(self, entries: Sequence[Entry]) -> None:
+        """These keep their turn, and are due once more."""
+        self._due.extendleft(reversed(entries))
+
+    def settle(self, entry: Entry) -> None:
+        """Its row is purged: the next one of its key is due."""
+        key = key_of(entry.change)
+        line = self._lines[key]
+        line.popleft()
+        if line:
+            self._due.append(line[0])
+        else:
+            del self._lines[key]
+
+    def give_back(self, entry: Entry) -> list[Entry]:
+        """One that was under way goes back to the table, and all that wait behind it: they come again in the order of rows."""
+        key = key_of(entry.change)
+        line = list(self._lines.pop(key))
+        for one in line:
+            heappush(self._returned.setdefault(key, []), row_of(one.change))
+        return line
+
+    def __bool__(self) -> bool:
+        return bool(self._lines)
+
+
+def row_of(change: Change) -> int:
+    """The row that is purged when a change is delivered."""
+    assert change.new_row_id is not None
+    return change.new_row_id

@@ -1,0 +1,56 @@
+"""The settings of a Kafka sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from datetime import timedelta
+from typing import Literal
+
+from penstock.duration import Duration
+from penstock.retry import Retry
+from penstock.settings import settings
+from penstock.sink import TransactionalSink
+from penstock.sinks.kafka import client, record
+from penstock.sinks.kafka.record import Style
+
+_LONGEST = timedelta(seconds=60)
+
+
+@settings
+class KafkaSettings(TransactionalSink):
+    """Sends changes to topics. `config` is librdkafka's; `interval` and `progress_topic` are for exactly-once.
+
+    `max_in_flight_records` is for barrier.
+    """
+
+    config: Mapping[str, str | int | float | bool] = field(repr=False)
+    delivery: Literal["exactly-once", "at-least-once", "barrier"] = "exactly-once"
+    topic: str | None = None
+    key: Literal["json", "bare"] = "json"
+    format: Literal["penstock", "debezium", "cloudevents", "row"] = "penstock"
+    interval: Duration = timedelta(milliseconds=5)
+    progress_topic: str = "penstock.progress"
+    max_in_flight_records: int = 5000
+    retry: Retry = Retry()
+    imports = ("confluent_kafka.admin", "penstock.sinks.kafka.transactional")
+
+    def __post_init__(self) -> None:
+        if self.max_in_flight_records < 1:
+            raise ValueError("max_in_flight_records must be 1 or more")
+        if self.topic is not None:
+            record.check(self.topic)
+        if not timedelta(0) <= self.interval <= _LONGEST:
+            raise ValueError("interval must be from 0ms to 60s")
+        record.check(self.progress_topic)
+        client.check(self.config)
+
+    @property
+    def style(self) -> Style:
+        """What records look like."""
+        return Style(self.topic, self.key, self.format)
+
+    @property
+    def keeps_watermark(self) -> bool:
+        """Not where other deliveries than exactly-once may have gone on without it."""
+        return self.delivery == "exactly-once"

@@ -1,0 +1,148 @@
+"""One connection to an endpoint: opened when needed, kept, and given up when anything about it is in doubt."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from http.client import HTTPException
+from typing import NamedTuple
+
+from httptools import HttpParserError
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError
+
+from penstock.sinks.webhook.answer import SHOWN_CHARACTERS, Answer, answered
+from penstock.sinks.webhook.endpoint import Endpoint
+from penstock.sinks.webhook.response import ResponseParser
+from penstock.sinks.webhook.tls import explained
+
+_READ_BYTES = 1 << 16  # what an answer may hold before its connection is given up rather than read to the end
+_FAILURES = (OSError, HTTPError, HTTPException, HttpParserError)
+
+
+class Security(NamedTuple):
+    """What the connections to an endpoint trust, and the name it is asked for if not the host of the url."""
+
+    context: ssl.SSLContext
+    server_name: str | None = None
+
+
+class Connection:
+    """Sends one request at a time; `timeout` holds for a request as a whole."""
+
+    def __init__(self, endpoint: Endpoint, timeout: float, security: Security | None, redact: Callable[[str], str] = str) -> None:
+        self._timeout, self._redact = timeout, redact
+        self._opening = f"POST {endpoint.target} HTTP/1.1\r\nHost: {endpoint.authority}\r\nAccept-Encoding: identity\r\n"
+        self._http = _opened(endpoint, timeout, security)
+        self._due_at: float | None = None
+        self._is_kept = self._is_sent = False
+        self._failure: Answer | None = None
+
+    def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """Send a request and wait for its answer."""
+        self.send(body, headers)
+        return self.answer()
+
+    def send(self, body: bytes, headers: Mapping[str, str]) -> None:
+        """Send a request; `answer` is to be called next."""
+        self._is_kept, self._is_sent, self._failure = self._http.is_connected, False, None
+        if not self._is_kept:
+            self._http.close()
+        self._due_at = time.monotonic() + self._timeout
+        try:
+            sock, self._is_sent = self._connected(), True
+            with suppress(BrokenPipeError):  # an endpoint may refuse before it has read everything, and its answer is waiting
+                sock.sendall(self._head(len(body), headers) + body)
+        except _FAILURES as error:
+            self._failure = self._failed(error, self._due_at)
+
+    def answer(self) -> Answer:
+        """What has come of the request that was sent, as soon as that is known."""
+        assert self._due_at
+        try:
+            return self._failure or self._heard()
+        except _FAILURES as error:
+            return self._failed(error, self._due_at)
+        finally:
+            self._due_at = None
+
+    def _failed(self, error: Exception, due_at: float) -> Answer:
+        self._http.close()
+        is_late = time.monotonic() >= due_at
+        is_stale = self._is_kept and not is_late and isinstance(error, ConnectionError)
+        reason = self._late() if is_late else self._reason(error)
+        return Answer(None, reason, is_stale=is_stale, is_unsent=not self._is_sent)
+
+    def _connected(self) -> socket.socket:
+        if not self._http.sock:
+            self._http.connect()
+            wait_in_kernel(self._http.sock, self._timeout)
+        return self._http.sock
+
+    def _heard(self) -> Answer:
+        assert self._http.sock
+        with closing(ResponseParser(self._http.sock)) as response:
+            response.begin()
+            shown = self._finish(response)
+            return answered(response.status, response.headers, shown)
+
+    def _head(self, length: int, headers: Mapping[str, str]) -> bytes:
+        fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        return f"{self._opening}Content-Length: {length}\r\n{fields}\r\n".encode("ascii")
+
+    def _finish(self, response: ResponseParser) -> str:
+        """Read the answer's body, so that the connection can be kept; the status counts also where that fails."""
+        try:
+            response.finish(_READ_BYTES)
+        except OSError:
+            self._http.close()
+            return ""
+        if not response.is_whole:
+            self._http.close()
+        text = self._redact("".join(filter(str.isprintable, response.body.decode(errors="replace"))))[:SHOWN_CHARACTERS]
+        return f": {text}" if text else ""
+
+    def _reason(self, error: Exception) -> str:
+        cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__ or error
+        if isinstance(cause, HttpParserError):
+            return f"the answer is no HTTP: {cause}"
+        if isinstance(cause, TimeoutError):
+            return self._late()
+        if isinstance(cause, ssl.SSLError) and (said := explained(cause)):
+            return said
+        return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+
+    def _late(self) -> str:
+        return f"no answer within {self._timeout:g} s"
+
+    def sever_if_late(self) -> None:
+        """Called by another thread: end a request that is past its time, though bytes of an answer may still trickle in."""
+        due_at = self._due_at  # looked at once: the answer may come, and clear it, at any moment
+        if due_at is not None and time.monotonic() > due_at and (sock := self._http.sock):
+            with suppress(OSError):
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Give the connection up."""
+        self._http.close()
+
+
+def _opened(endpoint: Endpoint, timeout: float, security: Security | None) -> HTTPConnection:
+    if security is None:
+        return HTTPConnection(endpoint.host, endpoint.port, timeout=timeout)
+    return HTTPSConnection(
+        endpoint.host, endpoint.port, timeout=timeout, ssl_context=security.context, server_hostname=security.server_name
+    )
+
+
+def wait_in_kernel(sock: socket.socket, timeout: float) -> None:
+    """With a timeout, Python asks before each call whether it would wait, and gives the interpreter away twice instead of once."""
+    if not isinstance(sock, ssl.SSLSocket):
+        length = struct.pack("ll", *divmod(max(1, round(timeout * 1e6)), 1_000_000))
+        sock.settimeout(None)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, length)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, length)

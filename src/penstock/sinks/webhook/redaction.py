@@ -1,0 +1,61 @@
+"""What must never show: an endpoint may say back to us what we sent, and its answers are in errors and logs."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from urllib.parse import quote, unquote, urlsplit
+
+from penstock.signature import PREFIX
+from penstock.sinks.webhook.settings import WebhookSettings
+
+
+class Redactor:
+    """Takes secrets out of texts."""
+
+    def __init__(self, sink: WebhookSettings) -> None:
+        # The longest first, so that no part of one is left standing.
+        self._secrets = sorted(
+            {spelled for secret in _secrets(sink) for spelled in _spellings(secret) if spelled}, key=len, reverse=True
+        )
+
+    def __call__(self, text: str) -> str:
+        """This text with stars in the place of secrets."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def _secrets(sink: WebhookSettings) -> list[str]:
+    parts, auth = urlsplit(sink.url), sink.auth
+    query = [parts.query, *(pair.split("=", 1)[-1] for pair in parts.query.split("&"))]
+    passwords = [parts.password or "", auth.basic.password or "", auth.bearer or ""]
+    signing = [part for secret in sink.signing.secrets for part in (secret, secret.removeprefix(PREFIX))]
+    return [*query, *passwords, *sink.headers.values(), *signing, *_credentials(sink)]
+
+
+def _credentials(sink: WebhookSettings) -> list[str]:
+    """What the header Authorization says behind its scheme, whoever gives it, and a password that is encoded there."""
+    given = next((value for name, value in sink.headers.items() if name.lower() == "authorization"), sink.authorization or "")
+    scheme, _, said = given.partition(" ")
+    return [said.strip(), _password(said) if scheme.lower() == "basic" else ""]
+
+
+def _password(basic: str) -> str:
+    try:
+        return base64.b64decode(basic).decode().partition(":")[2]
+    except ValueError:
+        return ""
+
+
+def _spellings(secret: str) -> set[str]:
+    """How a page, a document or a URL would write it, and how it looks without what cannot be printed."""
+    plain = unquote(secret)
+    return {
+        secret,
+        plain,
+        quote(plain, safe=""),
+        "".join(filter(str.isprintable, secret)),
+        *(way for one in (secret, plain) for way in (html.escape(one), json.dumps(one)[1:-1])),
+    }

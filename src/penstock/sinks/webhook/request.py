@@ -1,0 +1,110 @@
+"""A batch made ready for sending: the bytes and headers that every try of it carries."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from itertools import chain
+from operator import attrgetter
+from urllib.parse import quote
+
+from penstock import signature
+from penstock.delivery.schedule import Waiting
+from penstock.formats import Format
+from penstock.formats.cloudevents import CloudEventsFormat
+from penstock.formats.debezium import DebeziumFormat
+from penstock.formats.penstock import PenstockFormat
+from penstock.formats.rqlite import RqliteFormat
+from penstock.sink import Assignment
+from penstock.sinks.webhook.settings import WebhookSettings
+
+_TEXT = attrgetter("text")
+_LEVEL = 6  # of gzip: beyond it much time buys few bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Some changes in order, as they travel."""
+
+    body: bytes
+    headers: Mapping[str, str]
+    sign: Callable[[], dict[str, str]] | None = None
+
+    def numbered(self, attempt: int) -> dict[str, str]:
+        """The headers of one try."""
+        numbered = {**self.headers, "Penstock-Attempt": str(attempt)}
+        return numbered | self.sign() if self.sign else numbered
+
+
+class Packer:
+    """Packs what one assignment sends."""
+
+    def __init__(self, sink: WebhookSettings, assignment: Assignment) -> None:
+        self.format = _format(sink, assignment)
+        self._key = f"{_safe(assignment.pipeline)}-{_safe(assignment.incarnation)}"
+        self._is_redrive = assignment.is_redrive
+        self._headers = _headers(sink, self.format, assignment)
+        self._has_gaps = sink.parallel > 1 or not assignment.poison.is_idle
+        self._signer, self._is_compressed = sink.signing.signer(), sink.compression == "gzip"
+
+    def pack(self, changes: Sequence[Waiting]) -> Request:
+        """One request of these changes."""
+        body = self.format.body(map(_TEXT, changes))
+        key = f"{self._key}-{changes[0].place}-{changes[-1].place}{self._rest(changes)}{self._redriven(body)}"
+        sign = partial(self._signer.headers, signature.named(key, self._headers), body) if self._signer else None
+        return Request(self.compressed(body), {**self._headers, "Idempotency-Key": key}, sign)
+
+    def compressed(self, body: bytes) -> bytes:
+        """The body as it travels; without a time in it, so that repeats are equal."""
+        return gzip.compress(body, _LEVEL, mtime=0) if self._is_compressed else body
+
+    def _redriven(self, body: bytes) -> str:
+        """Who keeps answers by key has refused what a person sends again, perhaps mended."""
+        return f"-redriven-{_digest(body)}" if self._is_redrive else ""
+
+    def _rest(self, changes: Sequence[Waiting]) -> str:
+        """What tells apart batches with the same ends, which only connections side by side can make, and poison."""
+        if not self._has_gaps or changes[-1].number - changes[0].number == len(changes) - 1:
+            return ""
+        return "-" + _digest(array("q", chain.from_iterable(change.at for change in changes)))
+
+
+def _digest(data: bytes | array[int]) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def _format(sink: WebhookSettings, assignment: Assignment) -> Format:
+    match sink.format:
+        case "penstock":
+            return PenstockFormat(assignment.pipeline)
+        case "rqlite":
+            return RqliteFormat(assignment.pipeline, sink.service_id)
+        case "debezium":
+            return DebeziumFormat(assignment.pipeline)
+        case "cloudevents":
+            return CloudEventsFormat(assignment.pipeline, assignment.incarnation)
+
+
+def _headers(sink: WebhookSettings, form: Format, assignment: Assignment) -> dict[str, str]:
+    headers = {
+        "Content-Type": form.content_type,
+        "User-Agent": f"penstock/{version('penstock')}",
+        "Penstock-Pipeline": _safe(assignment.pipeline),
+        "Penstock-Lane": quote(assignment.lane, safe=":"),
+        "Penstock-Incarnation": _safe(assignment.incarnation),
+        "Penstock-Epoch": str(assignment.epoch),
+    }
+    if assignment.is_redrive:
+        headers["Penstock-Redriven"] = "true"
+    if sink.compression != "none":
+        headers["Content-Encoding"] = sink.compression
+    return headers | dict(sink.headers) | ({"Authorization": sink.authorization} if sink.authorization else {})
+
+
+def _safe(name: str) -> str:
+    return quote(name, safe="")

@@ -1,0 +1,77 @@
+"""The optional parts of the source: leases of its rows, and the purging of what was delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.change import Lane
+from penstock.cursor import Cursor
+from penstock.failpoint import reach
+from penstock.owner import Owner
+from penstock.source import ANONYMOUS, Reader, RowLease, Settlement, Stamp
+from penstock.sources.outbox.mark.follow import PAGE, left
+from penstock.sources.outbox.mark.place import of_cursor, to_cursor
+from penstock.sources.outbox.mark.row_lease import TableLease
+from penstock.sources.outbox.mark.stamp import EVERY, of, stamp_of
+from penstock.sources.outbox.mark.table import Opened
+
+
+@dataclass(frozen=True, slots=True)
+class MarkRetention:
+    """No pipeline is registered: the table itself says what is to be delivered."""
+
+    opened: Opened = field(repr=False)
+
+    def register(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> None:
+        """A pipeline that has no watermark yet takes everything: marks of an earlier one, with other epochs, would hide rows."""
+        with self.opened() as table:
+            table.reset(None, EVERY)
+
+    def registered(self, pipeline: str, lane: Lane) -> int | None:
+        """Nothing is noted."""
+        return None
+
+    def readers(self) -> Sequence[Reader]:
+        """None."""
+        return ()
+
+    def remarks(self) -> Sequence[str]:
+        """None."""
+        return ()
+
+    def settle(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> Settlement:
+        """Purge a page of what was delivered up to there; the next call comes soon."""
+        reach("source.settling")
+        position, stamp = of_cursor(upto)
+        with self.opened() as table:
+            return Settlement(0 if stamp == ANONYMOUS else table.purge_span(of(stamp, position), PAGE))
+
+    def forget(self, pipeline: str, owner: Owner | None = None) -> bool:
+        """Take the marks from all rows; False if none bore one."""
+        with self.opened() as table:
+            return table.reset(None, EVERY) > 0
+
+
+@dataclass(frozen=True, slots=True)
+class MarkLeases:
+    """A row is leased by the mark that it bears."""
+
+    opened: Opened = field(repr=False)
+
+    def target(self, lane: Lane) -> Cursor:
+        """Now, as the database's clock has it: rows that exist are marked later. The beginning, where no rows exist."""
+        with self.opened() as table:
+            return to_cursor(table.now() if table.waiting(of(ANONYMOUS, 0))[0] else 0)
+
+    def leased(self, lane: Lane, after: Cursor) -> Iterator[pa.RecordBatch]:
+        """The rows that bear a mark of Penstock after a cursor, attempt by attempt."""
+        with self.opened(anew=True) as table:
+            for stamp in sorted({stamp_of(marked) for _, marked in table.marked(EVERY)} - {ANONYMOUS}):
+                yield from left(table, stamp, after, of(stamp).high)
+
+    def open(self, reader: Stamp) -> RowLease:
+        """Purging, resetting and confirming rows that bear the mark of this attempt."""
+        return TableLease(self.opened, reader)

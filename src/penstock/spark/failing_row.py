@@ -1,0 +1,151 @@
+"""The change that an expression raised on: looked for on the driver, once a query has failed with an error of SQL."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from penstock.change import Change, Op, from_batch, to_batch
+from penstock.errors import TransformInvalid
+from penstock.following import follow
+from penstock.function import described, way_on
+from penstock.outsize import PIECE_BYTES, Outsize, cut
+from penstock.pipeline import Pipeline, Transform
+from penstock.source import ANONYMOUS, Window, ranges_at
+from penstock.spark.rows import rows
+from penstock.spark.stop_before import StopBefore
+from penstock.spark.transform import apply
+
+ROWS = 10_000
+"""Tried in one go."""
+
+_RAISED = re.compile(r"SQLSTATE: (2[12]|39|P0)")
+"""The states of an expression that cannot take a value; workers that fail have others."""
+
+_WORDS = re.compile(r"\[[A-Z][A-Z0-9_.]+\].*?(?= SQLSTATE|$)", re.MULTILINE)
+"""What Spark says of an error, without its state and stack."""
+
+_FORMS = {
+    "INVALID_VARIANT_CAST": "try_variant_get(after, '$.field', 'type') for after:field::type",
+    "CAST": "try_cast(x as type) for cast(x as type) and x::type",
+    "DIVIDE_BY_ZERO": "try_divide(a, b) for a / b",
+    "REMAINDER_BY_ZERO": "try_mod(a, b) for a % b",
+    "ARITHMETIC_OVERFLOW": "try_add(a, b), try_subtract(a, b) or try_multiply(a, b)",
+    "INVALID_ARRAY_INDEX": "get(array, index) for array[index]",
+    "MALFORMED_RECORD_IN_PARSING": "try_parse_json(x) for parse_json(x)",
+    "CANNOT_PARSE": "try_to_timestamp(x) for to_timestamp(x)",
+}
+_ANY = Change(0, Op.INSERT, "", "{}", "{}", "{}")
+
+
+class FailingRow(NamedTuple):
+    """A change that a transform raises on, and the error that says so; no change if it raises on any of them."""
+
+    change: Change | None
+    error: TransformInvalid
+
+
+def stop_for(spark: Any, pipeline: Pipeline, text: str, max_row: int | None) -> StopBefore | None:
+    """A stop before the change that this failure of a query is about, if it is about one.
+
+    Raises TransformInvalid if the transform raises on any change.
+    """
+    failing = find(Trial(spark, pipeline.transform), pipeline, max_row) if _RAISED.search(text) else None
+    if failing is None:
+        return None
+    if failing.change is None:
+        raise failing.error
+    return StopBefore(failing.change, failing.error)
+
+
+def find(trial: Trial, pipeline: Pipeline, max_row: int | None = None) -> FailingRow | None:
+    """The first of the changes after the watermark that the transform raises on; up to one that is larger than Spark may carry."""
+    for waiting in chain.from_iterable(cut(changes, max_row) for changes in _waiting(pipeline)):
+        if isinstance(waiting, Outsize):
+            return None  # the reader halts there, unless an earlier one comes first
+        if trial.failure(waiting):
+            return trial.failing_row(waiting)
+    return trial.failing_row(to_batch([_ANY])) if trial.failure(to_batch([_ANY])) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The transform, on changes that stand still."""
+
+    spark: Any
+    transform: Transform
+
+    def failure(self, changes: pa.RecordBatch, transform: Transform | None = None) -> str | None:
+        """What it raises on these, if anything."""
+        made = self.result(changes, transform)
+        return made if isinstance(made, str) else None
+
+    def result(self, changes: pa.RecordBatch, transform: Transform | None = None) -> pa.Table | str:
+        """What it makes of these, or what it raises."""
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        given = self.spark.createDataFrame(pa.Table.from_batches([rows(changes)]))
+        try:
+            return apply(given, transform or self.transform).toArrow()
+        except (PySparkException, Py4JJavaError) as error:
+            found = _WORDS.search(str(error))
+            return found[0].strip() if found else str(error).partition("\n")[0]
+
+    def failing_row(self, changes: pa.RecordBatch) -> FailingRow:
+        """The first of these that it raises on; there is one."""
+        index = bisect_left(range(1, changes.num_rows), True, key=lambda count: bool(self.failure(changes.slice(0, count))))
+        row = changes.slice(index, 1)
+        [change] = from_batch(row)
+        is_any = change == _ANY
+        where = "on any change" if is_any else f"on {described(change)}"
+        for key, expression, part in _parts(self.transform):
+            if failure := self.failure(row, part):
+                error = TransformInvalid(f"transform.{key}: {expression} raised {where}: {failure}", remedy(failure, change))
+                return FailingRow(None if is_any else change, error)
+        raise AssertionError("the parts of a transform raise where the whole does")
+
+
+def _parts(transform: Transform) -> Iterator[tuple[str, str, Transform]]:
+    if transform.where is not None:
+        yield "where", transform.where, Transform(where=transform.where)
+    for name, expression in (transform.select or {}).items():
+        yield f"select.{name}", expression, Transform(select={name: expression})
+
+
+def remedy(failure: str, change: Change) -> str:
+    """What to do about an expression that raised this."""
+    form = next((form for name, form in _FORMS.items() if f"[{name}" in failure), "such as try_cast and try_variant_get")
+    return f"use a form that gives NULL: {form}; {way_on(change)}"
+
+
+def _waiting(pipeline: Pipeline) -> Iterator[pa.RecordBatch]:
+    """The changes after the watermarks now, in large pieces."""
+    for lane in pipeline.source.lanes():
+        if watermark := pipeline.state.watermark(pipeline.name, lane):
+            ranges, source = ranges_at(pipeline.source, watermark.cursor), pipeline.source
+            if source.snapshot:
+                for cursor in ranges.values():
+                    yield from _gathered(source.snapshot.rows(cursor, again=True))
+            if source.row_lease:
+                yield from source.row_lease.leased(lane, watermark.cursor)
+            elif not ranges:
+                yield from _gathered(follow(source, lane, watermark.cursor, ANONYMOUS))
+
+
+def _gathered(windows: Iterator[Window]) -> Iterator[pa.RecordBatch]:
+    held: list[pa.RecordBatch] = []
+    for window in windows:
+        held.append(window.changes)
+        is_last = window.idle and window.upto is not None
+        if is_last or sum(map(len, held)) >= ROWS or sum(one.nbytes for one in held) >= PIECE_BYTES:
+            yield pa.concat_batches(held)
+            held = []
+        if is_last:
+            return

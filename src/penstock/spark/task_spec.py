@@ -1,0 +1,241 @@
+"""What one query is sent to do, and how its driver, reader and writer signal to each other.
+
+Reader and writer of a lane are two processes of one Spark task on one host; the driver may be elsewhere. Facts that matter go
+through the coordinator; what is here only makes things quick: flags as files, events as datagrams.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import socket
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from glob import escape
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock import privacy
+from penstock.backfill import Backfill
+from penstock.batch_target import Target
+from penstock.change import CHANGES, ORDINAL, Lane
+from penstock.coordinator import Term
+from penstock.errors import Directive, EngineFailed, PenstockError
+from penstock.event import AttemptFailed, Event, from_line, shortened, to_line
+from penstock.pipeline import Pipeline
+from penstock.spark.cipher import KEY, decrypt, encrypt
+from penstock.spark.encoding import encoding_of
+from penstock.spark.plan import Plan, Way
+from penstock.spark.stop_before import StopBefore
+
+AWAIT_SECONDS = 0.01
+"""Between two looks for a term."""
+
+DATAGRAM = 100_000
+"""Bytes of events in one piece, at most: the system takes two hundred thousand."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """One pipeline under one term, with a folder for signals; `query` tells apart the queries that one term has.
+
+    With a target it is a batch, and ends there: at the heads of lanes, or with the last range of a backfill.
+    Changes of more than `max_row` bytes are poison.
+    A spec that was given no term yet waits for one: the next leader's query stands ready before it leads.
+    With a stop its readers halt before that change. A live query reads `lanes`, or all that there are now.
+    """
+
+    pipeline: Pipeline
+    given: Term | None
+    folder: str
+    query: str
+    epoch_seconds: float
+    target: Target | Backfill | None = None
+    max_row: int | None = None
+    stop_before: StopBefore | None = None
+    lanes: Collection[Lane] | None = None
+
+    def encrypt(self, key: str) -> str:
+        """The spec as one line, for a Spark option, which Spark shows and broadcasts; before it the plan, see `planned`."""
+        return f"{self._plan()} {encrypt(pickle.dumps(self), key)}"
+
+    def store(self) -> str:
+        """The same with a file in the place of the spec, for workers that see the folder."""
+        packed = pickle.dumps(self)
+        path = f"{os.path.abspath(self.folder)}/{self.query}.{hashlib.sha256(packed).hexdigest()[:12]}.spec"
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(packed)
+        return f"{self._plan()} {path}"
+
+    def _plan(self) -> str:
+        return Plan(
+            self._way(),
+            sorted(self.pipeline.source.lanes() if self.lanes is None else self.lanes),
+            encoding_of(self.pipeline.transform.has_sql).ddl,
+        ).encode()
+
+    def _way(self) -> Way:
+        return "live" if self.target is None else "ranges" if isinstance(self.target, Backfill) else "batch"
+
+    @staticmethod
+    def decode(text: str) -> TaskSpec:
+        """The spec of such a line."""
+        packed = text.partition(" ")[2]
+        data = Path(packed).read_bytes() if packed.startswith("/") else decrypt(packed, os.environ.get(KEY, ""))
+        spec = pickle.loads(data)
+        assert isinstance(spec, TaskSpec)
+        return spec
+
+    @property
+    def term(self) -> Term:
+        """The term that it was given, at its start or since."""
+        return self.given or Term(**json.loads(Path(self._flag("term")).read_text()))
+
+    def lead(self, term: Term) -> None:
+        """Give it the term that it waits for."""
+        draft = Path(self._flag("draft"))
+        draft.write_text(json.dumps(asdict(term)))
+        draft.rename(self._flag("term"))
+
+    def await_term(self) -> bool:
+        """Whether there is a term, as soon as there is; not so if it is asked to end instead."""
+        if self.given is None:
+            Path(self._flag("ready")).touch()
+            while not os.path.exists(self._flag("term")) and not self.is_stopped():
+                time.sleep(AWAIT_SECONDS)
+        return not self.is_stopped()
+
+    def is_ready(self) -> bool:
+        """Whether a reader waits for the term."""
+        return os.path.exists(self._flag("ready"))
+
+    def stop(self) -> None:
+        """Ask readers and writers to end."""
+        Path(self._flag("stop")).touch()
+
+    def is_stopped(self) -> bool:
+        """Whether they were asked to."""
+        return os.path.exists(self._flag("stop"))
+
+    def has_failed(self, task: int) -> bool:
+        """Whether the other half of this task has failed. Spark itself would not tell before the epoch's end."""
+        return os.path.exists(self._flag(f"failed-{task}"))
+
+    def asked_at(self, task: int) -> int | None:
+        """When this task was asked to end, or one half of it failed, in nanoseconds since 1970; None if neither was so."""
+        flags = (Path(self._flag(name)) for name in ("stop", f"failed-{task}"))
+        return min((flag.stat().st_mtime_ns for flag in flags if flag.exists()), default=None)
+
+    @contextmanager
+    def reporting(self, task: int) -> Iterator[None]:
+        """The one broad catch on the data path: say what failed, to the other half and to the driver, and raise it on.
+
+        What only a person can mend is recorded with the term, and ends every further attempt.
+        """
+        try:
+            yield
+        except Exception as error:
+            privacy.make_folder(Path(self.folder))  # on another host the driver's folder is not there yet
+            Path(self._flag(f"failed-{task}")).touch()
+            code = error.code if isinstance(error, PenstockError) else EngineFailed.code
+            self.tell(AttemptFailed(pipeline=self.pipeline.name, code=code, message=str(error), attempt=task))
+            if isinstance(error, PenstockError) and error.directive is Directive.HALT:
+                self.pipeline.state.halt(self.term, error.facts())
+                self.stop()
+            raise
+
+    def put_aside(self, lane: Lane, task: int, row: pa.RecordBatch) -> str:
+        """Write a change that is too large for Spark to a file, for the other half of this task; there is one for each lane."""
+        folder = self._own_folder()
+        kind = f"row-{hashlib.sha256(f'{self.pipeline.name} {lane}'.encode()).hexdigest()[:12]}"
+        for left in folder.glob(f"*.{kind}-*"):  # by an attempt that was killed
+            left.unlink(missing_ok=True)
+        path = self._flag(f"{kind}-{task}-{row.column(0)[0]}-{row.column(ORDINAL)[0]}")
+        _write_row(f"{path}.draft", row)
+        os.rename(f"{path}.draft", path)
+        return os.path.abspath(path)
+
+    def discard(self) -> None:
+        """Remove what is in files, once the query has ended."""
+        for left in Path(self.folder).glob(f"{escape(self.query)}.row-*"):
+            left.unlink(missing_ok=True)
+
+    def _own_folder(self) -> Path:
+        """The folder, made where it is not there yet, as on another host. Raises EngineFailed if it can be another user's."""
+        folder = Path(self.folder)
+        with suppress(FileExistsError):  # a file, or a link to nothing
+            privacy.make_folder(folder)
+        if privacy.is_foreign(found := os.lstat(folder)):
+            raise EngineFailed(
+                f"{folder} is {privacy.described(found)}, and changes are written only to a folder that no other user can enter",
+                f"remove {folder} on this host",
+            )
+        return folder
+
+    def _flag(self, name: str) -> str:
+        return f"{self.folder}/{self.query}.{name}"
+
+    def tell(self, event: Event) -> None:
+        """Send an event to the driver if it listens on this host."""
+        self.tell_all([event])
+
+    def tell_all(self, events: Sequence[Event]) -> None:
+        """Send events to the driver; many in one piece, since only a few pieces may wait for it, and we with the next."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.settimeout(0.2)
+            try:
+                if privacy.is_foreign(os.lstat(self.folder)):
+                    return  # another user of this host has made a folder of that name
+                for piece in datagrams(events):
+                    sender.sendto(piece, os.path.join(self.folder, "events"))
+            except (FileNotFoundError, ConnectionRefusedError, TimeoutError):
+                return  # nobody listens: the driver is gone or on another host
+
+
+def datagrams(events: Sequence[Event]) -> Iterator[bytes]:
+    """Events as lines, in pieces that the system takes; an event that is larger than that comes shortened."""
+    lines, size = list[bytes](), 0
+    for event in events:
+        line = to_line(event).encode()
+        if len(line) > DATAGRAM:
+            line = to_line(shortened(event)).encode()
+        if size + len(line) >= DATAGRAM and lines:
+            yield b"\n".join(lines)
+            lines, size = [], 0
+        lines.append(line)
+        size += len(line) + 1
+    yield b"\n".join(lines)
+
+
+def _write_row(path: str, row: pa.RecordBatch) -> None:
+    """A new file with a change, whole or not at all."""
+    with ExitStack() as undo:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, privacy.FILE), "wb") as file:
+            undo.callback(os.unlink, path)
+            with pa.ipc.new_file(file, CHANGES) as writer:
+                writer.write_batch(row)
+        undo.pop_all()
+
+
+class Events:
+    """The driver's end of the channel."""
+
+    def __init__(self, folder: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(os.path.join(folder, "events"))
+
+    def __iter__(self) -> Iterator[Event]:
+        """Events as they come, until closed."""
+        with self._socket:
+            while lines := self._socket.recv(1 << 18):
+                yield from map(from_line, lines.decode().split("\n"))
+
+    def close(self) -> None:
+        """End the iteration, whoever waits in it."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"", self._socket.getsockname())

@@ -1,0 +1,83 @@
+"""Lanes appear and end while a pipeline runs: which are read, and where they begin."""
+
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from many_lanes import LanesSource
+from penstock.backfill import outstanding
+from penstock.batch_target import Batch
+from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.cursor import Watermark
+from penstock.errors import LogDamaged
+from penstock.lanes import open_lanes
+from penstock.pipeline import Pipeline
+from penstock.resume import appear, place
+from penstock.sinks.discard import DiscardSink
+from penstock.status import observe
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    (tmp_path / "lanes").mkdir()
+    source = LanesSource(folder=str(tmp_path / "lanes"), start="now")
+    source.write("a", 0, 10)
+    return Pipeline("lanes", source, DiscardSink(), SqliteCoordinator(path=str(tmp_path / "state.db")))
+
+
+@pytest.fixture
+def term(pipeline):
+    with closing(pipeline.state.candidate("lanes", "me")) as candidate:
+        yield candidate.campaign()
+
+
+def positions(pipeline):
+    return {lane: mark.position for lane, mark in pipeline.state.pipeline_state("lanes").watermarks.items()}
+
+
+def test_a_lane_that_appears_is_read_from_its_beginning_wherever_the_pipeline_started(pipeline, term):
+    place(pipeline, term, None, None)
+    pipeline.source.write("b", 1000, 1003)
+    appear(pipeline, term)
+    assert positions(pipeline) == {"a": 10, "b": 1000}
+    assert open_lanes(pipeline) == {"a", "b"}
+
+
+@pytest.mark.parametrize("said", [None, "now"])
+def test_a_lane_that_appeared_while_no_process_ran_is_read_from_its_beginning(pipeline, term, said):
+    place(pipeline, term, None, None)
+    pipeline.source.write("b", 1000, 1003)
+    place(pipeline, term, said, None)
+    assert positions(pipeline) == {"a": 10, "b": 1000}
+
+
+class Damaged(LanesSource):
+    """A source without registrations that no longer continues where it was read."""
+
+    def read(self, span, reader):
+        raise LogDamaged("a change is missing")
+
+
+def test_a_term_begins_where_a_source_without_registrations_is_proven_to_continue(pipeline, term):
+    place(pipeline, term, None, None)
+    with pytest.raises(LogDamaged):
+        place(replace(pipeline, source=Damaged(folder=pipeline.source.folder)), term, None, None)
+
+
+def test_a_lane_is_over_once_it_was_delivered_to_its_end(pipeline, term):
+    place(pipeline, term, None, None)
+    pipeline.source.write("a", 0, 12, has_ended=True)
+    assert open_lanes(pipeline) == {"a"}
+    pipeline.state.place(term, "a", Watermark(pipeline.source.head("a"), 12))
+    assert open_lanes(pipeline) == set()
+
+
+def test_a_lane_that_has_appeared_and_is_not_begun_waits_and_hinders_none(pipeline, term):
+    place(pipeline, term, None, None)
+    batch = Batch(pipeline)
+    batch.target()
+    pipeline.source.write("b", 1000, 1003)
+    assert batch.is_done(), "the target of a batch is where its source ended at the first look"
+    assert outstanding(pipeline, term) is None
+    assert observe(pipeline).backlog == 3
