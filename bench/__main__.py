@@ -17,6 +17,7 @@ ALL = (
     "capture_cost",
     "engine",
     "path",
+    "trust",
     "saturation",
     "parallel",
     "drain",

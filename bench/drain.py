@@ -36,9 +36,9 @@ def fill(folder: Path) -> None:
     database.close()
 
 
-def drained(folder: Path) -> list[tuple[float, int, float]]:
+def drained(folder: Path, **environment: str) -> list[tuple[float, int, float]]:
     """Run the pipeline of a folder until all is delivered: time, position and memory again and again."""
-    with penstock_run(folder) as tree:
+    with penstock_run(folder, **environment) as tree:
         return _follow(folder, tree)
 
 
@@ -53,7 +53,7 @@ def _follow(folder: Path, tree: Tree) -> list[tuple[float, int, float]]:
     samples: list[tuple[float, int, float]] = []
 
     def is_done() -> bool:
-        marks = pipeline.state.standing(pipeline.name).watermarks.values()
+        marks = pipeline.state.pipeline_state(pipeline.name).watermarks.values()
         position = max((mark.position for mark in marks), default=0)
         if position and (not samples or time.time() - samples[-1][0] > 2 or position >= CHANGES):  # looking costs, too
             samples.append((time.time(), position, tree.memory_mb()))

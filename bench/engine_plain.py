@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 from bench.engine import RATE, SECONDS, SIZE, WHERE
 from bench.lateness import append, lateness
 from penstock.change import CHANGES, NO_CHANGES
-from penstock.source import Span
+from penstock.source import ANONYMOUS, Span
 from penstock.sources.synthetic import LANE, SyntheticSource
 from penstock.spark.rows import DDL as ROWS_DDL
 
@@ -51,7 +51,7 @@ class Reader(DataSourceStreamReader):
 
     def read(self, partition: Piece) -> Iterator[pa.RecordBatch]:
         yield NO_CHANGES  # a stream without a single batch is an error to its writer
-        yield from self.source.read(Span(LANE, partition.after, partition.upto))
+        yield from self.source.read(Span(LANE, partition.after, partition.upto), ANONYMOUS)
 
 
 class Writer(DataSourceStreamArrowWriter):

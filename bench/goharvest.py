@@ -13,7 +13,8 @@ import psycopg
 from bench.outbox import KEYS, ROWS, RUNS, Place, insert_numbers, median, stash_numbers, wal
 from bench.rig import Figure, at_least, at_most, keep
 from bench.warmth import steady_broker
-from penstock.source import Stamp
+from penstock.following import follow
+from penstock.source import ANONYMOUS, Stamp
 from penstock.sources.outbox.mark import databases
 from penstock.sources.outbox.mark.source import MarkSource
 from penstock.sources.outbox.naming import Names
@@ -78,29 +79,29 @@ def _insert(dsn: str, database: psycopg.Connection[Any], rows: int) -> None:
 def _by_windows(dsn: str) -> int:
     source, found = OutboxSource(database=dsn), 0
     cursor = source.begin(LANE, "beginning")
-    source.register("bench", LANE, cursor)
-    for window in source.follow(LANE, cursor):
+    source.retention.register("bench", LANE, cursor)
+    for window in follow(source, LANE, cursor, ANONYMOUS):
         found += window.changes.num_rows
         cursor = window.upto or cursor
         if window.idle and not window.changes.num_rows:
-            while source.settle("bench", LANE, cursor).pruned:
+            while source.retention.settle("bench", LANE, cursor).pruned:
                 continue
             return found
-        source.settle("bench", LANE, cursor)
+        source.retention.settle("bench", LANE, cursor)
     return found
 
 
 def _by_marks(dsn: str, records: int = 2000, purged: int = 2000) -> int:
     source, stamp, found = MarkSource(database=dsn, mark_query_records=records), Stamp(1, 1), 0
-    custody = source.custody(stamp)
-    for window in source.follow_as(stamp, LANE, source.begin(LANE, "beginning")):
+    lease = source.row_lease.open(stamp)
+    for window in follow(source, LANE, source.begin(LANE, "beginning"), stamp):
         rows = window.changes.column("new_row_id").to_pylist()
         for at in range(0, len(rows), purged):
-            custody.purge(rows[at : at + purged])
+            lease.purge(rows[at : at + purged])
         found += len(rows)
         if window.idle and not rows:
             break
-    custody.close()
+    lease.close()
     return found
 
 

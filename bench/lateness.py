@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from penstock.change import CHANGES
 from penstock.settings import settings
-from penstock.sink import Assignment
+from penstock.sink import Assignment, Sink
 from penstock.sinks.discard import DiscardDelivery
 
 _AT = CHANGES.get_field_index("at")
 
 
 @settings
-class LatenessSink:
+class LatenessSink(Sink):
     path: str
 
     def open(self, assignment: Assignment) -> LatenessDelivery:

@@ -78,7 +78,7 @@ def _run(dials: dict[str, Any], changes: int, keys: int, spoilt: frozenset[int])
             with penstock_run(folder):
                 pipeline = load(folder / "pipeline.yaml")
                 wait_until(lambda: _position(pipeline) >= head, 600, every=0.2)
-                parked = pipeline.state.standing(pipeline.name).dead
+                parked = pipeline.state.pipeline_state(pipeline.name).dead
             times = [request.at for request in receiver.requests if request.is_taken for _ in request.positions()]
     assert len(times) + parked >= head
     counted = times[len(times) // 3 :]
@@ -94,5 +94,5 @@ def _rows(changes: int, keys: int, spoilt: frozenset[int]) -> Iterator[tuple[Any
 
 
 def _position(pipeline: Any) -> int:
-    marks = pipeline.state.standing(pipeline.name).watermarks.values()
+    marks = pipeline.state.pipeline_state(pipeline.name).watermarks.values()
     return max((mark.position for mark in marks), default=0)

@@ -14,14 +14,16 @@ from threading import Event, Thread
 from typing import Any
 
 from bench.rig import Figure, at_most, has_claimed, keep, penstock_run, quantile, row, shop, wait_until
+from penstock import following
 from penstock.change import Lane, to_batch
 from penstock.cursor import Cursor, Watermark
+from penstock.following import follow
 from penstock.message import Message, to_change
 from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.kafka import KafkaSink
 from penstock.sinks.webhook import WebhookSink
-from penstock.sources.sqlite import follow
+from penstock.source import ANONYMOUS
 from penstock.sources.sqlite.source import LANE, SqliteSource
 from penstock.testing.broker import Broker
 from penstock.testing.receiver import Receiver, ReceiverProcess
@@ -64,18 +66,18 @@ def _seconds(deed: Callable[[], Any]) -> float:
 
 def _lone_in_the_source(folder: Path) -> Measured:
     """With a beat of a second: a source that waits for its beat is late by half of it."""
-    beat, follow.BEAT = follow.BEAT, 1.0
+    beat, following.BEAT = following.BEAT, 1.0
     try:
         return 250, _followed(folder)
     finally:
-        follow.BEAT = beat
+        following.BEAT = beat
 
 
 def _followed(folder: Path) -> list[float]:
     shop(folder, "{type: discard}").close()
     source, committed, late = SqliteSource(database=str(folder / "shop.db")), list[float](), list[float]()
     writer = Thread(target=_commit, args=(folder / "shop.db", committed))
-    windows = source.follow(LANE, source.head(LANE))
+    windows = follow(source, LANE, source.head(LANE), ANONYMOUS)
     next(windows)
     writer.start()
     while len(late) < TIMES:
@@ -109,7 +111,7 @@ def _lone_on_the_path(folder: Path) -> Measured:
 def _signs_of_life(folder: Path) -> Measured:
     shop(folder, "{type: discard}").close()
     source = SqliteSource(database=str(folder / "shop.db"))
-    windows = source.follow(LANE, source.head(LANE))
+    windows = follow(source, LANE, source.head(LANE), ANONYMOUS)
     next(windows)
     seen = [time.monotonic() for _ in islice(windows, TIMES)]
     return 50, [after - before for before, after in pairwise(seen)]
@@ -125,12 +127,14 @@ def _registering(folder: Path) -> Measured:
 
     def prune() -> None:
         while not is_over.is_set():
-            source.settle("busy", LANE, head)
+            source.retention.settle("busy", LANE, head)
 
     pruning = Thread(target=prune)
     pruning.start()
     try:
-        return 100, [_seconds(lambda number=number: source.register(f"late {number}", LANE, head)) for number in range(TIMES)]
+        return 100, [
+            _seconds(lambda number=number: source.retention.register(f"late {number}", LANE, head)) for number in range(TIMES)
+        ]
     finally:
         is_over.set()
         pruning.join()

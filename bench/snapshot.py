@@ -52,7 +52,7 @@ def _follow(folder: Path) -> list[tuple[float, int, int]]:
     pipeline, samples = load(folder / "pipeline.yaml"), []
 
     def is_done() -> bool:
-        delivered = pipeline.state.standing(pipeline.name).delivered
+        delivered = pipeline.state.pipeline_state(pipeline.name).delivered
         if delivered and (not samples or time.time() - samples[-1][0] > 0.5 or delivered >= ROWS):
             samples.append((time.time(), delivered, _rows(folder) - ROWS))
         return delivered >= ROWS
@@ -69,10 +69,10 @@ def _settled(folder: Path) -> int:
 
     def has_all() -> bool:
         mark = pipeline.state.watermark(pipeline.name, lane)
-        return mark is not None and mark.position >= head and not pipeline.source.ranges(mark.cursor)
+        return mark is not None and mark.position >= head and not pipeline.source.snapshot.ranges(mark.cursor)
 
     wait_until(has_all, 60, every=0.1)
-    return abs(pipeline.state.standing(pipeline.name).delivered - rows)
+    return abs(pipeline.state.pipeline_state(pipeline.name).delivered - rows)
 
 
 def _rows(folder: Path) -> int:

@@ -74,7 +74,7 @@ def _follow(folder: Path, tree: Tree) -> Run:
     pipeline = load(folder / "pipeline.yaml")
 
     def position() -> int:
-        marks = pipeline.state.standing(pipeline.name).watermarks.values()
+        marks = pipeline.state.pipeline_state(pipeline.name).watermarks.values()
         return max((mark.position for mark in marks), default=0)
 
     def sample(least: int) -> tuple[float, int, float]:

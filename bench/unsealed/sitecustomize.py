@@ -1,0 +1,5 @@
+"""On the PYTHONPATH of a measured program: capture does not check its witness."""
+
+from penstock.sources.sqlite import catalog
+
+catalog.is_sealed = lambda captured, schema: True
