@@ -103,6 +103,25 @@ def test_many_create_the_same_file_at_once(tmp_path: Path, monkeypatch: pytest.M
             assert 0 < sum(one.result() for one in stood) <= crowd
 
 
+def test_a_file_that_another_process_makes_during_the_look_was_not_cut_short(path: Path) -> None:
+    class Raced(type(path)):
+        def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+            try:
+                return super().stat(follow_symlinks=follow_symlinks)
+            finally:
+                maker.execute("pragma journal_mode = wal")
+                maker.execute("create table if not exists terms (x)")
+
+    path.touch()
+    with closing(sqlite3.connect(path, isolation_level=None)) as maker:
+        assert store.is_new(Raced(path))
+        assert path.with_name(path.name + "-wal").exists()
+        assert not store.is_new(path)
+        os.truncate(path, 0)
+        with pytest.raises(StateInvalid, match="cut short"):
+            store.is_new(path)
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [(b"name: orders\n" * 100, "cannot be read as a state file"), (b"SQLite format 3\0" + b"\xff" * 5000, "cannot be")],

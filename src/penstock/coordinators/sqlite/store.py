@@ -170,15 +170,14 @@ def translated(path: Path) -> Iterator[None]:
 def is_new(path: Path) -> bool:
     """Whether there is no state file yet. Raises StateInvalid for one that has lost its content: its journals are there."""
     with _openable(path):
+        had_journals = any(Path(f"{path}{end}").exists() for end in ("-wal", "-shm"))  # asked first: they appear after the content
         try:
             size = path.stat().st_size
         except FileNotFoundError:
             return True
-    if size:
-        return False
-    if any(Path(f"{path}{end}").exists() for end in ("-wal", "-shm")):
+    if had_journals and not size:
         raise StateInvalid(f"{path} is empty, and has journals: it was cut short while it was in use", _ANOTHER)
-    return True
+    return not size
 
 
 _ANOTHER = "name another file under `state`, or restore this one from a backup"
