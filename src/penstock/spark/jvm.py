@@ -110,6 +110,7 @@ def _start(
         ]
         line = _command(settings, java, jars, flags)
         with os.fdopen(privacy.append_to(_noise(log.with_suffix(".err"))), "ab+") as noise:
+            began = noise.seek(0, os.SEEK_END)
             process = subprocess.Popen(
                 line,
                 stdin=subprocess.PIPE,
@@ -123,7 +124,7 @@ def _start(
             import pyspark.sql  # noqa: F401  a quarter of a second, while the JVM boots
 
             try:
-                port, secret = _await(process, private / "gateway", noise)
+                port, secret = _await(process, private / "gateway", noise, began)
             except EngineFailed:
                 if path and process.returncode in _CRASHES:
                     path.unlink(missing_ok=True)
@@ -202,9 +203,9 @@ def _noise(path: Path) -> Path:
     return path
 
 
-def _await(process: subprocess.Popen[bytes], gateway: Path, noise: Any) -> tuple[int, str]:
-    """Port and secret of the gateway, which the JVM writes and then renames into place."""
-    began, deadline = noise.seek(0, os.SEEK_END), time.monotonic() + PATIENCE
+def _await(process: subprocess.Popen[bytes], gateway: Path, noise: Any, began: int) -> tuple[int, str]:
+    """Port and secret of the gateway, which the JVM writes and then renames into place; its output begins at `began`."""
+    deadline = time.monotonic() + PATIENCE
     while not gateway.exists():
         if process.poll() is not None or time.monotonic() > deadline:
             _end(process)
