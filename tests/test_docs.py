@@ -129,3 +129,11 @@ def test_the_report_of_the_last_campaign_keeps_its_bars() -> None:
     assert sum(sum(one["kills"].values()) for one in phases) >= 100
     assert [breaches for one in phases for breaches in one["verdicts"].values() if breaches] == []
     assert f"**{steps:,} steps**" in (folder / "nemesis.md").read_text()
+
+
+def test_the_path_of_a_change_has_35_modules_at_most_and_each_exists_once() -> None:
+    path = re.findall(r"^\| \d+ \| `([^`]+)`", (DOCS / "architecture.md").read_text(), re.MULTILINE)
+    assert path[0].endswith("triggers.py")
+    assert path[-1].endswith("store.py")
+    assert len(set(path)) == len(path) <= 35
+    assert [module for module in path if not (DOCS.parent / "src" / "penstock" / module).is_file()] == []
