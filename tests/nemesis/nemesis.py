@@ -262,7 +262,7 @@ class Nemesis:
         _step_the_clock,
         _pause_at_a_point,
     )
-    DECKS: ClassVar[Sequence[tuple[Sequence[Step], int]]] = ((DEAR, 3), (CHEAP, 7))
+    DECKS: ClassVar[Sequence[tuple[Sequence[Step], int]]] = ((DEAR, 2), (CHEAP, 8))
     """Of what ten steps are dealt, and how many of each."""
     STEPS: Sequence[Step] = (
         *DEAR,
