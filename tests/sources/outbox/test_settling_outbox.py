@@ -28,7 +28,9 @@ from penstock.owner import Owner
 from penstock.source import ANONYMOUS, Span
 from penstock.sources.outbox import follow as outbox_follow
 from penstock.sources.outbox import settle
+from penstock.sources.outbox.log import Life, Log, reading
 from penstock.sources.outbox.naming import Names
+from penstock.sources.outbox.place import Place, of_cursor
 from penstock.sources.outbox.schema import init
 from penstock.sources.outbox.source import LANE, OutboxSource
 from penstock.sources.retain import Registration, Retain
@@ -85,6 +87,48 @@ def test_nothing_goes_that_another_pipeline_needs_and_nothing_while_it_registers
     assert box.source.retention.settle("fast", LANE, end).pruned == 2
     with pytest.raises(SourcePruned):
         box.source.retention.register("late", LANE, box.start)
+
+
+@pytest.mark.parametrize("purged", [3, 4])
+def test_a_reader_starts_although_its_last_message_is_purged_meanwhile(
+    purged: int, box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The purge comes between the look at the outbox and the look at the message."""
+    box.commit("a", "b", "c", "d")
+    place = of_cursor(at(box, 3))
+    assert place.checksum
+    box.source.retention.register("p", LANE, at(box, 2))
+    real = Log.life
+
+    def then_purged(log: Log) -> Life:
+        life = real(log)
+        other = OutboxSource(database=f"{box.dsn}?application_name=other", table=box.table)
+        monkeypatch.setattr(Log, "life", real)
+        other.retention.settle("p", LANE, at(box, purged))
+        return life
+
+    with reading(box.dsn, Names(box.table)) as log:
+        monkeypatch.setattr(Log, "life", then_purged)
+        if purged == 3:
+            assert log.confirm(place).pruned == 3
+        else:
+            with pytest.raises(SourcePruned, match="behind 3"):
+                log.confirm(place)
+
+
+def test_a_place_is_named_although_its_message_is_purged_meanwhile(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    box.commit("a", "b", "c")
+    end, real = box.source.head(LANE), Log.head
+
+    def then_purged(log: Log) -> Place:
+        head = real(log)
+        monkeypatch.setattr(Log, "head", real)
+        OutboxSource(database=f"{box.dsn}?application_name=other", table=box.table).retention.settle("p", LANE, end)
+        return head
+
+    with reading(box.dsn, Names(box.table)) as log:
+        monkeypatch.setattr(Log, "head", then_purged)
+        assert log.place(3) == Place(of_cursor(end).incarnation, 3)
 
 
 A, B = Owner("a" * 16, "a.db", "here:1"), Owner("b" * 16, "b.db", "here:2")

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.change import Change, Op
 from penstock.dsn import shown
-from penstock.errors import ConfigInvalid, LogDamaged, OutboxMissing, SourceRewound
+from penstock.errors import ConfigInvalid, LogDamaged, OutboxMissing, SourcePruned, SourceRewound
 from penstock.sources.outbox import sequence
 from penstock.sources.outbox.database import connected, remedy_of
 from penstock.sources.outbox.naming import Names
@@ -76,7 +76,12 @@ class Log:
             raise self._rewound(f"it ends at {end}, and the watermark stands at {place.position}")
         if place.position < life.pruned:
             raise pruned(self._names, place.position)
-        if place.checksum and place.position > life.pruned and self._checksum(place.position) != place.checksum:
+        if not place.checksum or place.position == life.pruned:
+            return life
+        checksum = self._checksum(place.position)
+        if checksum is None:
+            return self.confirm(place)
+        if checksum != place.checksum:
             raise self._rewound(f"the message at {place.position} is not the one that was there")
         return life
 
@@ -121,7 +126,8 @@ class Log:
         life, end = self.life(), self.head().position
         if not life.pruned <= position <= end:
             raise ConfigInvalid(f"the outbox has no message {position}", f"choose a position from {life.pruned} to {end}")
-        return Place(life.incarnation, position, self._checksum(position) if position > life.pruned else "")
+        checksum = self._checksum(position) if position > life.pruned else ""
+        return self.place(position) if checksum is None else Place(life.incarnation, position, checksum)
 
     def read(self, window: Window, position: int, found: Sequence[Row] = ()) -> Generator[pa.RecordBatch, None, None]:
         """The changes of a window behind a position, of rows that were found or not. Raises LogDamaged if some are missing."""
@@ -153,8 +159,12 @@ class Log:
                 if position == upto.position:
                     return
 
-    def _checksum(self, position: int) -> str:
-        found = self.at(position)
+    def _checksum(self, position: int) -> str | None:
+        """The checksum of the message at a position; None if the message was purged after the caller read the life."""
+        try:
+            found = self.at(position)
+        except SourcePruned:
+            return None
         return found.checksum() if found else ""
 
     def _rewound(self, why: str) -> SourceRewound:
