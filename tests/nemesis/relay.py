@@ -339,7 +339,7 @@ class RelayNemesis(Nemesis):
         _cut_everybody_off_from_kafka,
         _sever_connections_to_kafka,
     )
-    DECKS = ((DEAR, 2), (CHEAP, 3), (SERVERS, 2), (NETWORK, 2), ((_stop_the_leader_inside_a_transaction,), 1))
+    DECKS = ((DEAR, 1), (CHEAP, 4), (SERVERS, 2), (NETWORK, 2), ((_stop_the_leader_inside_a_transaction,), 1))
     STEPS = (
         *DEAR,
         *CHEAP,

@@ -240,8 +240,8 @@ class WideNemesis(Nemesis):
         (Nemesis.CHEAP, 4),
         (MIGRATIONS, 2),
         (REWINDS, 1),
-        ((_run_a_batch_of_both,), 1),
-        ((_forget_the_second_pipeline, _let_the_shop_be_still), 1),
+        ((_run_a_batch_of_both, _forget_the_second_pipeline), 1),
+        ((_let_the_shop_be_still,), 1),
     )
     STEPS = (
         *Nemesis.STEPS,
