@@ -9,11 +9,14 @@ import psycopg
 import pytest
 import yaml
 
+from penstock.change import Lane
 from penstock.checkup.examination import examine
 from penstock.checkup.finding import Finding, Verdict
 from penstock.checkup.outbox import judged_space
 from penstock.cli import main
 from penstock.config import load
+from penstock.cursor import Cursor
+from penstock.outbox import stash
 from penstock.source import Reader
 from penstock.sources.outbox import survey
 from penstock.sources.outbox.source import LANE, OutboxSource
@@ -47,6 +50,28 @@ def found(file: Path, check: str) -> list[Finding]:
 def test_a_sound_outbox_is_found_sound(file: Path) -> None:
     verdicts = {one.check: one.verdict for one in examine([file])}
     assert verdicts["outbox"] == verdicts["space"] == verdicts["secrets"] == Verdict.OK
+
+
+def test_an_outbox_that_is_purged_meanwhile_is_found_sound(
+    file: Path, postgres_of_module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The purge comes between the look at its beginning and the count from there."""
+    with psycopg.connect(postgres_of_module) as writer:
+        stash(writer, "t", "k", "v")
+    source, real = OutboxSource(database=postgres_of_module), OutboxSource.begin
+    end = source.head(LANE)
+
+    def then_purged(self: OutboxSource, lane: Lane, start: str) -> Cursor:
+        cursor = real(self, lane, start)
+        monkeypatch.setattr(OutboxSource, "begin", real)
+        assert source.retention.settle("p", LANE, end).pruned
+        return cursor
+
+    monkeypatch.setattr(OutboxSource, "begin", then_purged)
+    try:
+        assert [one.verdict for one in found(file, "outbox")] == [Verdict.OK]
+    finally:
+        source.retention.forget("p")
 
 
 def test_who_holds_vacuum_back_is_named_with_what_ends_it(file: Path, idle: int) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from penstock.checkup.finding import Finding, ok, warning
 from penstock.duration import roughly
+from penstock.errors import SourcePruned
 from penstock.source import Reader
 from penstock.sources.outbox.database import remedy_of
 from penstock.sources.outbox.mark import databases
@@ -22,7 +24,14 @@ LONG_OUTBOX = 1_000_000
 def outbox(source: OutboxSource) -> Iterator[Finding]:
     """Whether it is there, in the cluster it was made in, and such that ids tell the order."""
     found = survey(source.database, Names(source.table))
-    yield from judged_outbox(source, found, source.backlog(LANE, source.begin(LANE, "beginning")).changes or 0)
+    yield from judged_outbox(source, found, _messages(source))
+
+
+def _messages(source: OutboxSource) -> int:
+    """How many messages the outbox has; counted again if its beginning is purged before the count."""
+    while True:
+        with suppress(SourcePruned):
+            return source.backlog(LANE, source.begin(LANE, "beginning")).changes or 0
 
 
 def judged_outbox(source: OutboxSource, found: Survey, messages: int) -> Iterator[Finding]:
