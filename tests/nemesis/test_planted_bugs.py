@@ -367,10 +367,12 @@ def test_a_deposed_leader_is_reported_where_the_store_or_the_number_of_its_term_
 
 def cut_off_while_sending(stage: Stage) -> list[str]:
     """The writer is killed with a request under way, once the source has forgotten those changes, or was settled without that."""
-    leader, rig = stage.ready(), stage.pruned.rig
+    stage.ready()
+    rig = stage.pruned.rig
     rig.shop.sell(1)
     rig.until_settled()
     stage.pruned.begin()
+    leader = until(rig.leader, what=rig.tails)  # another process than that of the others, where these were taken over
     pause(leader, "sink.sending", rig)
     with closing(sqlite3.connect(rig.shop.path, timeout=PATIENCE)) as shop:
         if stage.is_bugged:
