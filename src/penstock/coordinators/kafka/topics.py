@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,10 @@ PASSING = {"cleanup.policy": "delete", "retention.ms": "3600000", "segment.ms": 
 """How the leader topic is made: a heartbeat is worth nothing when it is old."""
 SLOW = 15.0
 """Seconds for what brokers need longer for."""
+_MOVING = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
+"""Errors of a broker that has just started, or that takes over the groups of another one. They pass."""
+_PACE = 0.1
+"""Seconds between two requests to such a broker."""
 
 
 def admin(place: Place, ear: Ear) -> Any:
@@ -55,11 +60,14 @@ def members(admin: Any, place: Place, ear: Ear, group: str) -> Sequence[str]:
     Not by `describe_consumer_groups`: librdkafka up to 2.16 aborts the process if the connection ends at that moment (its
     pull request 5397). A user who may not describe the group sees no members.
     """
-    with ear.translated("looking at the group"):
-        found = admin.list_groups(group, timeout=place.patience)
-    for refused in (one.error for one in found if one.error):
-        raise ear.told(refused, "looking at the group")
-    return [member.client_id for one in found for member in one.members]
+    deadline = time.monotonic() + place.patience
+    while True:
+        found, error = _groups(admin, place, group)
+        if error is None:
+            return [member.client_id for one in found for member in one.members]
+        if error.name() not in _MOVING or time.monotonic() > deadline:
+            raise ear.told(error, "looking at the group")
+        time.sleep(_PACE)
 
 
 def delete_before(admin: Any, place: Place, ear: Ear, offset: int) -> bool:
@@ -76,6 +84,16 @@ def delete_before(admin: Any, place: Place, ear: Ear, offset: int) -> bool:
         if error.args[0].name() != "REQUEST_TIMED_OUT":  # the leader of the partition has done it, and the others will
             raise ear.told(error.args[0], "deleting old records") from None
     return True
+
+
+def _groups(admin: Any, place: Place, group: str) -> tuple[Sequence[Any], Any]:
+    """The groups of this name, and the first error; None if there is none."""
+    kafka = confluent()
+    try:
+        found = admin.list_groups(group, timeout=place.patience)
+    except kafka.KafkaException as error:
+        return (), error.args[0]
+    return found, next((one.error for one in found if one.error), None)
 
 
 def _listed(admin: Any, place: Place, ear: Ear) -> Sequence[str]:
