@@ -62,10 +62,10 @@ def members(admin: Any, place: Place, ear: Ear, group: str) -> Sequence[str]:
     """
     deadline = time.monotonic() + place.patience
     while True:
-        found, error = _groups(admin, place, group)
+        found, error = _groups(admin, group, max(deadline - time.monotonic(), _PACE))
         if error is None:
             return [member.client_id for one in found for member in one.members]
-        if error.name() not in _MOVING or time.monotonic() > deadline:
+        if error.name() not in _MOVING or time.monotonic() + _PACE >= deadline:
             raise ear.told(error, "looking at the group")
         time.sleep(_PACE)
 
@@ -86,11 +86,11 @@ def delete_before(admin: Any, place: Place, ear: Ear, offset: int) -> bool:
     return True
 
 
-def _groups(admin: Any, place: Place, group: str) -> tuple[Sequence[Any], Any]:
+def _groups(admin: Any, group: str, seconds: float) -> tuple[Sequence[Any], Any]:
     """The groups of this name, and the first error; None if there is none."""
     kafka = confluent()
     try:
-        found = admin.list_groups(group, timeout=place.patience)
+        found = admin.list_groups(group, timeout=seconds)
     except kafka.KafkaException as error:
         return (), error.args[0]
     return found, next((one.error for one in found if one.error), None)
