@@ -8,7 +8,7 @@ import time
 
 from bench.engine import RATE, SECONDS, SIZE, WHERE
 from bench.lateness import LatenessSink
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.pipeline import Pipeline, Transform
 from penstock.sources.synthetic import LANE, SyntheticSource

@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.change import CHANGES
 from penstock.settings import settings
 from penstock.sink import Assignment, Sink
-from penstock.sinks.discard import DiscardDelivery
+from penstock.sinks.discard.sink import DiscardDelivery
 
 _AT = CHANGES.get_field_index("at")
 

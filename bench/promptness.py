@@ -21,8 +21,8 @@ from penstock.following import follow
 from penstock.message import Message, to_change
 from penstock.retry import Retry
 from penstock.sink import Assignment
-from penstock.sinks.kafka import KafkaSink
-from penstock.sinks.webhook import WebhookSink
+from penstock.sinks.kafka.sink import KafkaSink
+from penstock.sinks.webhook.sink import WebhookSink
 from penstock.source import ANONYMOUS
 from penstock.sources.sqlite.source import LANE, SqliteSource
 from penstock.testing.broker import Broker

@@ -16,9 +16,9 @@ import yaml
 
 from deadline import PATIENCE, until
 from penstock.coordinator import Coordinator, PipelineState
-from penstock.coordinators.kafka import KafkaCoordinator
-from penstock.coordinators.postgres import PostgresCoordinator
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.kafka.coordinator import KafkaCoordinator
+from penstock.coordinators.postgres.coordinator import PostgresCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.duration import parse
 from penstock.errors import StateUnavailable
 from penstock.sources.sqlite.place import of_cursor

@@ -14,13 +14,14 @@ import pytest
 
 import penstock
 from penstock.config import load, parse
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
+from penstock.delivery.settings import Batch
 from penstock.errors import ConfigInvalid, ConfigUnsupported
 from penstock.pipeline import Pipeline, SparkSettings, Transform
 from penstock.retry import Retry
-from penstock.sinks.discard import DiscardSink
-from penstock.sinks.kafka import KafkaSink
-from penstock.sinks.webhook import Batch, WebhookSink
+from penstock.sinks.discard.sink import DiscardSink
+from penstock.sinks.kafka.sink import KafkaSink
+from penstock.sinks.webhook.sink import WebhookSink
 from penstock.sources.sqlite.source import SqliteSource
 
 FULL = """

@@ -12,16 +12,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from penstock import config
+from penstock import config, registry
 from penstock.cli import main
 from penstock.config import known_keys
-from penstock.coordinators import SCHEMES
-from penstock.document import Key
+from penstock.config.document import Key
 from penstock.errors import ConfigInvalid, ConfigUnsupported
 from penstock.harvest import config as reaper
 from penstock.harvest.translation import pipeline
-from penstock.sinks import SINKS
-from penstock.sources import READERS, SOURCES
 
 DEEP = 10_000
 SPELLED = (
@@ -99,12 +96,12 @@ SPELLED = (
 """Values as a file may spell them: wrong numbers, dates and addresses, characters that no path has, what is too long or deep."""
 
 KINDS: Mapping[Key, list[str]] = {
-    ("source", "type"): [*SOURCES, "rqlite"],
-    ("source", "reader"): [reader for _, reader in READERS],
-    ("sink", "type"): [*SINKS, "table"],
+    ("source", "type"): [*registry.sources(), "rqlite"],
+    ("source", "reader"): [reader for kind in registry.sources().values() for reader in kind.readers],
+    ("sink", "type"): [*registry.sinks(), "table"],
     ("sink", "delivery"): ["exactly-once", "at-least-once", "barrier"],
     ("sink", "format"): ["penstock", "rqlite", "row"],
-    ("state",): [f"{scheme}://h:1/t" for scheme in SCHEMES],
+    ("state",): [f"{scheme}://h:1/t" for scheme in registry.schemes()],
 }
 KEYS = sorted(
     {*known_keys(), *KINDS, ("source",), ("sink",), ("transform",), ("spark",), ("sink", "retry"), ("sink", "tls"), ("x",)}

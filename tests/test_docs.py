@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from pkgutil import resolve_name
@@ -13,10 +14,12 @@ from typing import Any
 import pytest
 import typer
 
+from penstock import registry
 from penstock.cli import LATER, app, main
 from penstock.cli.validate import spelled
-from penstock.config import KINDS, LATER_KINDS, LATER_STATES, PipelineFile, known_keys
+from penstock.config import LATER_KINDS, LATER_STATES, PipelineFile, known_keys
 from penstock.errors import Directive, PenstockError, kinds
+from penstock.kind import Kind
 from penstock.status import Status
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -34,6 +37,7 @@ def commands(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[s
             yield words, command
 
 
+PARTS: dict[str, Any] = {"source": registry.sources(), "sink": registry.sinks()}
 ALL = dict(commands(typer.main.get_command(app)))
 
 
@@ -80,10 +84,10 @@ def defaults(part: Any, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def all_defaults() -> Iterator[tuple[str, str]]:
-    yield from ((key, value) for key, value in defaults(PipelineFile, "") if key not in KINDS)
-    for part, places in KINDS.items():
-        for place in places.values():
-            yield from defaults(resolve_name(place), f"{part}.")
+    yield from ((key, value) for key, value in defaults(PipelineFile, "") if key not in PARTS)
+    for part, known in PARTS.items():
+        for kind in known.values():
+            yield from defaults(resolve_name(kind.settings), f"{part}.")
 
 
 @pytest.mark.parametrize(("key", "default"), list(all_defaults()))
@@ -106,6 +110,20 @@ def test_the_example_is_valid(tmp_path: Path) -> None:
 
     (tmp_path / "orders.yaml").write_text(PIPELINE_FILE.split("```yaml\n")[1].split("```")[0])
     assert load(tmp_path / "orders.yaml").name == "orders"
+
+
+DESCRIBED = [*(item for known in PARTS.values() for item in known.items()), *registry.states().items()]
+
+
+@pytest.mark.parametrize(("name", "kind"), DESCRIBED)
+def test_every_kind_has_a_page_that_names_it(name: str, kind: Kind) -> None:
+    assert name in (DOCS / kind.page).read_text().lower()
+
+
+@pytest.mark.parametrize(("name", "kind"), DESCRIBED)
+def test_the_extra_of_a_kind_exists(name: str, kind: Kind) -> None:
+    extras = tomllib.loads((DOCS.parent / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert kind.extra is None or kind.extra in extras
 
 
 @pytest.mark.parametrize("kind", list(kinds()))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock import document
+from penstock.config import document
 from penstock.errors import ConfigInvalid
 
 

@@ -14,15 +14,16 @@ import pytest
 
 from deadline import PATIENCE, until
 from penstock import running
-from penstock.coordinators.postgres import PostgresCoordinator, address
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.postgres import address
+from penstock.coordinators.postgres.coordinator import PostgresCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.errors import EngineLost, StateRefused
 from penstock.event import Event, Led, StateAway, StateBack
 from penstock.metrics.health import ailment
 from penstock.metrics.watch import Watch
 from penstock.pipeline import Pipeline
 from penstock.running import PipelineRun, run
-from penstock.sinks.discard import DiscardSink
+from penstock.sinks.discard.sink import DiscardSink
 from penstock.sources.synthetic import SyntheticSource
 from penstock.testing.postgres import PostgresServer
 from test_running import BrokenEngine

@@ -11,10 +11,8 @@ from pkgutil import resolve_name
 import pytest
 
 import penstock
+from penstock import registry
 from penstock.cli import COMMANDS
-from penstock.coordinators import COORDINATORS
-from penstock.sinks import SINKS
-from penstock.sources import SOURCES
 
 PACKAGE = Path(penstock.__file__).parent
 
@@ -41,7 +39,10 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
         penstock.nonsense  # noqa: B018
 
 
-@pytest.mark.parametrize("place", [*COMMANDS.values(), *SOURCES.values(), *SINKS.values(), *COORDINATORS.values()])
+KINDS = [*registry.sources().values(), *registry.sinks().values(), *registry.states().values()]
+
+
+@pytest.mark.parametrize("place", [*COMMANDS.values(), *(place for kind in KINDS for place in kind.classes())])
 def test_what_a_registry_names_is_there(place: str) -> None:
     assert resolve_name(place)
 

@@ -19,8 +19,6 @@ LAYERS = (
     ("running", "redrive"),
     ("spark",),
     ("config",),
-    ("complaint",),
-    ("document",),
     ("sources", "sinks", "coordinators"),
     ("delivery",),
     ("formats", "importing", "message"),

@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from penstock.checkup.examination import examine
-from penstock.checkup.finding import Verdict
 from penstock.cli import main
 from penstock.config import load
 from penstock.coordinator import Tally
 from penstock.cursor import Watermark
 from penstock.errors import ConfigInvalid
+from penstock.finding import Verdict
 from penstock.sink import Assignment
 from penstock.sources.sqlite.source import LANE
 

@@ -16,14 +16,14 @@ from deadline import until
 from penstock import running
 from penstock.change import Lane
 from penstock.coordinator import Tally
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import EngineFailed, EngineLost, EngineSlots, PenstockError, SourcePruned, StateRefused
 from penstock.event import Event, LaneClaimed, LaneReleased, Led, Restarted, StandingBy
 from penstock.pipeline import Pipeline
 from penstock.running import PipelineRun, run
 from penstock.settings import settings
-from penstock.sinks.discard import DiscardSink
+from penstock.sinks.discard.sink import DiscardSink
 from penstock.source import Settlement
 from penstock.sources.outbox.mark.parts import MarkRetention
 from penstock.sources.synthetic import LANE, SyntheticSource

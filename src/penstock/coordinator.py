@@ -109,6 +109,9 @@ class Coordinator(Protocol):
     def identity(self) -> str | None:
         """The random id of this store, which it keeps from its creation on, and which its copies have too; None before."""
 
+    def examine(self) -> None:
+        """Raise the error that would keep a pipeline from using this store; nothing is changed."""
+
     def candidate(self, pipeline: str, holder: str) -> Candidate:
         """Stand for a pipeline."""
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from penstock.coordinator import State
 from penstock.duration import Duration
-from penstock.settings import refuse, settings
+from penstock.settings import absent, refuse, settings
 from penstock.sink import Sink
 from penstock.size import Heap
 from penstock.source import Source
@@ -21,7 +21,7 @@ _LEAST_TIMEOUT = timedelta(milliseconds=100)
 class Transform:
     """What happens to changes between source and sink, in this order; one call of the function may take `timeout`."""
 
-    where: str | None = None
+    where: str | None = absent("every change")
     select: Mapping[str, str] | None = None
     function: str | None = None
     timeout: Duration = timedelta(seconds=60)
@@ -44,8 +44,8 @@ class Transform:
 class SparkSettings:
     """Where Spark runs, and with which settings beyond ours."""
 
-    master: str | None = None
-    memory: Heap | None = None
+    master: str | None = absent("local, with as many slots as needed")
+    memory: Heap | None = absent("a quarter of memory, 1GiB to 4GiB")
     config: Mapping[str, str] = field(default_factory=dict)
 
 

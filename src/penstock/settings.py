@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, dataclass_transform
 
 T = TypeVar("T")
@@ -29,6 +29,11 @@ class Spelled:
         from pydantic_core import core_schema  # only the parser of files needs it; workers start faster without
 
         return core_schema.no_info_plain_validator_function(self.parse)
+
+
+def absent(means: str) -> Any:
+    """The default of a key that may be missing, with a description of the effect, which `penstock validate` shows."""
+    return field(default=None, metadata={"absent": means})
 
 
 def refuse(*wrong: str | Literal[False]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from penstock.cursor import Watermark
 from penstock.event import DeliveryRetried, Event
 from penstock.poison import HALTING, Poison
 from penstock.retry import Retry
-from penstock.source import RowLease
+from penstock.source import RowLease, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,10 @@ class Sink(Protocol):
     def warnings(self) -> Sequence[str]:
         """Settings that are legal but probably a mistake, each described in a text that begins with its key."""
         return ()
+
+    def conflicts(self, source: Source, *, has_function: bool) -> Mapping[tuple[str, ...], str]:
+        """The complaints about a pipeline from this source to this sink, by key of the pipeline file."""
+        return {}
 
     @property
     def keeps_watermark(self) -> bool:

@@ -27,20 +27,24 @@ import yaml
 from standardwebhooks.webhooks import Webhook
 
 from deadline import PATIENCE
-from penstock.checkup import capture, certificate, endpoint, finding, machine, room, secrecy, standing
+from penstock import finding, room
+from penstock.capture import Reader, Survey
+from penstock.checkup import machine, secrecy, standing
 from penstock.checkup.examination import checks, examine
-from penstock.checkup.finding import Check, Finding, Verdict, examined
 from penstock.cli import main
 from penstock.config import load
 from penstock.coordinator import PipelineState
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import JavaMissing, TransformInvalid
-from penstock.sinks.webhook import WebhookSink
+from penstock.finding import Check, Finding, Verdict, examined
+from penstock.sinks.webhook import certificate
+from penstock.sinks.webhook import checks as endpoint
 from penstock.sinks.webhook.signing import Signing
+from penstock.sinks.webhook.sink import WebhookSink
 from penstock.sinks.webhook.tls import Tls
+from penstock.sources.sqlite import checks as capture
 from penstock.sources.sqlite.source import LANE, SqliteSource
-from penstock.sources.sqlite.survey import Reader, Survey
 from penstock.testing.receiver import Receiver
 from shop import Shop
 
@@ -140,7 +144,8 @@ def test_a_file_that_does_not_load_is_a_finding_and_others_are_looked_at(write: 
 
 def test_the_documented_checks_are_those_that_there_are(write: Write) -> None:
     file = write(transform={"function": "json:loads"})
-    told = "".join(path.read_text() for path in Path(finding.__file__).parent.glob("*.py"))
+    package = Path(finding.__file__).parent
+    told = "".join(path.read_text() for path in (*package.glob("checkup/*.py"), package / "room.py", *package.rglob("checks.py")))
     names = {*machine.checks(), *checks(file, load(file), probes=True), *_TOLD.findall(told)}
     text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text().partition("## Metrics")[0]
     assert set(re.findall(r"^\| `([a-z ]+)` \|", text, re.MULTILINE)) == names
@@ -610,9 +615,9 @@ def test_a_secret_that_everybody_can_read_is_a_warning(write: Write, receiver: R
     os.chmod(file, 0o644)
     for mode, verdict in ((0o644, WARNING), (0o640, OK)):
         password.chmod(mode)
-        [one] = found(lambda: secrecy.secrets(file, None))
+        [one] = found(lambda: secrecy.secrets(file, []))
         assert one.verdict is verdict
-    [one] = found(lambda: secrecy.secrets(write(receiver.url.replace("http://", "http://me:secret@")), None))
+    [one] = found(lambda: secrecy.secrets(write(receiver.url.replace("http://", "http://me:secret@")), []))
     assert (one.verdict, one.remedy) == (WARNING, f"chmod o-r {file}")
     assert "secret@" not in one.said
 

@@ -11,14 +11,14 @@ import yaml
 
 from penstock.change import Lane
 from penstock.checkup.examination import examine
-from penstock.checkup.finding import Finding, Verdict
-from penstock.checkup.outbox import judged_space
 from penstock.cli import main
 from penstock.config import load
 from penstock.cursor import Cursor
+from penstock.finding import Finding, Verdict
 from penstock.outbox import stash
 from penstock.source import Reader
 from penstock.sources.outbox import survey
+from penstock.sources.outbox.checks import judged_space
 from penstock.sources.outbox.source import LANE, OutboxSource
 from penstock.status import remarks
 

@@ -19,9 +19,9 @@ from penstock.cli import main
 from penstock.cli.init import quoted
 from penstock.cli.validate import spelled
 from penstock.config import load
+from penstock.config.document import read
 from penstock.coordinator import Tally
 from penstock.cursor import Watermark
-from penstock.document import read
 from penstock.sources.sqlite.source import SqliteSource
 
 Said = pytest.CaptureFixture[str]

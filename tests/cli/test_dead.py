@@ -19,7 +19,6 @@ import pytest
 import yaml
 
 from penstock.change import Change, Lane, Op
-from penstock.checkup.finding import Verdict
 from penstock.checkup.standing import leader
 from penstock.cli import main
 from penstock.cli.dead import described
@@ -27,6 +26,7 @@ from penstock.config import load
 from penstock.coordinator import Tally, Term
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted
+from penstock.finding import Verdict
 from penstock.letter import DeadLetter
 from penstock.poison import Circumstances, Poison
 from penstock.receiver import MemoryStore, Receiver

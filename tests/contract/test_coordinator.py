@@ -22,9 +22,9 @@ from puppet import Puppet
 from deadline import PATIENCE, until
 from penstock.change import Lane
 from penstock.coordinator import PipelineState, Tally, Term
-from penstock.coordinators.kafka import KafkaCoordinator
-from penstock.coordinators.postgres import PostgresCoordinator
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.kafka.coordinator import KafkaCoordinator
+from penstock.coordinators.postgres.coordinator import PostgresCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import PenstockError, StateLost, TermLost
 

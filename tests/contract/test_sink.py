@@ -17,11 +17,13 @@ from deadline import PATIENCE
 from memory_sink import ARRIVED, MemorySink
 from penstock.change import Change, Lane, Op, last_place, to_batch
 from penstock.cursor import Cursor, Watermark
+from penstock.delivery.settings import Batch
 from penstock.retry import Retry
 from penstock.sink import Assignment, Delivery, Sink, TransactionalDelivery
-from penstock.sinks.discard import DiscardSink
-from penstock.sinks.kafka import KafkaSink, group_watermark, transactional
-from penstock.sinks.webhook import Batch, WebhookSink
+from penstock.sinks.discard.sink import DiscardSink
+from penstock.sinks.kafka import group_watermark, transactional
+from penstock.sinks.kafka.sink import KafkaSink
+from penstock.sinks.webhook.sink import WebhookSink
 from penstock.testing.broker import Broker
 from penstock.testing.receiver import Receiver
 

@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from examples import examples
 from penstock.change import Lane
 from penstock.coordinator import Tally, Term
-from penstock.coordinators.postgres import PostgresCoordinator
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.postgres.coordinator import PostgresCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateLost, TermLost
 

@@ -27,9 +27,10 @@ from deadline import PATIENCE, until
 from penstock.change import Change, Lane, Op
 from penstock.config import parse
 from penstock.coordinator import PipelineState, Tally
-from penstock.coordinators.kafka import KafkaCoordinator, log, topics
+from penstock.coordinators.kafka import log, topics
 from penstock.coordinators.kafka.address import Place
 from penstock.coordinators.kafka.client import Ear
+from penstock.coordinators.kafka.coordinator import KafkaCoordinator
 from penstock.coordinators.kafka.log import Log, shared
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid, StateInvalid, StateUnavailable, TermFenced, TermLost

@@ -21,9 +21,8 @@ from deadline import PATIENCE, until
 from penstock.change import Change, Lane, Op
 from penstock.config import parse
 from penstock.coordinator import PipelineState, Tally, Term
-from penstock.coordinators.postgres import PostgresCoordinator
 from penstock.coordinators.postgres.candidate import PostgresCandidate
-from penstock.coordinators.postgres.coordinator import PLACE
+from penstock.coordinators.postgres.coordinator import PLACE, PostgresCoordinator
 from penstock.coordinators.postgres.numbers import number_of
 from penstock.coordinators.postgres.schema import NAME, VERSION
 from penstock.coordinators.postgres.store import Store

@@ -20,7 +20,8 @@ from penstock.change import Change, Lane, Op
 from penstock.coordinator import Tally, Term
 from penstock.coordinators import claim
 from penstock.coordinators.letter_table import LetterTable
-from penstock.coordinators.sqlite import SqliteCoordinator, candidate, store
+from penstock.coordinators.sqlite import candidate, store
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted, StateInvalid, StateUnavailable, TermLost
 from penstock.poison import Circumstances, Poison
@@ -252,7 +253,7 @@ def test_a_full_disk_is_an_unavailable_state(coordinator: SqliteCoordinator, pat
     coordinator.candidate("p", "a").close()
     script = """
 import resource, signal, sys
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 candidate = SqliteCoordinator(sys.argv[1]).candidate("p", "b")
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))

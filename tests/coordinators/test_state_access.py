@@ -14,7 +14,7 @@ import pytest
 
 from penstock import privacy
 from penstock.change import Lane
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateUnsafe
 
@@ -65,7 +65,7 @@ def test_at_no_moment_can_others_open_a_new_file(path: Path) -> None:
     """SQLite would make it with the mode that the umask leaves; so it is there before SQLite is asked."""
     script = """
 import os, sys
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 os.umask(0)
 def follow(event, arguments):
     if event == "sqlite3.connect":
@@ -121,7 +121,8 @@ def test_a_mode_is_wide_unless_only_the_owner_or_a_group_that_may_also_write_can
 def as_another(script: str, path: str) -> subprocess.CompletedProcess[str]:
     """Run by a user who is not root: this one, or nobody in its place."""
     start = (
-        f"import os, sys\nfrom penstock.coordinators.sqlite import SqliteCoordinator\nif not os.geteuid(): os.setuid({NOBODY})\n"
+        "import os, sys\nfrom penstock.coordinators.sqlite.coordinator import SqliteCoordinator\n"
+        f"if not os.geteuid(): os.setuid({NOBODY})\n"
     )
     return subprocess.run([sys.executable, "-c", start + script, path], capture_output=True, text=True, check=False)
 

@@ -18,15 +18,15 @@ import pytest
 from deadline import PATIENCE, until
 from penstock.change import Lane
 from penstock.coordinator import Tally
-from penstock.coordinators.sqlite import SqliteCoordinator
 from penstock.coordinators.sqlite.candidate import SqliteCandidate
 from penstock.coordinators.sqlite.condition import Condition
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateInvalid, StateUnavailable
 from penstock.event import Event, Halted, Led, StandingBy
 from penstock.pipeline import Pipeline
 from penstock.running import PipelineRun
-from penstock.sinks.discard import DiscardSink
+from penstock.sinks.discard.sink import DiscardSink
 from penstock.sources.synthetic import SyntheticSource
 
 LANE = Lane("main")

@@ -5,8 +5,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.delivery.settings import due_in
-from penstock.sinks.webhook import Batch
+from penstock.delivery.settings import Batch, due_in
 
 TICK = 1 / 64  # seconds, exact in floats
 

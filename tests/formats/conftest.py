@@ -6,7 +6,7 @@ import pytest
 from deadline import PATIENCE
 from penstock.change import Change, Lane, Op, to_batch
 from penstock.sink import Assignment
-from penstock.sinks.webhook import WebhookSink
+from penstock.sinks.webhook.sink import WebhookSink
 from penstock.testing.receiver import Receiver
 from penstock.testing.request import Request
 

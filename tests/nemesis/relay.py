@@ -16,7 +16,7 @@ from deadline import PATIENCE, until
 from fix_rig import QUICK, TERM, Rig
 from nemesis import Nemesis
 from penstock.coordinator import PipelineState
-from penstock.coordinators.postgres import PostgresCoordinator
+from penstock.coordinators.postgres.coordinator import PostgresCoordinator
 from penstock.errors import StateUnavailable
 from penstock.outbox import stash_many
 from penstock.sources.outbox.naming import Names

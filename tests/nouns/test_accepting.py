@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 
 from deadline import PATIENCE
 from penstock.change import Change, Lane, Op, to_batch
+from penstock.delivery.settings import Batch
 from penstock.receiver import MemoryStore, Receiver, SqliteStore, Store
 from penstock.retry import Retry
 from penstock.signature import key, named, signed
 from penstock.sink import Assignment
-from penstock.sinks.webhook import Batch, WebhookSink
 from penstock.sinks.webhook.signing import Signing
+from penstock.sinks.webhook.sink import WebhookSink
 
 SECRET, OTHER = (f"whsec_{base64.b64encode(letter * 32).decode()}" for letter in (b"a", b"b"))
 

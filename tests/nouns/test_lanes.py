@@ -8,13 +8,13 @@ import pytest
 from many_lanes import LanesSource
 from penstock.backfill import outstanding
 from penstock.batch_target import Batch
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import LogDamaged
 from penstock.lanes import open_lanes
 from penstock.pipeline import Pipeline
 from penstock.resume import appear, place
-from penstock.sinks.discard import DiscardSink
+from penstock.sinks.discard.sink import DiscardSink
 from penstock.status import observe
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from deadline import PATIENCE, until
 from penstock.coordinator import PipelineState, Term
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.errors import StateInvalid
 from penstock.leadership import Leadership
 

@@ -19,8 +19,8 @@ from parking import PASSWORD, Parking
 
 from deadline import until
 from fix_rig import TERM, Rig
-from penstock.sinks.kafka import KafkaSink
 from penstock.sinks.kafka.group_watermark import GroupWatermark
+from penstock.sinks.kafka.sink import KafkaSink
 from penstock.sources.sqlite.source import LANE
 from penstock.testing.broker import Broker
 from penstock.testing.postgres import PostgresServer

@@ -15,7 +15,7 @@ from writers import Harvested, Stashed, Writer
 from deadline import until
 from fix_rig import TERM
 from penstock.cli import main
-from penstock.coordinators.postgres import PostgresCoordinator
+from penstock.coordinators.postgres.coordinator import PostgresCoordinator
 from penstock.testing.broker import Broker, Record
 from penstock.testing.postgres import PostgresServer
 from penstock.testing.proxy import Proxy

@@ -17,7 +17,8 @@ from penstock.errors import PenstockError
 from penstock.event import Event
 from penstock.retry import Retry
 from penstock.sink import Assignment
-from penstock.sinks.webhook import WebhookSink, connection
+from penstock.sinks.webhook import connection
+from penstock.sinks.webhook.sink import WebhookSink
 from penstock.testing.receiver import Receiver
 
 

@@ -7,9 +7,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from penstock.change import Change, Lane, Op, to_batch
+from penstock.delivery.settings import Batch
 from penstock.retry import Retry
 from penstock.sink import Assignment
-from penstock.sinks.webhook import Batch, WebhookSink
+from penstock.sinks.webhook.sink import WebhookSink
 
 MILLISECOND = timedelta(milliseconds=1)
 

@@ -25,8 +25,9 @@ from penstock.letter import DeadLetter
 from penstock.poison import Circumstances, Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment
-from penstock.sinks.kafka import KafkaSink, barrier
+from penstock.sinks.kafka import barrier
 from penstock.sinks.kafka.barrier import CONFIRM_SECONDS, BarrierDelivery
+from penstock.sinks.kafka.sink import KafkaSink
 from penstock.source import Stamp
 from penstock.sources.outbox.mark import databases
 from penstock.sources.outbox.mark.source import LANE, MarkSource

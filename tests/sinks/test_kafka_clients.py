@@ -18,8 +18,9 @@ from penstock.coordinators.kafka.address import Place
 from penstock.coordinators.kafka.client import Ear
 from penstock.errors import PenstockError
 from penstock.kafka_answer import answered
-from penstock.sinks.kafka import KafkaSink, group_watermark
+from penstock.sinks.kafka import group_watermark
 from penstock.sinks.kafka.group_watermark import GroupWatermark
+from penstock.sinks.kafka.sink import KafkaSink
 from penstock.testing.broker import Broker
 
 

@@ -14,17 +14,18 @@ from ending import Clock
 from deadline import PATIENCE, until
 from penstock import failpoint
 from penstock.change import Lane, to_batch
-from penstock.checkup.brokers import brokers
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted, SinkRefused, SinkUnavailable, TermLost
 from penstock.message import Message, to_change
 from penstock.poison import Circumstances, Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment
-from penstock.sinks.kafka import KafkaSink, client, group_watermark, transaction, transactional
+from penstock.sinks.kafka import client, group_watermark, transaction, transactional
+from penstock.sinks.kafka.checks import brokers
 from penstock.sinks.kafka.group_watermark import GroupWatermark
 from penstock.sinks.kafka.handing import flushed
+from penstock.sinks.kafka.sink import KafkaSink
 from penstock.sinks.kafka.takeover import taken
 
 BOTH = ["exactly-once", "at-least-once"]

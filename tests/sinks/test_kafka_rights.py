@@ -19,8 +19,8 @@ from penstock.cursor import Cursor, Watermark
 from penstock.errors import SinkRefused
 from penstock.message import Message, to_change
 from penstock.sink import Assignment
-from penstock.sinks.kafka import KafkaSink
 from penstock.sinks.kafka.group_watermark import GroupWatermark
+from penstock.sinks.kafka.sink import KafkaSink
 
 LANE = Lane("main")
 

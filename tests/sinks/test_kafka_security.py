@@ -6,13 +6,13 @@ import pytest
 
 from deadline import PATIENCE
 from penstock.change import Lane, to_batch
-from penstock.checkup.brokers import brokers
-from penstock.checkup.finding import Verdict
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import SinkRefused
+from penstock.finding import Verdict
 from penstock.message import Message, to_change
 from penstock.sink import Assignment
-from penstock.sinks.kafka import KafkaSink
+from penstock.sinks.kafka.checks import brokers
+from penstock.sinks.kafka.sink import KafkaSink
 
 LANE = Lane("main")
 

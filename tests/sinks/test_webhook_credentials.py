@@ -12,9 +12,9 @@ from penstock.cli import main
 from penstock.config import load, parse
 from penstock.errors import ConfigInvalid, DeliveryExhausted
 from penstock.retry import Retry
-from penstock.sinks.webhook import WebhookSink
 from penstock.sinks.webhook.auth import Auth, Basic
 from penstock.sinks.webhook.signing import Signing
+from penstock.sinks.webhook.sink import WebhookSink
 
 CHANGE = to_batch([Change(1, Op.INSERT, "orders", '{"id":1}', None, '{"id":1}')])
 TWICE = Retry(tries=2, min=timedelta(milliseconds=1), max=timedelta(milliseconds=1))

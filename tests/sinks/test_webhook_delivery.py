@@ -18,12 +18,13 @@ from ending import ending
 from deadline import PATIENCE, until
 from penstock import failpoint
 from penstock.change import Change, Lane, Op, to_batch
+from penstock.delivery.settings import Batch
 from penstock.errors import DeliveryExhausted
 from penstock.event import DeliveryRetried
 from penstock.retry import LONGEST_ASKED, Retry
 from penstock.sink import Assignment
-from penstock.sinks.webhook import Batch, WebhookSink
 from penstock.sinks.webhook.endpoint import parse
+from penstock.sinks.webhook.sink import WebhookSink
 from penstock.testing.ports import free_port
 from penstock.testing.receiver import Receiver, ReceiverProcess
 

@@ -17,7 +17,7 @@ from penstock.formats.cloudevents import CloudEventsFormat
 from penstock.formats.debezium import DebeziumFormat
 from penstock.formats.penstock import PenstockFormat
 from penstock.formats.rqlite import RqliteFormat, untagged
-from penstock.sinks.webhook import WebhookSink
+from penstock.sinks.webhook.sink import WebhookSink
 
 DOC = Path(__file__).parents[2].joinpath("docs/webhook.md").read_text()
 START = 1_767_225_600_000_000

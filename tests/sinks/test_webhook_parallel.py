@@ -19,9 +19,10 @@ from penstock import retry
 from penstock.change import Change, Op, to_batch
 from penstock.delivery.queue import Queue
 from penstock.delivery.schedule import Ready
+from penstock.delivery.settings import Batch
 from penstock.errors import DeliveryExhausted
 from penstock.retry import Retry
-from penstock.sinks.webhook import Batch, WebhookSink
+from penstock.sinks.webhook.sink import WebhookSink
 from penstock.testing import oracle
 from penstock.testing.receiver import Receiver
 

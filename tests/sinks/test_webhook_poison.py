@@ -19,15 +19,17 @@ from ending import Clock, ending
 
 from deadline import PATIENCE, until
 from penstock.change import Change, Lane, Op, to_batch
-from penstock.coordinators.sqlite import SqliteCoordinator, store
+from penstock.coordinators.sqlite import store
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
+from penstock.delivery.settings import Batch
 from penstock.errors import DeliveryExhausted, StateInvalid
 from penstock.event import ChangeDropped, ChangeParked, ChangesPassed, DeliveryRetried
 from penstock.poison import HALTING, Circumstances, Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment
-from penstock.sinks.webhook import Batch, WebhookSink
 from penstock.sinks.webhook.response import ResponseParser
+from penstock.sinks.webhook.sink import WebhookSink
 from penstock.testing.receiver import Receiver
 
 LANE = Lane("main")

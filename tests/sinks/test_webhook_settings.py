@@ -8,9 +8,10 @@ from datetime import timedelta
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from penstock.delivery.settings import Batch
 from penstock.retry import Retry
-from penstock.sinks.webhook import Batch, WebhookSink
 from penstock.sinks.webhook.endpoint import parse
+from penstock.sinks.webhook.sink import WebhookSink
 
 URL = "https://example.org/hooks/orders"
 

@@ -14,8 +14,8 @@ from penstock.config import parse
 from penstock.errors import ConfigInvalid
 from penstock.receiver import MemoryStore
 from penstock.receiver import Receiver as MemoryReceiver
-from penstock.sinks.webhook import WebhookSink
 from penstock.sinks.webhook.signing import Signing
+from penstock.sinks.webhook.sink import WebhookSink
 
 OLD, NEW, OTHER = (f"whsec_{base64.b64encode(letter * 32).decode()}" for letter in (b"o", b"n", b"x"))
 CHANGES = to_batch(Change(n, Op.INSERT, "orders", f'{{"id":{n}}}', None, f'{{"note":"käse {n}"}}', ordinal=n) for n in range(1, 4))

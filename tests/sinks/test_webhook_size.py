@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from deadline import PATIENCE
 from penstock.change import Change, Op, to_batch
 from penstock.delivery import queue
+from penstock.delivery.settings import Batch
 from penstock.errors import DeliveryExhausted
 from penstock.event import DeliveryRetried
 from penstock.receiver import LARGEST, MemoryStore
 from penstock.receiver import Receiver as Judge
 from penstock.retry import Retry
-from penstock.sinks.webhook import Batch
 from penstock.size import Bytes, parse
 
 MILLISECOND = timedelta(milliseconds=1)

@@ -6,7 +6,7 @@ from restarted import Restarted
 
 from deadline import PATIENCE, until
 from penstock.batch_target import heads
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import DeliveryExhausted
 from penstock.pipeline import Pipeline, Transform

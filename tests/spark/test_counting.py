@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from examples import examples
 from penstock.change import Change, Op, from_batch, to_batch
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import DeliveryExhausted
 from penstock.pipeline import Pipeline

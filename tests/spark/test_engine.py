@@ -15,7 +15,7 @@ import pytest
 
 from deadline import PATIENCE, until
 from penstock.pipeline import Pipeline
-from penstock.sinks.discard import DiscardSink
+from penstock.sinks.discard.sink import DiscardSink
 from penstock.sockets import make_folder
 from penstock.sources.synthetic import SyntheticSource
 from penstock.spark import engine as module

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import ConfigInvalid, EngineFailed, EngineSlots, JavaMissing
 from penstock.pipeline import Pipeline, SparkSettings
-from penstock.sinks.discard import DiscardSink
+from penstock.sinks.discard.sink import DiscardSink
 from penstock.size import GIB, Bytes
 from penstock.sources.synthetic import SyntheticSource
 from penstock.spark import archive, jvm

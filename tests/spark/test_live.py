@@ -8,7 +8,7 @@ from filesink import FileSink, GapSource, StepSource, positions, written
 from restarted import Restarted
 
 from deadline import PATIENCE, until
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import DeliveryExhausted, TransformInvalid
 from penstock.pipeline import Pipeline, Transform

@@ -11,7 +11,7 @@ from restarted import Restarted
 
 from deadline import PATIENCE, until
 from many_lanes import LanesSource
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.event import Event, LaneClaimed
 from penstock.lanes import open_lanes
 from penstock.pipeline import Pipeline

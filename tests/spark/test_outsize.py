@@ -13,7 +13,7 @@ from deadline import PATIENCE, until
 from penstock.backfill import outstanding
 from penstock.batch_target import heads
 from penstock.change import Change, Op
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import EngineFailed, RowTooLarge
 from penstock.pipeline import Pipeline, Transform

@@ -11,7 +11,7 @@ from filesink import FileSink, written
 from restarted import Restarted
 
 from deadline import PATIENCE
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.pipeline import Pipeline, Transform
 from penstock.sources.outbox.mark import databases

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from filesink import FileSink
 
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import SourcePruned
 from penstock.pipeline import Pipeline, Transform
 from penstock.retry import Retry
 from penstock.settings import settings
-from penstock.sinks.discard import DiscardSink
+from penstock.sinks.discard.sink import DiscardSink
 from penstock.sources.synthetic import LANE, SyntheticSource
 from penstock.spark.bundles import unbundled
 from penstock.spark.encoding import encoding_of

@@ -11,7 +11,7 @@ from filesink import FileSink, positions
 
 from penstock.change import NO_CHANGES, Change, Op, to_batch
 from penstock.coordinator import Tally
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import EngineFailed, StateUnavailable
 from penstock.pipeline import Pipeline, Transform

@@ -8,20 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.checkup import brokers, capture, endpoint, machine, outbox, standing
-from penstock.checkup.finding import Check, Finding, examined, ok
-from penstock.checkup.room import disk
+from penstock import registry
+from penstock.checkup import machine, standing
 from penstock.checkup.secrecy import secrets
-from penstock.checkup.secrecy import state as state_file
 from penstock.config import load
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.finding import Check, Finding, examined, ok
 from penstock.importing import try_out
+from penstock.kind import Kind
 from penstock.pipeline import Pipeline
-from penstock.sinks.kafka import KafkaSink
-from penstock.sinks.webhook import WebhookSink
-from penstock.sources.outbox.mark.source import MarkSource
-from penstock.sources.outbox.source import OutboxSource
-from penstock.sources.sqlite.source import SqliteSource
 
 
 def examine_machine() -> Iterator[Finding]:
@@ -43,33 +37,20 @@ def examine(files: Sequence[Path], *, probes: bool = False, deep: bool = False) 
 
 
 def checks(file: Path, pipeline: Pipeline, *, probes: bool = False) -> Mapping[str, Check]:
-    """What a pipeline's parts need, by name."""
-    source, sink, found = pipeline.source, pipeline.sink, dict[str, Check]()
-    found["secrets"] = partial(secrets, file, sink.tls.key if isinstance(sink, WebhookSink) else None)
+    """The checks of the parts of a pipeline, by name; those of one kind come from its descriptor."""
+    parts = ((pipeline.source, registry.sources()), (pipeline.state, registry.states()), (pipeline.sink, registry.sinks()))
+    keys = [path for part, kinds in parts for path in registry.files_of(part, kinds, secret=True)]
+    of_source, of_state, of_sink = (_checks_of(pipeline, part, kinds, probes) for part, kinds in parts)
+    found: dict[str, Check] = {"secrets": partial(secrets, file, keys)}
     if pipeline.transform.function:
         found["function"] = partial(_function, pipeline)
-    if isinstance(source, SqliteSource):
-        found["database"] = partial(capture.database, source)
-        found["capture"] = partial(capture.capture, source)
-        found["log"] = partial(capture.log, source)
-        found["clock"] = partial(capture.clock, source)
-        found["disk"] = partial(disk, [Path(source.database), Path(getattr(pipeline.state, "path", "."))])
-    if isinstance(source, OutboxSource):
-        found["outbox"] = partial(outbox.outbox, source)
-        found["space"] = partial(outbox.space, source)
-    if isinstance(source, MarkSource):
-        found["outbox"] = partial(outbox.marked, source)
-    if isinstance(pipeline.state, SqliteCoordinator):
-        found["state file"] = partial(state_file, Path(pipeline.state.path))
-    found["state"] = partial(standing.state, pipeline)
-    found["leader"] = partial(standing.leader, pipeline)
-    if isinstance(sink, WebhookSink):
-        found["endpoint"] = partial(endpoint.endpoint, sink)
-        if probes:
-            found["probe"] = partial(endpoint.probe, sink, pipeline.name)
-    if isinstance(sink, KafkaSink):
-        found["brokers"] = partial(brokers.brokers, sink)
-    return found
+    own = {"state": partial(standing.state, pipeline), "leader": partial(standing.leader, pipeline)}
+    return {**found, **of_source, **of_state, **own, **of_sink}
+
+
+def _checks_of(pipeline: Pipeline, part: Any, kinds: Mapping[str, Kind], probes: bool) -> Mapping[str, Check]:
+    found = registry.kind_of(part, kinds)
+    return found[1].checks_of(pipeline, probes=probes) if found else {}
 
 
 def _loaded(file: Path, into: dict[str, Pipeline]) -> Iterator[Finding]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from penstock.checkup.finding import Check, Finding, failed, ok, warning
-from penstock.checkup.room import disk, unwritable
+from penstock.finding import Check, Finding, failed, ok, warning
+from penstock.room import disk, unwritable
 from penstock.size import MIB
 from penstock.spark import archive
 from penstock.spark.heap import default_heap, machine_memory

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
-from penstock.checkup.finding import Finding, failed, ok, warning
-from penstock.checkup.room import unwritable
 from penstock.coordinator import PipelineState
 from penstock.errors import SourceOwned
+from penstock.finding import Finding, failed, ok, warning
 from penstock.owner import described
 from penstock.ownership import another
 from penstock.pipeline import Pipeline
@@ -17,24 +14,14 @@ from penstock.pipeline import Pipeline
 
 def state(pipeline: Pipeline) -> Iterator[Finding]:
     """Whether the state can be used, and agrees with the source."""
-    known, path = pipeline.state.pipeline_state(pipeline.name), getattr(pipeline.state, "path", None)
-    if examine := getattr(pipeline.state, "examine", None):
-        examine()
-    elif path and (why := _obstacle(Path(path))):
-        yield failed("state", f"{path} cannot be written: {why}", "make its folder, or give this user the right to write")
-        return
+    known = pipeline.state.pipeline_state(pipeline.name)
+    pipeline.state.examine()
     if stranger := another(pipeline):
         yield failed("state", f"{described(stranger)}, and not for {pipeline.state.address}", SourceOwned.remedy)
         return
     lanes, retention = pipeline.source.lanes(), pipeline.source.retention
     registered = any(retention.registered(pipeline.name, lane) is not None for lane in lanes) if retention else False
     yield judged_state(pipeline.state.address, known, is_registered=registered)
-
-
-def _obstacle(path: Path) -> str | None:
-    if path.exists() and not os.access(path, os.W_OK):
-        return "this user may not write to it"
-    return unwritable(path.parent) if path.parent.is_dir() else "there is no such folder"
 
 
 def judged_state(path: str, known: PipelineState, *, is_registered: bool) -> Finding:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import threading
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,8 +14,7 @@ import typer.core
 from penstock.errors import ConfigInvalid
 
 if TYPE_CHECKING:
-    from penstock.sources.sqlite.installation import Report
-    from penstock.sources.sqlite.survey import Survey, TableState
+    from penstock.capture import Capture, Report, Survey, TableState
 
 _COMMAND = "penstock.command"
 
@@ -39,7 +37,7 @@ app = typer.Typer(
     help="Log every change of chosen tables inside the database itself, in the writer's own transaction.",
 )
 
-Database = Annotated[Path, typer.Argument(metavar="DATABASE", help="A SQLite database.")]
+Database = Annotated[str, typer.Argument(metavar="DATABASE", help="A SQLite database.")]
 Tables = Annotated[str | None, typer.Option("--tables", metavar="REGEX", help="Only tables whose whole name matches.")]
 Table = Annotated[str | None, typer.Argument(metavar="TABLE", help="Only tables whose whole name matches this regular expression.")]
 PrintSql = Annotated[bool, typer.Option("--print-sql", help="Show the SQL and change nothing.")]
@@ -65,12 +63,10 @@ def enable(
     `penstock capture enable shop.db --tables users --columns "users\\.(name|city)"`
     """
     from penstock.cli import terminal
-    from penstock.sources.sqlite import install
-    from penstock.sources.sqlite.shape import ROW_IDS_ONLY
 
     if row_ids_only and columns is not None:
         raise ConfigInvalid("--row-ids-only and --columns exclude each other", "give one of them")
-    report = install.enable(_existing(database), tables, ROW_IDS_ONLY if row_ids_only else columns, wal=wal, is_trial=print_sql)
+    report = _of(database).enable(database, tables, columns, row_ids_only=row_ids_only, wal=wal, is_trial=print_sql)
     _tell(report, print_sql, "no table to capture")
     if not report.is_wal and not print_sql:
         terminal.say(
@@ -87,9 +83,7 @@ def disable(database: Database, tables: Tables = None, print_sql: PrintSql = Fal
 
     Example: `penstock capture disable shop.db --tables "sessions"`
     """
-    from penstock.sources.sqlite import install
-
-    _tell(install.disable(_existing(database), tables, is_trial=print_sql), print_sql, "nothing was captured")
+    _tell(_of(database).disable(database, tables, is_trial=print_sql), print_sql, "nothing was captured")
 
 
 @app.command()
@@ -99,9 +93,8 @@ def status(database: Database, tables: Tables = None, as_json: AsJson = False) -
     Exit code 1 if capture is broken. Example: `penstock capture status shop.db --json`
     """
     from penstock.cli import terminal
-    from penstock.sources.sqlite.survey import survey
 
-    found = survey(_existing(database), tables)
+    found = _of(database).survey(database, tables)
     if as_json:
         terminal.say_json(found.facts())
     else:
@@ -117,17 +110,14 @@ def suspend(context: typer.Context, database: Database, table: Table = None) -> 
     With a command behind `--`, runs it and resumes, whatever becomes of it; the exit code is the command's.
     Examples: `penstock capture suspend shop.db orders`, `penstock capture suspend shop.db -- python manage.py migrate`
     """
-    from penstock.sources.sqlite.suspend import suspend
-
     command: list[str] = context.meta.get(_COMMAND, [])
-    path = _existing(database)
-    _tell(suspend(path, table), False, "nothing was captured")
+    _tell(_of(database).suspend(database, table), False, "nothing was captured")
     if not command:
         return
     try:
         code = _run(command)
     finally:
-        _resume(path, table)
+        _resume(database, table)
     raise typer.Exit(code)
 
 
@@ -137,7 +127,7 @@ def resume(database: Database, table: Table = None) -> None:
 
     A table that was rebuilt is told anew as a whole. Example: `penstock capture resume shop.db`
     """
-    _resume(_existing(database), table)
+    _resume(database, table)
 
 
 @app.command()
@@ -148,10 +138,9 @@ def repair(database: Database, table: Table = None) -> None:
     Run it again if it was interrupted. Example: `penstock capture repair shop.db orders`
     """
     from penstock.cli.scanning import scanning
-    from penstock.sources.sqlite.rescan import repair
 
     with scanning() as progress:
-        report = repair(_existing(database), table, progress)
+        report = _of(database).repair(database, table, progress)
     _tell(report, False, "nothing is missing")
 
 
@@ -170,23 +159,22 @@ def verify(
     """
     from penstock.cli import terminal
     from penstock.cli.verifying import show
-    from penstock.sources.sqlite.verify import verify
 
-    found = verify(_existing(database), table, sample)
+    capture = _of(database)
+    found = capture.verify(database, table, sample)
     if as_json:
         terminal.say_json(found.facts())
     else:
-        show(found)
+        show(found, capture)
     if not found.is_equal:
         raise typer.Exit(1)
 
 
-def _resume(path: str, table: str | None) -> None:
+def _resume(database: str, table: str | None) -> None:
     from penstock.cli.scanning import scanning
-    from penstock.sources.sqlite.suspend import resume
 
     with scanning() as progress:
-        report = resume(path, table, progress)
+        report = _of(database).resume(database, table, progress)
     _tell(report, False, "nothing was suspended")
 
 
@@ -209,10 +197,14 @@ def _run(command: list[str]) -> int:
         signal.signal(signal.SIGTERM, before)
 
 
-def _existing(database: Path) -> str:
-    if not database.is_file():
-        raise ConfigInvalid(f"there is no database {database}", "check the path; capture never creates a database")
-    return str(database)
+def _of(database: str) -> Capture:
+    """The implementation for this address."""
+    from penstock import registry
+
+    for kind in registry.sources().values():
+        if kind.capture and (found := kind.capture_commands()).serves(database):
+            return found
+    raise ConfigInvalid(f"{database} is no database that can be captured", "give the path of a SQLite database")
 
 
 def _tell(report: Report, print_sql: bool, nothing: str) -> None:

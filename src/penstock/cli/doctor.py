@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from penstock.checkup.finding import Finding
+    from penstock.finding import Finding
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red"}
 
@@ -31,8 +31,8 @@ def doctor(
     Examples: `penstock doctor`, `penstock doctor orders.yaml --probe`
     """
     from penstock.checkup.examination import examine, examine_machine
-    from penstock.checkup.finding import Verdict
     from penstock.cli import terminal
+    from penstock.finding import Verdict
 
     found = [*examine_machine(), *examine(files or [], probes=probe, deep=deep)]
     is_well = all(one.verdict is not Verdict.FAILED for one in found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -80,15 +79,12 @@ def _say_handed_over(pipeline: Pipeline, position: int | None) -> None:
 
 def _source(database: str, table: str) -> Source:
     """The source of which only the database is known."""
-    if "://" in database:
-        from penstock.sources.outbox.source import OutboxSource
+    from penstock import registry
 
-        return OutboxSource(database=database, table=table)
-    from penstock.sources.sqlite.source import SqliteSource
-
-    if not Path(database).is_file():
-        raise ConfigInvalid(f"there is no database {database}", "check the path")
-    return SqliteSource(database=database)
+    found = (kind.registered_at(database, table) for kind in registry.sources().values())
+    if source := next(filter(None, found), None):
+        return source
+    raise ConfigInvalid(f"there is no database {database}", "check the path")
 
 
 def _strike_off(source: Source, name: str, yes: bool) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.sources.sqlite.rescan import Progress
+    from penstock.capture import Progress
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -15,18 +15,10 @@ import typer
 from penstock.size import Bytes
 
 if TYPE_CHECKING:
+    from penstock.kind import Kind
     from penstock.pipeline import Pipeline
 
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
-_ABSENT = {
-    "source.tables": "all captured tables",
-    "source.columns": "all columns",
-    "source.max_row": "a sixteenth of the heap",
-    "transform.where": "every change",
-    "spark.memory": "a quarter of memory, 1GiB to 4GiB",
-    "spark.master": "local, with as many slots as needed",
-}
-"""What it means that a key is not there; others that are not there mean nothing."""
 _STARS = "***"
 _SECRETS = re.compile(r"(?<=://)[^/?#\s]*(?=@)|(?<=\?)[^#]+")
 
@@ -37,6 +29,11 @@ class Setting(NamedTuple):
     key: str
     value: str | int | float | None
     is_default: bool
+    absent: str = ""  # the effect of a key without a value
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"key": self.key, "value": self.value, "is_default": self.is_default}
 
 
 def validate(
@@ -59,7 +56,7 @@ def validate(
         written = references(file)
         found = [as_written(setting, written) for setting in described(pipeline, file.resolve().parent)]
         if as_json:
-            facts = {"file": str(file), "settings": [setting._asdict() for setting in found], "warnings": warnings(pipeline)}
+            facts = {"file": str(file), "settings": [setting.facts() for setting in found], "warnings": warnings(pipeline)}
             terminal.say_json(facts)
         else:
             _show(file, found)
@@ -73,14 +70,13 @@ def warnings(pipeline: Pipeline) -> list[str]:
 
 def described(pipeline: Pipeline, folder: Path) -> Iterator[Setting]:
     """Every setting of a pipeline, in the order of the file."""
-    from penstock.sinks import SINKS
-    from penstock.sources import READERS, SOURCES
+    from penstock import registry
 
     state = pipeline.state.address
     yield Setting("name", pipeline.name, False)
-    yield from _kind(pipeline.source, [*SOURCES.items(), *((kind, place) for (kind, _), place in READERS.items())], "source")
+    yield from _kind(pipeline.source, registry.kind_of(pipeline.source, registry.sources()), "source")
     yield from _settings(pipeline.transform, "transform")
-    yield from _kind(pipeline.sink, SINKS.items(), "sink")
+    yield from _kind(pipeline.sink, registry.kind_of(pipeline.sink, registry.sinks()), "sink")
     yield Setting("state", state, state == str(folder / "penstock.db"))
     yield Setting("mode", pipeline.mode, pipeline.mode == "live")
     yield from _settings(pipeline.spark, "spark")
@@ -101,10 +97,9 @@ def as_written(setting: Setting, written: Mapping[str, str]) -> Setting:
     )
 
 
-def _kind(part: Any, kinds: Iterable[tuple[str, str]], prefix: str) -> Iterator[Setting]:
-    for kind, place in kinds:
-        if place.endswith(f":{type(part).__name__}"):
-            yield Setting(f"{prefix}.type", kind, False)
+def _kind(part: Any, kind: tuple[str, Kind] | None, prefix: str) -> Iterator[Setting]:
+    if kind:
+        yield Setting(f"{prefix}.type", kind[0], False)
     yield from _settings(part, prefix)
 
 
@@ -113,8 +108,8 @@ def _settings(part: Any, prefix: str) -> Iterator[Setting]:
         value, key = getattr(part, field.name), f"{prefix}.{field.name}"
         if dataclasses.is_dataclass(value):
             yield from _settings(value, key)
-        elif value is not None or key in _ABSENT:
-            yield Setting(key, _shown(field, value), value == _default(field))
+        elif value is not None or "absent" in field.metadata:
+            yield Setting(key, _shown(field, value), value == _default(field), field.metadata.get("absent", ""))
 
 
 def _shown(field: dataclasses.Field[Any], value: Any) -> str | int | float | None:
@@ -152,8 +147,6 @@ def _duration(value: timedelta) -> str:
 def _show(file: Path, found: list[Setting]) -> None:
     from penstock.cli import terminal
 
-    rows = [
-        (key, _ABSENT[key] if value is None else str(value), "default" if is_default else "") for key, value, is_default in found
-    ]
+    rows = [(one.key, one.absent if one.value is None else str(one.value), "default" if one.is_default else "") for one in found]
     terminal.say(f"{file} is valid")
     terminal.show(terminal.table(None, ("key", "value", ""), rows))

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from penstock.cli import terminal
-from penstock.sources.sqlite.database import repair_remedy
 
 if TYPE_CHECKING:
-    from penstock.sources.sqlite.verify import Verdict, Verification
+    from penstock.capture import Capture, Verdict, Verification
 
 
-def show(found: Verification) -> None:
+def show(found: Verification, capture: Capture) -> None:
     """A line for each table, the first differences, and the remedy."""
     rows = [[one.table, one.state, str(one.compared), str(one.differing), "; ".join(_remarks(one))] for one in found.tables]
     terminal.show(terminal.table(None, ["TABLE", "CAPTURE", "KEYS COMPARED", "DIFFERENT", ""], rows))
@@ -24,7 +23,7 @@ def show(found: Verification) -> None:
             terminal.say(f"{one.table}: {one.differing - len(one.differences)} more")
     for one in found.tables:
         if not one.is_equal:
-            terminal.say(repair_remedy(found.database, one.table))
+            terminal.say(capture.repair_command(found.database, one.table))
 
 
 def _remarks(one: Verdict) -> Iterator[str]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from penstock import document
-from penstock.complaint import unknown
+from penstock.config import document
+from penstock.config.errors import unknown
 from penstock.errors import ConfigInvalid
 from penstock.harvest.spelling import nanoseconds
 

@@ -1,7 +1,1 @@
-"""Where changes go: one module or folder for each kind of sink."""
-
-SINKS = {
-    "discard": "penstock.sinks.discard:DiscardSink",
-    "kafka": "penstock.sinks.kafka.sink:KafkaSink",
-    "webhook": "penstock.sinks.webhook.sink:WebhookSink",
-}
+"""Where changes go: one folder for each kind of sink."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from penstock.document import resolved
+from penstock.config.document import resolved
 from penstock.source import Source
 
 

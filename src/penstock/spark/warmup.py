@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from penstock.coordinators.sqlite import SqliteCoordinator
+from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.pipeline import Pipeline, Transform
-from penstock.sinks.discard import DiscardSink
+from penstock.sinks.discard.sink import DiscardSink
 from penstock.sources.synthetic import LANE, SyntheticSource
 
 _CHANGES = 2000

@@ -13,15 +13,15 @@ from desks import Desk
 from deadline import PATIENCE
 from penstock.change import Lane
 from penstock.checkup.examination import checks
-from penstock.checkup.finding import Verdict
 from penstock.cli import main
 from penstock.config import load, parse
 from penstock.errors import ConfigInvalid, OutboxMissing, OutboxUnfit, SourceUnavailable
+from penstock.finding import Verdict
 from penstock.following import follow
 from penstock.retry import Retry
 from penstock.sink import Assignment
-from penstock.sinks.kafka import KafkaSink
 from penstock.sinks.kafka.barrier import BarrierDelivery
+from penstock.sinks.kafka.sink import KafkaSink
 from penstock.source import Source, Stamp
 from penstock.sources.outbox.mark import databases, mysql
 from penstock.sources.outbox.mark.source import LANE, MarkSource

@@ -17,13 +17,14 @@ from test_capture_histories import SCHEMAS, statement
 from typer.testing import CliRunner
 
 from examples import examples
+from penstock.capture import Verdict
 from penstock.cli.capture import app
 from penstock.errors import ConfigInvalid
 from penstock.sources.sqlite import verify as verify_module
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.rescan import repair
 from penstock.sources.sqlite.suspend import resume, suspend
-from penstock.sources.sqlite.verify import Verdict, verify
+from penstock.sources.sqlite.verify import verify
 
 
 @contextmanager

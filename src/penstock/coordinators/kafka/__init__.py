@@ -1,5 +1,11 @@
 """The coordinator for those who have Kafka and nothing else: an election by group membership, and a topic that holds the state."""
 
-from penstock.coordinators.kafka.coordinator import KafkaCoordinator
+from penstock.kind import StateKind
 
-__all__ = ["KafkaCoordinator"]
+KIND = StateKind(
+    settings="penstock.coordinators.kafka.coordinator:KafkaCoordinator",
+    page="pipeline-file.md",
+    extra="kafka",
+    schemes=("kafka",),
+    term="cannot be set with state: kafka://, where session-timeout in the address is the length of a term",
+)

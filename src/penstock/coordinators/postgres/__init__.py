@@ -1,5 +1,10 @@
 """The coordinator for processes of several machines: tables and session locks in one Postgres database."""
 
-from penstock.coordinators.postgres.coordinator import PostgresCoordinator
+from penstock.kind import StateKind
 
-__all__ = ["PostgresCoordinator"]
+KIND = StateKind(
+    settings="penstock.coordinators.postgres.coordinator:PostgresCoordinator",
+    page="pipeline-file.md",
+    extra="postgres",
+    schemes=("postgresql", "postgres"),
+)

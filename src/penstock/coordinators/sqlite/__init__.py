@@ -1,5 +1,9 @@
 """The embedded coordinator: one SQLite file and a folder of locks beside it."""
 
-from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
+from penstock.kind import StateKind
 
-__all__ = ["SqliteCoordinator"]
+KIND = StateKind(
+    settings="penstock.coordinators.sqlite.coordinator:SqliteCoordinator",
+    page="pipeline-file.md",
+    checks="penstock.coordinators.sqlite.checks:checks",
+)

@@ -23,7 +23,9 @@ from penstock.coordinators.sqlite.condition import silent
 from penstock.coordinators.sqlite.letters import SqliteLetters
 from penstock.coordinators.sqlite.store import Store, folder, is_new
 from penstock.cursor import Cursor, Watermark
+from penstock.errors import StateUnavailable
 from penstock.letter import DeadLetter
+from penstock.room import unwritable
 
 _CURRENT = "select 1 from terms where pipeline = ? and epoch = ? and seat is not null"
 
@@ -67,6 +69,12 @@ class SqliteCoordinator(StoreLetters):
         with self._open(writes=False) as store:
             [(identity,)] = store.rows("select identity from about")
             return str(identity)
+
+    def examine(self) -> None:
+        """Raise StateUnavailable if this user cannot write the file."""
+        if why := _obstacle(Path(self.path)):
+            said = f"{self.path} cannot be written: {why}"
+            raise StateUnavailable(said, "make its folder, or give this user the right to write")
 
     def candidate(self, pipeline: str, holder: str) -> SqliteCandidate:
         """Stand for a pipeline; creates the file if there is none."""
@@ -186,3 +194,9 @@ def _standing(store: Store, pipeline: str, ttl: float) -> PipelineState:
 def _watermarks(store: Store, pipeline: str) -> dict[Lane, Watermark]:
     rows = store.rows("select lane, cursor, position, delivered from watermarks where pipeline = ?", pipeline)
     return {Lane(lane): Watermark(Cursor(cursor), position, delivered) for lane, cursor, position, delivered in rows}
+
+
+def _obstacle(path: Path) -> str | None:
+    if path.exists() and not os.access(path, os.W_OK):
+        return "this user may not write to it"
+    return unwritable(path.parent) if path.parent.is_dir() else "there is no such folder"

@@ -13,6 +13,7 @@ from penstock.settings import settings
 from penstock.sink import TransactionalSink
 from penstock.sinks.kafka import client, record
 from penstock.sinks.kafka.record import Style
+from penstock.source import Source
 
 _LONGEST = timedelta(seconds=60)
 
@@ -49,6 +50,19 @@ class KafkaSettings(TransactionalSink):
     def style(self) -> Style:
         """What records look like."""
         return Style(self.topic, self.key, self.format)
+
+    def conflicts(self, source: Source, *, has_function: bool) -> Mapping[tuple[str, ...], str]:
+        """A barrier is released when a row is purged: that needs a table that one pipeline reads, and one change for each row."""
+        if self.delivery != "barrier":
+            return {}
+        if not source.row_lease:
+            fix = "it is for source.type outbox with reader: mark; use exactly-once or at-least-once here"
+            return {("sink", "delivery"): f": barrier purges each message from a table that no other pipeline reads: {fix}"}
+        if has_function:
+            return {
+                ("transform", "function"): "cannot be there with sink.delivery: barrier, which purges a row with its one change"
+            }
+        return {}
 
     @property
     def keeps_watermark(self) -> bool:

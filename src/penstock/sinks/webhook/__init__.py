@@ -1,6 +1,10 @@
 """Changes as JSON batches to an HTTP endpoint: a transport of penstock.delivery."""
 
-from penstock.delivery.settings import Batch
-from penstock.sinks.webhook.sink import WebhookSink
+from penstock.kind import FileKey, SinkKind
 
-__all__ = ["Batch", "WebhookSink"]
+KIND = SinkKind(
+    settings="penstock.sinks.webhook.sink:WebhookSink",
+    page="webhook.md",
+    files=[FileKey(("tls", "ca")), FileKey(("tls", "cert")), FileKey(("tls", "key"), is_secret=True)],
+    checks="penstock.sinks.webhook.checks:checks",
+)

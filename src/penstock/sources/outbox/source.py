@@ -15,7 +15,7 @@ from penstock.change import Change, Lane
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid
 from penstock.following import Polled
-from penstock.settings import settings
+from penstock.settings import absent, settings
 from penstock.size import Size
 from penstock.source import Backlog, Following, Span, Stamp, at_most
 from penstock.sources.outbox.follow import follow
@@ -39,7 +39,7 @@ class OutboxSource:
     start: Literal["beginning", "now"] = "beginning"
     notify: bool = False
     retain: Retain = Retain()
-    max_row: Size | None = None
+    max_row: Size | None = absent("a sixteenth of the heap")
     gives_messages, snapshot, row_lease = True, None, None
 
     def __post_init__(self) -> None:
@@ -133,3 +133,8 @@ def _number(start: str) -> int:
         return int(start)
     except ValueError:
         raise ConfigInvalid(f"{start!r} is no place to start at", "choose beginning, now or a position") from None
+
+
+def registered(address: str, table: str) -> OutboxSource | None:
+    """The source of the pipelines that are registered beside this outbox."""
+    return OutboxSource(database=address, table=table) if "://" in address else None

@@ -6,12 +6,13 @@ import secrets
 import sqlite3
 from collections.abc import Callable
 
+from penstock.capture import Report
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Captured
 from penstock.sources.sqlite.database import opened, transaction
 from penstock.sources.sqlite.heal import has_doubts, retell
 from penstock.sources.sqlite.heal import renew as renew_capture
-from penstock.sources.sqlite.installation import Installation, Report, begun, has_catalogue, refuse
+from penstock.sources.sqlite.installation import Installation, begun, has_catalogue, refuse
 from penstock.sources.sqlite.schema import is_ours, matcher, read_schema, selector
 from penstock.sources.sqlite.shape import TableFacts
 from penstock.sources.sqlite.triggers import TOUCHED, literal, quoted
@@ -39,7 +40,7 @@ def enable(
             if not has_catalogue(connection):
                 _found(connection, report)
             for sql in list(catalog.upgrade(connection)):
-                report.run(connection, sql)
+                report.run(connection.execute, sql)
             _enable(begun(connection, report), selector(tables), columns)
         return report
 
@@ -66,7 +67,7 @@ def renew(path: str) -> str:
 def _found(connection: sqlite3.Connection, report: Report) -> None:
     birth = f"insert into _penstock_meta values('incarnation', {literal(secrets.token_hex(8))}), ('layout', {catalog.LAYOUT})"
     for sql in (*catalog.TABLES, birth):
-        report.run(connection, sql)
+        report.run(connection.execute, sql)
 
 
 def _enable(work: Installation, is_meant: Callable[[str], bool], columns: str | None) -> None:
@@ -122,7 +123,7 @@ def _remove(connection: sqlite3.Connection, report: Report) -> None:
     ours = [trigger for trigger in read_schema(connection).triggers if is_ours(trigger.name)]
     report.tables.update({trigger.table: "disabled" for trigger in ours if not is_ours(trigger.table)})
     for trigger in ours:
-        report.run(connection, f"drop trigger {quoted(trigger.name)}")
+        report.run(connection.execute, f"drop trigger {quoted(trigger.name)}")
     left = "select type, name from sqlite_master where type in ('table', 'view') and name glob '_penstock_*'"
     for kind, name in connection.execute(left).fetchall():
-        report.run(connection, f"drop {kind} {quoted(name)}")
+        report.run(connection.execute, f"drop {kind} {quoted(name)}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from penstock.capture import Report
 from penstock.errors import CaptureRefused
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Breach, Captured, Catalogue, Role
@@ -28,20 +29,6 @@ from penstock.sources.sqlite.triggers import (
 )
 
 
-@dataclass(slots=True)
-class Report:
-    """What was done, or would be: per table, and as SQL."""
-
-    tables: dict[str, str] = field(default_factory=dict)
-    statements: list[str] = field(default_factory=list)
-    is_wal: bool = True
-
-    def run(self, connection: sqlite3.Connection, sql: str) -> None:
-        """Do it, and put it on the report."""
-        connection.execute(sql)
-        self.statements.append(sql)
-
-
 @dataclass(frozen=True, slots=True)
 class Installation:
     """The deeds, on what was there when the transaction began."""
@@ -54,7 +41,7 @@ class Installation:
 
     def run(self, sql: str) -> None:
         """Do it, and put it on the report."""
-        self.report.run(self.connection, sql)
+        self.report.run(self.connection.execute, sql)
 
     def one(self, sql: str) -> Any:
         """The one value that a query gives."""

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from penstock.capture import Progress, Report
 from penstock.errors import CaptureBroken, ConfigInvalid
 from penstock.sources.sqlite.catalog import Captured
 from penstock.sources.sqlite.database import opened, schema_version, transaction
 from penstock.sources.sqlite.heal import has_gap, record, renew
-from penstock.sources.sqlite.installation import Installation, Report, begun, refuse
+from penstock.sources.sqlite.installation import Installation, begun, refuse
 from penstock.sources.sqlite.shape import has_fixed_row_ids
 from penstock.sources.sqlite.triggers import TOUCHED, quoted
 
@@ -24,7 +25,6 @@ CHUNK = 2000  # rows told in one transaction: some milliseconds
 _PATIENCE = 10.0  # seconds to wait for writers
 _PAUSE = 0.002  # seconds left to writers between two transactions
 
-Progress = Callable[[str, int, int], None]
 """Hears the table, how many rows were told, and of how many."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from penstock.change import Change, Lane
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid
 from penstock.following import Polled
-from penstock.settings import settings
+from penstock.settings import absent, settings
 from penstock.size import Size
 from penstock.source import Backlog, Following, Span, Stamp
 from penstock.sources.retain import Retain
@@ -42,13 +43,13 @@ class SqliteSource:
     """The changes that the triggers of `penstock capture enable` have logged; one lane, positions are the log's sequence."""
 
     database: str
-    tables: str | None = None
-    columns: str | None = None
+    tables: str | None = absent("all captured tables")
+    columns: str | None = absent("all columns")
     row_ids_only: bool = False
     start: Literal["beginning", "now", "snapshot"] = "beginning"
     retain: Retain = Retain()
     heal: bool = True
-    max_row: Size | None = None
+    max_row: Size | None = absent("a sixteenth of the heap")
     gives_messages, row_lease = False, None
 
     def __post_init__(self) -> None:
@@ -155,3 +156,8 @@ class SqliteSource:
     @property
     def _choice(self) -> Choice:
         return Choice(self.columns, self.row_ids_only)
+
+
+def registered(address: str, table: str) -> SqliteSource | None:
+    """The source of the pipelines that are registered in this database."""
+    return SqliteSource(database=address) if "://" not in address and Path(address).is_file() else None

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from penstock import source
-from penstock.owner import Owner
+from penstock.capture import Reader, Survey, TableState
 from penstock.sources.sqlite import readers
 from penstock.sources.sqlite.catalog import Captured, Role
 from penstock.sources.sqlite.database import opened, transaction
@@ -19,55 +17,6 @@ from penstock.sources.sqlite.schema import Schema, read_schema, selector
 from penstock.sources.sqlite.shape import refusal
 
 _JULIAN_1970 = 2440587.5
-
-
-@dataclass(frozen=True, slots=True)
-class TableState:
-    """One table: captured, suspended, broken, not captured, or not capturable, and why; `left_out` are columns not captured."""
-
-    table: str
-    state: str
-    why: str = ""
-    left_out: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """A pipeline that is registered; the log is kept from the lowest position of them all, save those that were released.
-
-    `kept`: changes that are kept for it alone. `state`: at work, gone, or released. `owner`: the state store to which it belongs.
-    """
-
-    pipeline: str
-    lane: str
-    position: int
-    noted_at: str
-    kept: int
-    state: str
-    owner: Owner | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """A database under capture, or not."""
-
-    database: str
-    enabled: bool
-    journal_mode: str
-    incarnation: str | None
-    first: int | None
-    head: int | None
-    tables: tuple[TableState, ...]
-    readers: tuple[Reader, ...]
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether changes may be missing from the log."""
-        return any(table.state == "broken" for table in self.tables)
-
-    def facts(self) -> dict[str, Any]:
-        """Everything, for JSON."""
-        return asdict(self)
 
 
 def survey(path: str, tables: str | None = None) -> Survey:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 
+from penstock.capture import Progress, Report
 from penstock.errors import ConfigInvalid
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Captured, Role
 from penstock.sources.sqlite.database import opened, transaction
 from penstock.sources.sqlite.heal import has_gap, retell, tell_gone, tell_new_shape
-from penstock.sources.sqlite.installation import Installation, Report, begun, refuse
-from penstock.sources.sqlite.rescan import DROPPED, Progress, Rescan, begin, silent, told_again
+from penstock.sources.sqlite.installation import Installation, begun, refuse
+from penstock.sources.sqlite.rescan import DROPPED, Rescan, begin, silent, told_again
 from penstock.sources.sqlite.shape import Shape, TableFacts, refusal, shape_of
 from penstock.sources.sqlite.transition import is_clear
 from penstock.sources.sqlite.triggers import TOUCHED, literal

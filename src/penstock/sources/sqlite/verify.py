@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
+from penstock.capture import Difference, Verdict, Verification
 from penstock.errors import ConfigInvalid
 from penstock.sources.sqlite.catalog import Captured, Role
 from penstock.sources.sqlite.database import opened, transaction
@@ -25,54 +25,6 @@ _TERMS = 100
 
 _LAST = "temp.penstock_last"
 _JUDGED = "k.shape > 0"  # a negative shape is that of an event that cannot be trusted
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A row that is not as the log says; `column` is the first that differs."""
-
-    key: str
-    what: str
-    column: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """One table: how many keys of the log were compared, how many rows differ, and which part could not be judged."""
-
-    table: str
-    state: str
-    why: str
-    compared: int = 0
-    differing: int = 0
-    differences: tuple[Difference, ...] = ()
-    unjudged: int = 0  # keys whose last event cannot be trusted, or that were touched while suspended
-    unmentioned: int | None = None  # rows that the log does not name, where they were counted
-    is_whole: bool = False  # the log names every row, so that such rows are differences
-
-    @property
-    def is_equal(self) -> bool:
-        """Whether nothing that could be judged differs."""
-        return self.differing == 0 and self.state != "not comparable"
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """All tables that were asked for, in one state of the database."""
-
-    database: str
-    first: int | None
-    head: int | None
-    tables: tuple[Verdict, ...]
-
-    @property
-    def is_equal(self) -> bool:
-        """Whether the log gives the tables, as far as it reaches."""
-        return all(one.is_equal for one in self.tables)
-
-    def facts(self) -> dict[str, Any]:
-        """Everything, for JSON."""
-        return asdict(self) | {"is_equal": self.is_equal}
 
 
 def verify(path: str, tables: str | None = None, sample: int | None = None) -> Verification:

@@ -15,7 +15,7 @@ from penstock.cursor import Cursor
 from penstock.duration import Duration
 from penstock.errors import ConfigInvalid
 from penstock.following import Polled
-from penstock.settings import refuse, settings
+from penstock.settings import absent, refuse, settings
 from penstock.size import Size
 from penstock.source import ANONYMOUS, Backlog, Following, Span, Stamp
 from penstock.sources.outbox.mark.databases import named, opened
@@ -40,7 +40,7 @@ class MarkSource:
     start: Literal["beginning"] = "beginning"
     mark_query_records: int = 2000
     mark_backoff: Duration = timedelta(milliseconds=10)
-    max_row: Size | None = None
+    max_row: Size | None = absent("a sixteenth of the heap")
     gives_messages, snapshot, seek = True, None, None
 
     def __post_init__(self) -> None:

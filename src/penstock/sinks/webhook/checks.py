@@ -1,28 +1,33 @@
-"""The far side of a webhook: whether it can be reached and trusted, and, if asked to, what it answers to an empty batch."""
+"""The checks of `doctor` for a webhook: the endpoint can be reached and trusted; a probe sends an empty batch."""
 
 from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from http.client import HTTPConnection, HTTPException
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import uuid4
 
 from penstock.change import Lane
-from penstock.checkup.certificate import end_of
-from penstock.checkup.finding import Finding, failed, ok, warning
+from penstock.finding import Check, Finding, failed, ok, warning
 from penstock.sink import Assignment
-from penstock.sinks.webhook import WebhookSink
+from penstock.sinks.webhook.certificate import end_of
 from penstock.sinks.webhook.endpoint import Endpoint, parse
 from penstock.sinks.webhook.redaction import Redactor
 from penstock.sinks.webhook.request import Packer
 from penstock.sinks.webhook.tls import explained
+
+if TYPE_CHECKING:
+    from penstock.pipeline import Pipeline
+    from penstock.sinks.webhook.sink import WebhookSink
 
 SOON_DAYS = 14
 """A certificate that ends sooner than this should be renewed."""
@@ -30,6 +35,13 @@ LISTENING = 0.5
 """Seconds in which a far side that refuses our certificate says so."""
 _RENEW = "renew it there"
 _RENEW_OURS = "have it renewed, and put the new one, with its key, into the files of tls.cert and tls.key"
+
+
+def checks(pipeline: Pipeline, *, probes: bool) -> Mapping[str, Check]:
+    """All of them by name; the probe sends a request."""
+    sink: WebhookSink = pipeline.sink  # type: ignore[assignment]
+    found: dict[str, Check] = {"endpoint": partial(endpoint, sink)}
+    return {**found, "probe": partial(probe, sink, pipeline.name)} if probes else found
 
 
 def endpoint(sink: WebhookSink) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from penstock.checkup.finding import Finding, failed, ok, warning
+from penstock.finding import Finding, failed, ok, warning
 
 LEAST, ENOUGH = 100 << 20, 1 << 30
 """Bytes below which nothing can go on, and below which somebody should look."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, get_args, get_type_hints
 
-from penstock.document import Key
+from penstock.config.document import Key
 
 _EXPECTED = {
     "string_type": "text: put it in quotes",

@@ -1,13 +1,15 @@
-"""The outbox of a pipeline."""
+"""The checks of `doctor` for an outbox."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
 
-from penstock.checkup.finding import Finding, ok, warning
 from penstock.duration import roughly
 from penstock.errors import SourcePruned
+from penstock.finding import Check, Finding, ok, warning
 from penstock.source import Reader
 from penstock.sources.outbox.database import remedy_of
 from penstock.sources.outbox.mark import databases
@@ -17,8 +19,19 @@ from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.source import LANE, OutboxSource
 from penstock.sources.outbox.survey import Holder, Survey, survey
 
+if TYPE_CHECKING:
+    from penstock.pipeline import Pipeline
+
 LONG_OUTBOX = 1_000_000
 """Messages beyond which somebody should look."""
+
+
+def checks(pipeline: Pipeline, *, probes: bool) -> Mapping[str, Check]:
+    """All of them by name; a table that is read by marks has no space to watch."""
+    if isinstance(source := pipeline.source, MarkSource):
+        return {"outbox": partial(marked, source)}
+    assert isinstance(source, OutboxSource), source
+    return {"outbox": partial(outbox, source), "space": partial(space, source)}
 
 
 def outbox(source: OutboxSource) -> Iterator[Finding]:

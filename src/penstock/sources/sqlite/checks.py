@@ -1,23 +1,41 @@
-"""The captured database of a pipeline."""
+"""The checks of `doctor` for a captured database."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from penstock.checkup.finding import Finding, failed, ok, warning
-from penstock.checkup.room import unwritable
+from penstock.capture import Survey, TableState
+from penstock.finding import Check, Finding, failed, ok, warning
+from penstock.room import disk, unwritable
 from penstock.sources.sqlite.database import enable_remedy, opened, repair_remedy
-from penstock.sources.sqlite.source import SqliteSource
-from penstock.sources.sqlite.survey import Survey, TableState, survey
+from penstock.sources.sqlite.survey import survey
+
+if TYPE_CHECKING:
+    from penstock.pipeline import Pipeline
+    from penstock.sources.sqlite.source import SqliteSource
 
 LONG_LOG = 1_000_000
 """Changes in the log beyond which somebody should look."""
 SKEW = timedelta(seconds=5)
 
 _LAST = "select (at - 2440587.5) * 86400.0 from _penstock_log order by seq desc limit 1"
+
+
+def checks(pipeline: Pipeline, *, probes: bool) -> Mapping[str, Check]:
+    """All of them by name."""
+    source: SqliteSource = pipeline.source  # type: ignore[assignment]
+    return {
+        "database": partial(database, source),
+        "capture": partial(capture, source),
+        "log": partial(log, source),
+        "clock": partial(clock, source),
+        "disk": partial(disk, [Path(source.database), Path(getattr(pipeline.state, "path", "."))]),
+    }
 
 
 def database(source: SqliteSource) -> Iterator[Finding]:

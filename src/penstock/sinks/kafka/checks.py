@@ -1,16 +1,27 @@
-"""The far side of a Kafka sink: whether the brokers can be reached and let us in, and whether a topic that is named is there."""
+"""The check of `doctor` for a Kafka sink: the brokers can be reached, they accept the credentials, and the topic exists."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from penstock.checkup.finding import Finding, failed, ok, warning
 from penstock.errors import PenstockError
-from penstock.sinks.kafka import KafkaSink, client
+from penstock.finding import Check, Finding, failed, ok, warning
+from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import ending
+from penstock.sinks.kafka.sink import KafkaSink
+
+if TYPE_CHECKING:
+    from penstock.pipeline import Pipeline
+    from penstock.sinks.kafka.sink import KafkaSink
 
 PATIENCE = 10.0
+
+
+def checks(pipeline: Pipeline, *, probes: bool) -> Mapping[str, Check]:
+    """All of them by name."""
+    return {"brokers": partial(brokers, pipeline.sink)}  # type: ignore[arg-type]
 
 
 def brokers(sink: KafkaSink) -> Iterator[Finding]:

@@ -1,0 +1,128 @@
+"""Making a source, a sink and a state store from their parts of the file, by the descriptors of their kinds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from penstock import registry
+from penstock.config.document import NO_HOME, Document, Key
+from penstock.config.errors import complaints, one_of, parts, unknown
+from penstock.errors import ConfigInvalid
+from penstock.kind import FileKey, Kind, StateKind
+
+
+def kinds(part: str) -> Mapping[str, Kind]:
+    """The kinds of sources or of sinks."""
+    return registry.sources() if part == "source" else registry.sinks()
+
+
+def part_of(given: Document, name: str, found: dict[Key, str]) -> Any:
+    """The source or the sink, or None with the reasons added to those found."""
+    values = given.values.get(name)
+    if not isinstance(values, Mapping):
+        return None
+    known, wanted = kinds(name), values.get("type")
+    if not isinstance(wanted, str) or wanted not in known:
+        names = list(known)
+        found[name, "type"] = f"is missing: {one_of(names)}" if wanted is None else f"{wanted} {unknown(str(wanted), names)}"
+        return None
+    kind, rest = known[wanted], {key: value for key, value in values.items() if key != "type"}
+    return validated(resolve_name(kind.chosen(rest)), _located(given, kind, rest), (name,), found)
+
+
+def validated(part: type[Any], values: Mapping[str, Any], inside: Key, found: dict[Key, str]) -> Any:
+    """A part of these values, or None with the reasons added to those found."""
+    try:
+        # As JSON, because pydantic's strict Python mode wants finished objects where a file has mappings.
+        return _adapter(part).validate_json(json.dumps(values, default=str))  # type: ignore[arg-type]
+    except ValidationError as error:
+        found |= complaints(part, error.errors(), inside)
+        failed = {str(one["loc"][0]) for one in error.errors() if one["loc"]}
+        if failed and failed <= set(parts(part)):  # complaints about other keys are not known yet
+            validated(part, {key: value for key, value in values.items() if key not in failed}, inside, found)
+        return None
+
+
+@cache
+def _adapter(part: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(part)
+
+
+def _located(given: Document, kind: Kind, values: Mapping[str, Any]) -> dict[str, Any]:
+    """These values with the paths among them relative to the folder of the file."""
+    moved = dict(values)
+    for file in kind.files:
+        _locate(given, file, file.key, moved)
+    return moved
+
+
+def _locate(given: Document, file: FileKey, key: Key, values: dict[str, Any]) -> None:
+    value = values.get(key[0])
+    if len(key) > 1 and isinstance(value, Mapping):
+        values[key[0]] = within = dict(value)
+        _locate(given, file, key[1:], within)
+    elif len(key) == 1 and isinstance(value, str) and value not in file.words:
+        values[key[0]] = path(given, value)
+
+
+def path(given: Document, text: str) -> str:
+    """A path relative to the folder of the file; an address stays as it is."""
+    if "\0" in text:
+        raise ConfigInvalid(f"{given.name}: the path {text!r} has a NUL in it", "remove it")
+    try:
+        return text if "://" in text else str(given.folder / Path(text).expanduser())
+    except RuntimeError as error:
+        raise ConfigInvalid(f"{given.name}: {text}: {NO_HOME}", "correct the path") from error
+
+
+def scheme(state: str) -> str:
+    """The text before `://`; empty for a path."""
+    return state.partition("://")[0] if "://" in state else ""
+
+
+def state_kind(state: str) -> StateKind | None:
+    """The kind of the store at this address; None for an unknown scheme."""
+    return next((kind for kind in registry.states().values() if scheme(state) in (kind.schemes or ("",))), None)
+
+
+def coordinator(given: Document, state: str, term: timedelta | None) -> Any:
+    """The state store at this address."""
+    kind = state_kind(state)
+    assert kind, state
+    try:
+        made = resolve_name(kind.settings)
+    except ImportError as error:
+        needs = f"{given.where(('state',))} needs a package that is not installed: {error}"
+        raise ConfigInvalid(f"{given.name}: {needs}", f"pip install 'penstock[{kind.extra}]'") from error
+    try:
+        return made(path(given, state), **({"ttl": term.total_seconds()} if term else {}))
+    except ConfigInvalid:
+        if "${file:" not in (text := given.written.get(("state",), "")):
+            raise
+        raise invalid(given, {("state",): f"cannot be what {text} stands for"}) from None
+
+
+def invalid(given: Document, found: Mapping[Key, str]) -> ConfigInvalid:
+    """The error with all complaints, in the order of the file."""
+    lines = [
+        f"{given.where(key)} {said}".replace(" : ", ": ")
+        for key, said in sorted(found.items(), key=lambda item: given.line(item[0]))
+    ]
+    remedy = "correct the key" if len(lines) == 1 else f"correct these {len(lines)} keys"
+    return ConfigInvalid(f"{given.name}: " + "; ".join(lines), f"{remedy}; docs/pipeline-file.md has them all")
+
+
+def value_at(given: Document, key: Key) -> Any:
+    """The value of a key as the file has it; None if there is none."""
+    value: Any = given.values
+    for name in key:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value

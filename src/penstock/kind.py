@@ -1,0 +1,118 @@
+"""The descriptor of a kind of source, sink or state: the one object that the folder of the kind exports, as `KIND`.
+
+References are written `module:name` and resolved at their first use, so that a descriptor imports nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.capture import Capture
+    from penstock.finding import Check
+    from penstock.pipeline import Pipeline
+    from penstock.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class FileKey:
+    """A key whose value is the path of a file; relative paths are relative to the folder of the pipeline file.
+
+    `words`: values that have a meaning of their own and are no paths.
+    """
+
+    key: tuple[str, ...]
+    is_secret: bool = False
+    words: Collection[str] = ()
+
+    def value(self, settings: Any) -> str | None:
+        """The path in these settings; None if there is none."""
+        value = settings
+        for name in self.key:
+            value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+        return None if value in self.words else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """The part of a descriptor that all kinds have.
+
+    - `settings`: a reference to the class whose fields are the keys of the pipeline file.
+    - `page`: the file below `docs/` that describes the kind; another package gives the address of its page.
+    - `extra`: the extra of pip that the kind needs.
+    - `checks`: a reference to a function of a pipeline that returns the checks of `doctor` by name.
+    """
+
+    settings: str
+    page: str
+    extra: str | None = None
+    files: Sequence[FileKey] = ()
+    checks: str | None = None
+
+    def classes(self) -> Sequence[str]:
+        """References to all classes of settings of this kind."""
+        return (self.settings,)
+
+    def chosen(self, values: Mapping[str, Any]) -> str:
+        """The reference to the class of settings for these values."""
+        return self.settings
+
+    def checks_of(self, pipeline: Pipeline, *, probes: bool) -> Mapping[str, Check]:
+        """The checks of `doctor` for this part of a pipeline; with `probes` also those that send something."""
+        if self.checks is None:
+            return {}
+        found: Callable[..., Mapping[str, Check]] = resolve_name(self.checks)
+        return found(pipeline, probes=probes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceKind(Kind):
+    """A kind of source.
+
+    - `readers`: classes of settings other than `settings`, by the value of the key `reader`.
+    - `registered`: a reference to a function of an address and the name of a table. It returns a source that can list and forget
+      the pipelines registered at this address, or None if the address is none of this kind.
+    - `capture`: a reference to the implementation of `penstock.capture` for databases of this kind.
+    """
+
+    readers: Mapping[str, str] = field(default_factory=dict)
+    registered: str | None = None
+    capture: str | None = None
+
+    def classes(self) -> Sequence[str]:
+        """The class for each reader."""
+        return (self.settings, *self.readers.values())
+
+    def chosen(self, values: Mapping[str, Any]) -> str:
+        """The class for the reader that the values name."""
+        return self.readers.get(str(values.get("reader")), self.settings)
+
+    def capture_commands(self) -> Capture:
+        """The implementation of the commands."""
+        assert self.capture, self.settings
+        made: Capture = resolve_name(self.capture)()
+        return made
+
+    def registered_at(self, address: str, table: str) -> Source | None:
+        """A source for the registrations at this address; None if the address is none of this kind."""
+        return resolve_name(self.registered)(address, table) if self.registered else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkKind(Kind):
+    """A kind of sink."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateKind(Kind):
+    """A kind of state store. `settings` is called with the address, and with `ttl` where the file has a `term`.
+
+    - `schemes`: those of its addresses; a kind without schemes takes paths.
+    - `term`: for a kind whose address has the length of a term: the complaint about the key `term`.
+    """
+
+    schemes: Sequence[str] = ()
+    term: str = ""
