@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "penstock"
 EVERYTHING = {"Exception", "BaseException"}
 LAST_WORDS = {
     "harvest/harvest.py",
-    "leadership.py",
+    "running/leadership.py",
     "delivery/sender.py",
     "sinks/kafka/transactional.py",
     "sinks/kafka/barrier.py",

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from deadline import PATIENCE, until
-from penstock import running
 from penstock.coordinators.postgres import address
 from penstock.coordinators.postgres.coordinator import PostgresCoordinator
 from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
@@ -22,7 +21,8 @@ from penstock.event import Event, Led, StateAway, StateBack
 from penstock.metrics.health import ailment
 from penstock.metrics.watch import Watch
 from penstock.pipeline import Pipeline
-from penstock.running import PipelineRun, run
+from penstock.running import run as running
+from penstock.running.pipeline_run import PipelineRun
 from penstock.sinks.discard.sink import DiscardSink
 from penstock.sources.synthetic import SyntheticSource
 from penstock.testing.postgres import PostgresServer
@@ -165,5 +165,7 @@ def test_a_pipeline_whose_state_is_away_keeps_no_other_down(tmp_path: Path, monk
 
     monkeypatch.setattr(running, "Engine", lambda *_: ClosedEngine())
     states = {"away": PostgresCoordinator(ELSEWHERE), "here": SqliteCoordinator(str(tmp_path / "state.db"))}
-    run(*(Pipeline(name, SyntheticSource(rate=1.0), DiscardSink(), state) for name, state in states.items()), stop=stop, tell=hear)
+    running.run(
+        *(Pipeline(name, SyntheticSource(rate=1.0), DiscardSink(), state) for name, state in states.items()), stop=stop, tell=hear
+    )
     assert {(type(event), event.pipeline) for event in told} >= {(StateAway, "away"), (Led, "here")}

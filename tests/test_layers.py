@@ -21,8 +21,8 @@ LAYERS = (
     ("config",),
     ("sources", "sinks", "coordinators"),
     ("delivery",),
-    ("formats", "importing", "message"),
-    ("function", "outsize"),
+    ("formats", "user_function", "message"),
+    ("function",),
 )
 """From the top: a layer imports those below it. What is not named is a noun and lies at the bottom."""
 

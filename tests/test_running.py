@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from deadline import until
-from penstock import running
 from penstock.change import Lane
 from penstock.coordinator import Tally
 from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
@@ -21,7 +20,9 @@ from penstock.cursor import Cursor, Watermark
 from penstock.errors import EngineFailed, EngineLost, EngineSlots, PenstockError, SourcePruned, StateRefused
 from penstock.event import Event, LaneClaimed, LaneReleased, Led, Restarted, StandingBy
 from penstock.pipeline import Pipeline
-from penstock.running import PipelineRun, run
+from penstock.running import run as running
+from penstock.running.pipeline_run import PipelineRun
+from penstock.running.run import run
 from penstock.settings import settings
 from penstock.sinks.discard.sink import DiscardSink
 from penstock.source import Settlement

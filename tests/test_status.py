@@ -17,7 +17,7 @@ from penstock.coordinator import PipelineState
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import SourceUnavailable
 from penstock.pipeline import Pipeline
-from penstock.resume import place
+from penstock.running.resume import place
 from penstock.source import Backlog
 from penstock.sources.sqlite import snapshot
 from penstock.sources.sqlite.install import enable

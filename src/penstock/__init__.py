@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from penstock.errors import PenstockError
     from penstock.numbered_transaction import transaction
     from penstock.pipeline import Pipeline, Transform
-    from penstock.running import run
+    from penstock.running.run import run
     from penstock.status import Status
 
 _PLACES = {
@@ -27,7 +27,7 @@ _PLACES = {
     "Watermark": "penstock.cursor",
     "load": "penstock.config",
     "parse": "penstock.config",
-    "run": "penstock.running",
+    "run": "penstock.running.run",
     "transaction": "penstock.numbered_transaction",
 }
 

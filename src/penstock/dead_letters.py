@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from penstock.letter import DeadLetter
-from penstock.parked_keys import Hold
+from penstock.poison.parked_keys import Hold
 from penstock.rows import Row
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from penstock.change import Change, Lane, Op
-from penstock.parked_keys import Hold
+from penstock.poison.parked_keys import Hold
 from penstock.rows import Row, rows_of_change
 
 Stage = Literal["sql", "function", "sink"]

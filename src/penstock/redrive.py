@@ -14,13 +14,13 @@ from penstock.change import Change, to_batch
 from penstock.coordinator import PipelineState
 from penstock.errors import DeliveryExhausted, PenstockError
 from penstock.event import Event
-from penstock.importing import function_of
 from penstock.letter import DeadLetter, ordered
 from penstock.pipeline import Pipeline
-from penstock.poison import IN_A_ROW
+from penstock.poison.condemned import IN_A_ROW
 from penstock.rows import Row, touching
 from penstock.sink import Assignment
 from penstock.source import Source
+from penstock.user_function import function_of
 
 PATIENCE = 300.0
 """Seconds that one letter may take."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.change import Change, Lane
 from penstock.cursor import Watermark
 from penstock.event import DeliveryRetried, Event
-from penstock.poison import HALTING, Poison
+from penstock.poison.policy import HALTING, Poison
 from penstock.retry import Retry
 from penstock.source import RowLease, Source
 

@@ -28,7 +28,8 @@ from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted
 from penstock.finding import Verdict
 from penstock.letter import DeadLetter
-from penstock.poison import Circumstances, Poison
+from penstock.poison.condemned import Circumstances
+from penstock.poison.policy import Poison
 from penstock.receiver import MemoryStore, Receiver
 from penstock.redrive import REACH_SECONDS, Redriven, redrive
 from penstock.status import _poison, summarise

@@ -23,7 +23,7 @@ from penstock.cursor import Watermark
 from penstock.errors import ConfigInvalid
 from penstock.following import follow
 from penstock.pipeline import Pipeline
-from penstock.resume import place
+from penstock.running.resume import place
 from penstock.source import ANONYMOUS
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.source import LANE

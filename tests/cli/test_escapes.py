@@ -33,7 +33,8 @@ from penstock.errors import DeliveryExhausted
 from penstock.event import ChangeParked, Halted
 from penstock.harvest.translation import file_of
 from penstock.metrics.exposition import _counter
-from penstock.poison import Circumstances, Poison
+from penstock.poison.condemned import Circumstances
+from penstock.poison.policy import Poison
 from penstock.sources.sqlite.source import LANE
 
 PACKAGE = Path(__file__).parents[2] / "src" / "penstock"

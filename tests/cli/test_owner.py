@@ -20,9 +20,10 @@ from penstock.coordinator import Term
 from penstock.errors import SourceOwned, StateLost
 from penstock.ownership import refusal
 from penstock.pipeline import Pipeline
-from penstock.resume import place
-from penstock.running import PipelineRun, run
-from penstock.settling import Settling
+from penstock.running.pipeline_run import PipelineRun
+from penstock.running.resume import place
+from penstock.running.run import run
+from penstock.running.settling import Settling
 from penstock.source import Source
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.source import LANE

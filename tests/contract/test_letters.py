@@ -23,7 +23,8 @@ from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted, LetterTooLarge, StateUnavailable, TermHeld, TermLost
 from penstock.event import ChangeDropped, ChangeParked, ChangesParked, ChangesPassed, ChangesWaited, Event
 from penstock.letter import DeadLetter
-from penstock.poison import TOLD, Circumstances, Condemned, Poison
+from penstock.poison.condemned import TOLD, Circumstances, Condemned
+from penstock.poison.policy import Poison
 from penstock.rows import rows_of_change
 
 LANE = Lane("main")

@@ -34,8 +34,8 @@ from penstock.coordinators.kafka.coordinator import KafkaCoordinator
 from penstock.coordinators.kafka.log import Log, shared
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid, StateInvalid, StateUnavailable, TermFenced, TermLost
-from penstock.leadership import Leadership, renewal
 from penstock.letter import DeadLetter
+from penstock.running.leadership import Leadership, renewal
 from penstock.testing.broker import Broker
 from penstock.testing.proxy import Proxy
 

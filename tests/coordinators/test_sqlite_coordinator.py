@@ -24,7 +24,8 @@ from penstock.coordinators.sqlite import candidate, store
 from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted, StateInvalid, StateUnavailable, TermLost
-from penstock.poison import Circumstances, Poison
+from penstock.poison.condemned import Circumstances
+from penstock.poison.policy import Poison
 
 LANE = Lane("main")
 

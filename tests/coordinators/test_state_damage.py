@@ -25,7 +25,7 @@ from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateInvalid, StateUnavailable
 from penstock.event import Event, Halted, Led, StandingBy
 from penstock.pipeline import Pipeline
-from penstock.running import PipelineRun
+from penstock.running.pipeline_run import PipelineRun
 from penstock.sinks.discard.sink import DiscardSink
 from penstock.sources.synthetic import SyntheticSource
 
@@ -256,7 +256,7 @@ import resource, signal, sys, threading
 sys.path.insert(0, sys.argv[2])
 from deadline import until
 from penstock.event import Led, StandingBy, StateAway, StateBack, TermGone
-from penstock.log import text_line
+from penstock.cli.log import text_line
 from penstock.status import observe
 from datetime import datetime, UTC
 from coordinators.test_state_damage import Prompt, carried

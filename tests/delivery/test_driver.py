@@ -21,8 +21,9 @@ from penstock.delivery.transport import Accepted, Attempt, Deferred, Outcome, Re
 from penstock.errors import DeliveryExhausted
 from penstock.event import ChangeDropped, DeliveryRetried
 from penstock.letter import DeadLetter
-from penstock.parked_keys import Hold
-from penstock.poison import Circumstances, Poison
+from penstock.poison.condemned import Circumstances
+from penstock.poison.parked_keys import Hold
+from penstock.poison.policy import Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.webhook.answer import Answer

@@ -11,9 +11,9 @@ from penstock.batch_target import Batch
 from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import LogDamaged
-from penstock.lanes import open_lanes
 from penstock.pipeline import Pipeline
-from penstock.resume import appear, place
+from penstock.running.lanes import open_lanes
+from penstock.running.resume import appear, place
 from penstock.sinks.discard.sink import DiscardSink
 from penstock.status import observe
 

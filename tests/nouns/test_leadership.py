@@ -15,7 +15,7 @@ from deadline import PATIENCE, until
 from penstock.coordinator import PipelineState, Term
 from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.errors import StateInvalid
-from penstock.leadership import Leadership
+from penstock.running.leadership import Leadership
 
 
 class Prompt(SqliteCoordinator):

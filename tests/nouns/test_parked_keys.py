@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.change import Lane
-from penstock.parked_keys import Hold, ParkedKeys
+from penstock.poison.parked_keys import Hold, ParkedKeys
 
 KEYS = [f'{{"id":{number}}}' for number in range(4)]
 PLACES = st.tuples(st.integers(1, 6), st.integers(0, 1))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from penstock.change import Change, Op
 from penstock.cursor import Cursor, Watermark
-from penstock.progress import Progress
+from penstock.spark.progress import Progress
 
 
 def change(position):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.resume import decide
+from penstock.running.resume import decide
 
 
 @pytest.mark.parametrize(

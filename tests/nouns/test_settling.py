@@ -17,16 +17,16 @@ import pytest
 
 from penstock.batch_target import Batch
 from penstock.change import Lane
+from penstock.cli.log import text_line
 from penstock.config import parse
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import SourcePruned, SourceUnavailable
 from penstock.event import _KINDS, Event, LogHeld, ReaderReleased, SettledAgain, Unsettled, from_line, to_line
-from penstock.log import text_line
 from penstock.owner import Owner
 from penstock.pipeline import Pipeline
-from penstock.resume import place
+from penstock.running.resume import place
+from penstock.running.settling import Settling
 from penstock.settings import settings
-from penstock.settling import Settling
 from penstock.source import Backlog, Settlement, Span, Stamp
 from penstock.sources import retain
 from penstock.sources.sqlite.install import enable
@@ -208,7 +208,7 @@ def test_a_source_that_refuses_for_long_is_told_once_and_so_is_its_recovery(
     heard: list[Event] = []
     pipeline, refusals = refusal
     settling, now = Settling(pipeline, heard.append), [0.0]
-    monkeypatch.setattr("penstock.settling.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("penstock.running.settling.time", SimpleNamespace(monotonic=lambda: now[0]))
     refusals.append(SourceUnavailable("shop.db: attempt to write a readonly database", "let this user write"))
     for now[0] in (1.0, 10.9, 11.0, 12.0):
         settling.settle()

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import CursorInvalid
-from penstock.resume import decide
+from penstock.running.resume import decide
 from penstock.sink_watermark import later
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.event import DeliveryRetried, Event, MessagesReturned, Warned
-from penstock.trouble import Trouble
+from penstock.spark.trouble import Trouble
 
 RETRIED = DeliveryRetried(pipeline="p", reason="http://x: status 503", tries=4, wait_seconds=0.1)
 

@@ -22,7 +22,8 @@ from penstock.errors import DeliveryExhausted, PenstockError, TermLost
 from penstock.event import Event, MessagesReturned
 from penstock.following import follow
 from penstock.letter import DeadLetter
-from penstock.poison import Circumstances, Poison
+from penstock.poison.condemned import Circumstances
+from penstock.poison.policy import Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.kafka import barrier

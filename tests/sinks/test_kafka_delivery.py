@@ -18,7 +18,8 @@ from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted, SinkRefused, SinkUnavailable, TermLost
 from penstock.message import Message, to_change
-from penstock.poison import Circumstances, Poison
+from penstock.poison.condemned import Circumstances
+from penstock.poison.policy import Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client, group_watermark, transaction, transactional

@@ -25,7 +25,8 @@ from penstock.cursor import Cursor, Watermark
 from penstock.delivery.settings import Batch
 from penstock.errors import DeliveryExhausted, StateInvalid
 from penstock.event import ChangeDropped, ChangeParked, ChangesPassed, DeliveryRetried
-from penstock.poison import HALTING, Circumstances, Poison
+from penstock.poison.condemned import Circumstances
+from penstock.poison.policy import HALTING, Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.webhook.response import ResponseParser

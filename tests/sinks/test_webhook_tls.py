@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from deadline import PATIENCE
 from penstock.change import Change, Op, to_batch
 from penstock.cli import main
+from penstock.cli.log import text_line
 from penstock.config import load, parse
 from penstock.delivery.settings import Batch
 from penstock.errors import ConfigInvalid, DeliveryExhausted, Directive, SinkUnavailable
 from penstock.event import Warned
-from penstock.log import text_line
 from penstock.retry import Retry
 from penstock.sinks.webhook.tls import Tls
 from penstock.testing.receiver import Receiver

@@ -159,7 +159,7 @@ def settling(module: ModuleType) -> None:
 
 PLANTS: dict[str, alteration.Alter] = {
     "penstock.delivery.driver": delivery,
-    "penstock.progress": progress,
+    "penstock.spark.progress": progress,
     "penstock.coordinators.sqlite.claim": claim,
     "penstock.spark.writer": writer,
     "penstock.spark.reader": reader,
@@ -167,7 +167,7 @@ PLANTS: dict[str, alteration.Alter] = {
     "penstock.delivery.schedule": schedule,
     "penstock.formats.penstock": text,
     "penstock.sinks.webhook.request": request,
-    "penstock.settling": settling,
+    "penstock.running.settling": settling,
 }
 
 

@@ -43,7 +43,7 @@ def _often(module: ModuleType) -> None:
 
 
 _ALL = {
-    "penstock.leadership": _often,
+    "penstock.running.leadership": _often,
     "penstock.coordinators.sqlite.coordinator": _of("SqliteCoordinator"),
     "penstock.coordinators.postgres.coordinator": _of("PostgresCoordinator"),
 }

@@ -18,7 +18,7 @@ from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import DeliveryExhausted
 from penstock.pipeline import Pipeline
-from penstock.poison import Condemned
+from penstock.poison.condemned import Condemned
 from penstock.retry import Retry
 from penstock.sources.synthetic import LANE, SyntheticSource
 from penstock.spark.rows import Mark

@@ -13,9 +13,9 @@ from deadline import PATIENCE, until
 from many_lanes import LanesSource
 from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.event import Event, LaneClaimed
-from penstock.lanes import open_lanes
 from penstock.pipeline import Pipeline
-from penstock.running import PipelineRun
+from penstock.running.lanes import open_lanes
+from penstock.running.pipeline_run import PipelineRun
 
 
 class OneSession:

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.change import Change, Op, to_batch
-from penstock.poison import HALTING, Poison
+from penstock.poison.policy import HALTING, Poison
 from penstock.spark.meter import Meter
 
 

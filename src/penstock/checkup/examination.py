@@ -13,9 +13,9 @@ from penstock.checkup import machine, standing
 from penstock.checkup.secrecy import secrets
 from penstock.config import load
 from penstock.finding import Check, Finding, examined, ok
-from penstock.importing import try_out
 from penstock.kind import Kind
 from penstock.pipeline import Pipeline
+from penstock.user_function import try_out
 
 
 def examine_machine() -> Iterator[Finding]:

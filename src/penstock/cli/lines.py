@@ -15,8 +15,8 @@ from typing import Any, TextIO
 import typer
 
 from penstock.cli import exit_code
+from penstock.cli.log import json_facts
 from penstock.errors import PenstockError
-from penstock.log import json_facts
 
 _GATHER_SECONDS = 0.1
 """So long is waited for the rest of a text that comes in several writes, such as a traceback."""

@@ -105,14 +105,14 @@ def carry_until_stopped(pipelines: list[Any], start: str | None, metrics: str | 
 
 
 def _carry(pipelines: list[Any], start: str | None, stop: Flag, tell: Callable[[Event], None]) -> None:
-    from penstock.running import run as carry
+    from penstock.running.run import run as carry
 
     carry(*pipelines, start=start, stop=stop, tell=tell)
 
 
 def log_to(stream: Any, log_format: LogFormat, verbose: bool) -> Callable[[Event], None]:
     """An observer that writes lines."""
-    from penstock.log import json_line, text_line
+    from penstock.cli.log import json_line, text_line
 
     made = json_line if log_format is LogFormat.JSON else text_line
     least, lock = 0 if verbose else 1, Lock()

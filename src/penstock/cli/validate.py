@@ -48,7 +48,7 @@ def validate(
     """
     from penstock.cli import terminal
     from penstock.config import load, references
-    from penstock.importing import try_out
+    from penstock.user_function import try_out
 
     for file in files:
         pipeline = load(file)

@@ -14,7 +14,7 @@ from penstock.coordinator import Tally, Term
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateLost, TermLost
 from penstock.letter import DeadLetter
-from penstock.parked_keys import Hold
+from penstock.poison.parked_keys import Hold
 from penstock.rows import Row
 
 TOUCH = 1.0

@@ -14,7 +14,7 @@ import orjson
 from penstock.change import CHANGES, Change, Lane, Op, values
 from penstock.errors import LetterTooLarge
 from penstock.letter import DeadLetter
-from penstock.parked_keys import Hold
+from penstock.poison.parked_keys import Hold
 from penstock.rows import Row
 
 _NAMES = {"table": "table_name", "transaction": "transaction_id"}

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from penstock.errors import TermHeld
 from penstock.letter import DeadLetter, in_order
-from penstock.parked_keys import Hold
+from penstock.poison.parked_keys import Hold
 from penstock.rows import Row
 
 

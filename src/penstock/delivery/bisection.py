@@ -9,7 +9,7 @@ from enum import Enum
 from operator import attrgetter
 
 from penstock.delivery.schedule import Waiting
-from penstock.parked_keys import Place
+from penstock.poison.parked_keys import Place
 from penstock.rows import Row, bound_by
 
 

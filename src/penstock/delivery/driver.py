@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from penstock.change import ORDINAL, Change, from_batch, last_place
 from penstock.delivery.aside import Aside
+from penstock.delivery.interpreter import share_interpreter
 from penstock.delivery.queue import Queue
 from penstock.delivery.schedule import Ready
 from penstock.delivery.sender import Equipment, Sender
 from penstock.delivery.settings import Pace
 from penstock.delivery.transport import Destination
-from penstock.interpreter import share_interpreter
-from penstock.parked_keys import Place
+from penstock.poison.parked_keys import Place
 from penstock.rows import Row, plain_keys, rows_at, rows_of
 from penstock.sink import Assignment
 

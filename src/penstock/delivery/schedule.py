@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar, cast
 import pyarrow as pa
 
 from penstock.change import Change, from_row
-from penstock.parked_keys import Place
+from penstock.poison.parked_keys import Place
 from penstock.rows import Row, rows_of
 
 _T = TypeVar("_T")

@@ -11,8 +11,9 @@ from penstock.delivery.schedule import Waiting
 from penstock.delivery.transport import Accepted, Failed, Outcome, Refused
 from penstock.errors import DeliveryExhausted
 from penstock.letter import waiting_rows
-from penstock.parked_keys import Place
-from penstock.poison import IN_A_ROW, Condemned, Poison
+from penstock.poison.condemned import IN_A_ROW, Condemned
+from penstock.poison.parked_keys import Place
+from penstock.poison.policy import Poison
 from penstock.retry import Retry
 
 

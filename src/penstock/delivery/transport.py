@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from penstock.delivery.schedule import Waiting
-from penstock.parked_keys import Place
+from penstock.poison.parked_keys import Place
 
 
 @dataclass(frozen=True, slots=True)

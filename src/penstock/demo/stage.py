@@ -19,7 +19,7 @@ from penstock.demo.arrivals import Arrivals
 from penstock.errors import EngineFailed, PenstockError
 from penstock.event import DeliveryRetried, Event, LaneClaimed, Led
 from penstock.pipeline import Pipeline
-from penstock.running import run
+from penstock.running.run import run
 from penstock.sources.sqlite import install
 from penstock.testing.receiver import ReceiverProcess
 

@@ -19,7 +19,7 @@ from penstock.harvest.config import HarvestConfig, parse
 from penstock.harvest.event import HarvestEvent, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked, MeterRead
 from penstock.harvest.meter import Meter
 from penstock.harvest.spelling import seconds
-from penstock.running import PipelineRun
+from penstock.running.pipeline_run import PipelineRun
 
 TICK = 0.1
 

@@ -15,9 +15,9 @@ from penstock.change import Change, Op, from_batch, to_batch
 from penstock.errors import TransformInvalid
 from penstock.following import follow
 from penstock.function import described, way_on
-from penstock.outsize import PIECE_BYTES, Outsize, cut
 from penstock.pipeline import Pipeline, Transform
 from penstock.source import ANONYMOUS, Window, ranges_at
+from penstock.spark.outsize import PIECE_BYTES, Outsize, cut
 from penstock.spark.rows import rows
 from penstock.spark.stop_before import StopBefore
 from penstock.spark.transform import apply

@@ -8,11 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from penstock import outsize
 from penstock.errors import RowTooLarge
-from penstock.outsize import Outsize
 from penstock.pipeline import Pipeline
 from penstock.size import GIB, MIB, Bytes
+from penstock.spark import outsize
+from penstock.spark.outsize import Outsize
 
 HEAP_PER_ROW = 16
 """A row may have one sixteenth of the heap: it is there several times, and others are under way."""

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from penstock.change import last_place, places
 from penstock.coordinator import Tally
-from penstock.poison import Poison
-from penstock.progress import Place
+from penstock.poison.policy import Poison
+from penstock.spark.progress import Place
 
 
 class Meter:

@@ -19,7 +19,7 @@ from penstock.change import Lane
 from penstock.coordinator import Term
 from penstock.errors import EngineFailed, EngineLost, EngineMemory, PenstockError, TransformInvalid, from_text
 from penstock.pipeline import Pipeline
-from penstock.poison import then_of
+from penstock.poison.policy import then_of
 from penstock.spark.archive import cache
 from penstock.spark.cipher import KEY
 from penstock.spark.failing_row import stop_for

@@ -15,11 +15,11 @@ from penstock.cursor import Cursor, Watermark
 from penstock.errors import Directive, PenstockError, SourcePruned, StateLost
 from penstock.failpoint import reach
 from penstock.following import follow
-from penstock.outsize import Outsize, cut
-from penstock.poison import then_of
+from penstock.poison.policy import then_of
 from penstock.source import Span, Stamp, Window
 from penstock.spark.encoding import encoding_of
 from penstock.spark.heap import refused
+from penstock.spark.outsize import Outsize, cut
 from penstock.spark.rows import FLUSH_BYTES, ROOMY_BYTES, Mark
 from penstock.spark.task_spec import TaskSpec
 

@@ -16,10 +16,10 @@ from penstock.batch_target import Target, heads
 from penstock.change import Lane
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, SourceUnavailable
-from penstock.outsize import Outsize, cut
 from penstock.source import ANONYMOUS, Source, Span, count
 from penstock.spark.borrowed import Borrowed, borrowed
 from penstock.spark.heap import refused
+from penstock.spark.outsize import Outsize, cut
 
 OPTIONS = ("pipeline", "from", "to", "maxChangesPerTrigger", "partitions", "reader")
 _SPARKS_OWN = ("path", "checkpointlocation")

@@ -19,11 +19,9 @@ from penstock.errors import StateUnavailable, TransformInvalid
 from penstock.event import Delivered, LaneClaimed, LaneReleased
 from penstock.failpoint import reach
 from penstock.function import Function, Outcome, Watch, described, origins, way_on
-from penstock.importing import function_of
-from penstock.outsize import refused
 from penstock.pipeline import Pipeline
-from penstock.poison import IN_A_ROW, Circumstances, policy
-from penstock.progress import Place, Progress
+from penstock.poison.condemned import IN_A_ROW, Circumstances
+from penstock.poison.policy import policy
 from penstock.sink import Assignment, Delivery, TransactionalDelivery
 from penstock.sink_watermark import kept, later
 from penstock.source import Stamp
@@ -32,9 +30,12 @@ from penstock.spark.death import Death
 from penstock.spark.encoding import encoding_of
 from penstock.spark.heap import HEAP_PER_ROW
 from penstock.spark.meter import Meter
+from penstock.spark.outsize import refused
+from penstock.spark.progress import Place, Progress
 from penstock.spark.rows import Aside, Mark, Raised
 from penstock.spark.task_spec import TaskSpec
-from penstock.trouble import Trouble
+from penstock.spark.trouble import Trouble
+from penstock.user_function import function_of
 
 SETTLE_SECONDS = 0.2
 TELL_SECONDS = 1.0

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.change import Change, Lane, Op, values
 from penstock.letter import DeadLetter
-from penstock.parked_keys import Hold
+from penstock.poison.parked_keys import Hold
 from penstock.rows import Row
 
 

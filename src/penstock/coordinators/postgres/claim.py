@@ -19,7 +19,7 @@ from penstock.coordinators.postgres.store import Store
 from penstock.cursor import Watermark
 from penstock.errors import StateUnavailable
 from penstock.letter import DeadLetter
-from penstock.parked_keys import Hold
+from penstock.poison.parked_keys import Hold
 from penstock.rows import Row
 
 TICK = 0.02

@@ -18,7 +18,7 @@ from penstock.coordinators.sqlite.letters import SqliteLetters
 from penstock.coordinators.sqlite.store import Store, folder
 from penstock.cursor import Watermark
 from penstock.letter import DeadLetter
-from penstock.parked_keys import Hold
+from penstock.poison.parked_keys import Hold
 from penstock.rows import Row
 
 TICK = 0.005

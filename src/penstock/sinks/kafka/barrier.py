@@ -19,11 +19,11 @@ import confluent_kafka as kafka
 import pyarrow as pa
 
 from penstock.change import Change
+from penstock.delivery.interpreter import share_interpreter
 from penstock.errors import PenstockError, SinkUnavailable, SourceUnavailable
 from penstock.event import InFlight, MessagesReturned
 from penstock.failpoint import reach
-from penstock.interpreter import share_interpreter
-from penstock.poison import Condemned
+from penstock.poison.condemned import Condemned
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import Verdict, condemning, ending, is_refusal, said, unfit, verdict

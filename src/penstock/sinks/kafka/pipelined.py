@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.change import Change
 from penstock.errors import DeliveryExhausted, PenstockError
 from penstock.failpoint import reach
-from penstock.poison import Condemned
+from penstock.poison.condemned import Condemned
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import Verdict, condemning, ending, is_refusal, said, unfit, verdict

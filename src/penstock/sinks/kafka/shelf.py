@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.change import Change
-from penstock.poison import Poison
+from penstock.poison.policy import Poison
 from penstock.sinks.kafka.fault import Verdict
 from penstock.sinks.kafka.record import Record
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from penstock.change import Change
 from penstock.cursor import Watermark
+from penstock.delivery.interpreter import share_interpreter
 from penstock.errors import SinkUnavailable
-from penstock.interpreter import share_interpreter
 from penstock.sink import Assignment
 from penstock.sinks.kafka.record import Record, Recorder, Unfit
 from penstock.sinks.kafka.settings import KafkaSettings

@@ -9,7 +9,7 @@ from penstock.change import Change
 from penstock.cursor import Watermark
 from penstock.errors import DeliveryExhausted, PenstockError
 from penstock.failpoint import reach
-from penstock.poison import Condemned
+from penstock.poison.condemned import Condemned
 from penstock.sink import Assignment
 from penstock.sinks.kafka.fault import Verdict, condemning, said, unfit, unkept, verdict
 from penstock.sinks.kafka.record import Record, Unfit

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
 from penstock.delivery.transport import ACCEPTED, Accepted, Deferred, Outcome, Refused
-from penstock.parked_keys import Place
+from penstock.poison.parked_keys import Place
 from penstock.sinks.webhook.response import REFUSED
 
 SHOWN_CHARACTERS = 120

@@ -6,56 +6,19 @@ the watermark may pass them, once what was condemned is parked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from threading import Lock
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from penstock.change import Change, Lane
+from penstock.change import Change
 from penstock.dead_letters import Parking
 from penstock.errors import PenstockError
-from penstock.event import ChangeDropped, ChangeParked, ChangesParked, ChangesPassed, ChangesWaited, Event
+from penstock.event import ChangeDropped, ChangesPassed, ChangesWaited
 from penstock.letter import DeadLetter, Stage, waiting_rows
-from penstock.parked_keys import Hold, ParkedKeys, Place
+from penstock.poison.condemned import GATHERED, Circumstances, Condemned, Then, event_of, parked
+from penstock.poison.parked_keys import Hold, ParkedKeys, Place
 from penstock.retry import Retry
 from penstock.rows import Row
-
-Then = Literal["halt", "drop", "dead-letter"]
-"""What becomes of poison."""
-
-IN_A_ROW = 10
-"""So many changes in a row are poison; if then the next one fails too, it is not the changes' fault."""
-
-GATHERED = 200
-"""So many letters are parked together at most: each time costs more than the letters."""
-
-TOLD = 5
-"""So many of those that are parked together are told of one by one: the others would only flood the log, and the store has them."""
-
-_SHOWN = 200
-
-
-class Condemned(NamedTuple):
-    """A change that is poison, why, and whether a later one of its rows has arrived nevertheless.
-
-    `is_refused`: it has certainly not arrived itself, whenever it was sent.
-    """
-
-    change: Change
-    error: PenstockError
-    is_overtaken: bool = False
-    is_refused: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Circumstances:
-    """Where a change was condemned, and whom to tell, of many at once."""
-
-    pipeline: str
-    lane: Lane
-    incarnation: str
-    epoch: int
-    tell: Callable[[Sequence[Event]], None]
 
 
 class Poison:
@@ -110,7 +73,7 @@ class Poison:
                 return
             self._dropping += places
         pipeline = self._about.pipeline
-        self._about.tell([_told(ChangeDropped, pipeline, one.change, one.error.code, one.error.message) for one in found])
+        self._about.tell([event_of(ChangeDropped, pipeline, one.change, one.error.code, one.error.message) for one in found])
 
     def park(self) -> None:
         """Before progress is recorded: park what was condemned. Raises what the store raises; the next time tries again."""
@@ -209,10 +172,10 @@ class Poison:
     def _park(self) -> None:
         if self._unparked and self._parking and self._about:
             self._parking.park(self._unparked)
-            parked, self._unparked, self._is_loose = self._unparked, [], True
-            self._owed += [letter for letter in parked if letter.change.place in self._returned]
+            letters, self._unparked, self._is_loose = self._unparked, [], True
+            self._owed += [letter for letter in letters if letter.change.place in self._returned]
             self._returned.clear()
-            self._about.tell(_parked(self._about.pipeline, parked))
+            self._about.tell(parked(self._about.pipeline, letters))
         self._give_back()
 
     def _give_back(self) -> None:
@@ -297,19 +260,3 @@ def then_of(retry: Retry | None) -> Then:
 def policy(retry: Retry | None, parking: Parking, about: Circumstances) -> Poison:
     """The policy that these settings of a sink ask for."""
     return Poison(then_of(retry), retry.keys if retry else "wait", parking, about, GATHERED)
-
-
-def _parked(pipeline: str, letters: Sequence[DeadLetter]) -> list[Event]:
-    told = [_told(ChangeParked, pipeline, letter.change, letter.code, letter.message) for letter in letters[:TOLD]]
-    return [*told, ChangesParked(pipeline=pipeline, changes=len(letters) - TOLD)] if len(letters) > TOLD else told
-
-
-def _told(kind: type[ChangeParked | ChangeDropped], pipeline: str, change: Change, code: str, message: str) -> Event:
-    return kind(
-        pipeline=pipeline,
-        position=change.position,
-        table=change.table,
-        key=change.key[:_SHOWN],
-        code=code,
-        message=message[: 2 * _SHOWN],
-    )

@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 from penstock.change import Lane
-from penstock.cursor import Cursor, Watermark
-from penstock.errors import SourcePruned, SourceUnavailable, StateUnavailable
+from penstock.errors import SourceUnavailable, StateUnavailable
 from penstock.event import LogHeld, Observer, ReaderReleased, Settled, SettledAgain, Unsettled
 from penstock.ownership import owner_of
 from penstock.pipeline import Pipeline
 from penstock.source import Retention, Settlement
+from penstock.watermark import at_watermark
 
 UNSETTLED_SECONDS = 10.0
 """How long a source may refuse before an event reports it: a restart of a server takes less."""
-
-
-T = TypeVar("T")
-
-
-def at_watermark(pipeline: Pipeline, lane: Lane, act: Callable[[Cursor], T]) -> tuple[Watermark, T] | None:
-    """A lane's watermark and the result of an act at it; None without a watermark.
-
-    The record of a predecessor may arrive after its term, and be settled: the act is repeated if the watermark has moved meanwhile.
-    """
-    watermark = pipeline.state.watermark(pipeline.name, lane)
-    while watermark:
-        try:
-            return watermark, act(watermark.cursor)
-        except SourcePruned:
-            before, watermark = watermark, pipeline.state.watermark(pipeline.name, lane)
-            if watermark == before:
-                raise
-    return None
 
 
 class Settling:

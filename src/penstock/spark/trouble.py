@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.errors import DeliveryFailing
 from penstock.event import DeliveryRetried, Event, MessagesReturned, Observer
-from penstock.parked_keys import Place
+from penstock.poison.parked_keys import Place
 
 
 class Trouble:

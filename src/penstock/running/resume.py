@@ -14,8 +14,8 @@ from penstock.errors import SourceRewound, SourceUnavailable, StateLost
 from penstock.owner import Owner
 from penstock.ownership import owner_of, require
 from penstock.pipeline import Pipeline
-from penstock.settling import at_watermark
 from penstock.sink_watermark import is_same_life, kept, release
+from penstock.watermark import at_watermark
 
 UNKNOWN = {
     "state.lost",

@@ -1,14 +1,12 @@
-"""Run pipelines: stand, lead, settle; stop on errors, on request, and at the end of a batch."""
+"""One pipeline in this process: stand, lead, settle; stop on errors, on request, and at the end of a batch."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from threading import Event as Flag
-from threading import Thread
 
-from penstock.absence import Absence
 from penstock.backfill import Backfill, outstanding
 from penstock.batch_target import Batch, Target, catch_up
 from penstock.change import Lane
@@ -38,14 +36,14 @@ from penstock.event import (
     Stopped,
     Warned,
 )
-from penstock.importing import function_of
-from penstock.lanes import have_changed, open_lanes
-from penstock.leadership import Leadership, gone, holder_name
 from penstock.ownership import refusal
 from penstock.pipeline import Pipeline
-from penstock.resume import appear, place
 from penstock.retry import Retry
-from penstock.settling import Settling
+from penstock.running.absence import Absence
+from penstock.running.lanes import have_changed, open_lanes
+from penstock.running.leadership import Leadership, gone, holder_name
+from penstock.running.resume import appear, place
+from penstock.running.settling import Settling
 from penstock.spark.engine import Engine
 from penstock.spark.query import Query
 
@@ -59,50 +57,6 @@ LOST_SECONDS = 1.0
 _WORKER_DIED = "worker exited unexpectedly"  # Spark's words
 
 _RESTARTS = Retry(tries="forever")
-
-
-def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None, tell: Observer | None = None) -> None:
-    """Carry these pipelines until `stop` is set, or up to what is there now where their mode is batch.
-
-    Raises what the first of them halted with, once all have ended.
-    `start` says where to go on for a pipeline that cannot know it by itself: beginning, now, or a position.
-    """
-    for pipeline in pipelines:
-        function_of(pipeline)  # what cannot be imported is told before anything starts
-    stop = stop or Flag()
-    runs = [PipelineRun(pipeline, start, stop, tell or _nobody) for pipeline in pipelines]
-
-    def hear(event: Event) -> None:
-        (tell or _nobody)(event)
-        for each in runs:
-            each.hear(event)
-
-    able = [each for each in runs if not each.has_nothing_to_do()]
-    with ExitStack() as entered:
-        for each in able:
-            entered.enter_context(each.entered())
-        able = [each for each in able if not each.is_refused()]
-        if able and not stop.is_set():
-            _carry_all(able, Engine([each.pipeline for each in able], hear))
-    if errors := [each.error for each in runs if each.error]:
-        raise next((error for error in errors if isinstance(error, EngineLost)), errors[0])  # one that halted keeps no other down
-
-
-def _carry_all(runs: Sequence[PipelineRun], engine: Engine) -> None:
-    """All of them, each in a thread, to their ends."""
-    try:
-        threads = [Thread(target=each.run, args=(engine,), name=f"pipeline {each.pipeline.name}", daemon=True) for each in runs]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive():  # a join without end would let no signal in
-                thread.join(0.1)
-    finally:
-        engine.close()
-
-
-def _nobody(event: Event) -> None:
-    """Hear an event and do nothing."""
 
 
 class PipelineRun:

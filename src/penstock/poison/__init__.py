@@ -1,0 +1,1 @@
+"""Poison: changes that cannot be delivered, and the keys that wait for them."""

@@ -1,0 +1,1 @@
+"""Running pipelines: leadership, the query of a term, settling, and the end."""

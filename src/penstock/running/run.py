@@ -1,0 +1,64 @@
+"""Run pipelines: each in a thread, on one engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from threading import Event as Flag
+from threading import Thread
+
+from penstock.errors import (
+    EngineLost,
+)
+from penstock.event import (
+    Event,
+    Observer,
+)
+from penstock.pipeline import Pipeline
+from penstock.running.pipeline_run import PipelineRun
+from penstock.spark.engine import Engine
+from penstock.user_function import function_of
+
+
+def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None, tell: Observer | None = None) -> None:
+    """Carry these pipelines until `stop` is set, or up to what is there now where their mode is batch.
+
+    Raises what the first of them halted with, once all have ended.
+    `start` says where to go on for a pipeline that cannot know it by itself: beginning, now, or a position.
+    """
+    for pipeline in pipelines:
+        function_of(pipeline)  # what cannot be imported is told before anything starts
+    stop = stop or Flag()
+    runs = [PipelineRun(pipeline, start, stop, tell or _nobody) for pipeline in pipelines]
+
+    def hear(event: Event) -> None:
+        (tell or _nobody)(event)
+        for each in runs:
+            each.hear(event)
+
+    able = [each for each in runs if not each.has_nothing_to_do()]
+    with ExitStack() as entered:
+        for each in able:
+            entered.enter_context(each.entered())
+        able = [each for each in able if not each.is_refused()]
+        if able and not stop.is_set():
+            _carry_all(able, Engine([each.pipeline for each in able], hear))
+    if errors := [each.error for each in runs if each.error]:
+        raise next((error for error in errors if isinstance(error, EngineLost)), errors[0])  # one that halted keeps no other down
+
+
+def _carry_all(runs: Sequence[PipelineRun], engine: Engine) -> None:
+    """All of them, each in a thread, to their ends."""
+    try:
+        threads = [Thread(target=each.run, args=(engine,), name=f"pipeline {each.pipeline.name}", daemon=True) for each in runs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():  # a join without end would let no signal in
+                thread.join(0.1)
+    finally:
+        engine.close()
+
+
+def _nobody(event: Event) -> None:
+    """Hear an event and do nothing."""
