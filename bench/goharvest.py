@@ -20,7 +20,7 @@ from penstock.sources.outbox.mark.source import MarkSource
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.schema import init
 from penstock.sources.outbox.source import LANE, OutboxSource
-from penstock.testing.postgres import PostgresServer
+from servers.postgres import PostgresServer
 
 HOT, SEED = 20_000, 20_000
 """Rows, where a row takes long."""

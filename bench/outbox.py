@@ -20,8 +20,8 @@ from penstock.outbox import stash_many
 from penstock.sources.outbox.mark import databases
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.schema import init
-from penstock.testing.broker import Broker
-from penstock.testing.postgres import PostgresServer
+from servers.broker import Broker
+from servers.postgres import PostgresServer
 
 ROWS, KEYS, RUNS = 200_000, 10_000, 3
 RATE, WARM, SECONDS = 1000, 25, 12

@@ -25,8 +25,8 @@ from penstock.sinks.kafka.sink import KafkaSink
 from penstock.sinks.webhook.sink import WebhookSink
 from penstock.source import ANONYMOUS
 from penstock.sources.sqlite.source import LANE, SqliteSource
-from penstock.testing.broker import Broker
 from penstock.testing.receiver import Receiver, ReceiverProcess
+from servers.broker import Broker
 
 TIMES, APART = 40, 0.3
 MINUTE = timedelta(minutes=1)

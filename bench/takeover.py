@@ -18,9 +18,9 @@ from penstock.config import load
 from penstock.outbox import stash_many
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.schema import init
-from penstock.testing.broker import Broker
-from penstock.testing.postgres import PostgresServer
 from penstock.testing.receiver import ReceiverProcess
+from servers.broker import Broker
+from servers.postgres import PostgresServer
 
 TIMES = 5
 

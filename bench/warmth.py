@@ -9,7 +9,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from bench.consumer import Listening
-from penstock.testing.broker import Broker
+from servers.broker import Broker
 
 SINGLES, TRANSACTIONS = 20_000, 3_000
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from fix_servers import mended, shared
 from penstock.coordinators.kafka import log
-from penstock.testing.broker import Broker, Identity
+from servers.broker import Broker, Identity
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fix_servers import shared
-from penstock.testing.mariadb import MariaServer
+from servers.mariadb import MariaServer
 
 
 @pytest.fixture(scope="session")

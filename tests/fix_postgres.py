@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fix_servers import mended, shared
-from penstock.testing.postgres import PostgresServer
+from servers.postgres import PostgresServer
 
 
 def start_postgres(_: Path) -> PostgresServer:

@@ -25,7 +25,7 @@ from penstock.running import run as running
 from penstock.running.pipeline_run import PipelineRun
 from penstock.sinks.discard.sink import DiscardSink
 from penstock.sources.synthetic import SyntheticSource
-from penstock.testing.postgres import PostgresServer
+from servers.postgres import PostgresServer
 from test_running import BrokenEngine
 
 ELSEWHERE = "postgresql://u@127.0.0.1:1/x"

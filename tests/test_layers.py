@@ -42,6 +42,9 @@ SHARED = (
 ALSO_OF_NOUNS = {"pyarrow": None, "pydantic_core": "settings", "orjson": "rows"}
 """What nouns import beside the standard library, and which one of them alone may."""
 
+ALSO_HERE = ("bench", "servers", "tests")
+"""Folders of this repository that an installed package does not have."""
+
 
 def breaches(package: Path) -> list[str]:
     """Every import that points the wrong way."""
@@ -87,6 +90,8 @@ def judged_outside(module: str, package: str) -> Iterator[str]:
         yield f"{module} imports {package}"
     elif depth(module) == len(LAYERS) and not is_allowed:
         yield f"{module} is a noun and imports {package}"
+    if package in ALSO_HERE:
+        yield f"{module} imports {package}, which is not in the wheel"
 
 
 def depth(module: str) -> int:
@@ -116,6 +121,7 @@ def test_imports_point_one_way() -> None:
         ("delivery/driver", "from penstock.sinks.webhook.connection import Connection"),
         ("sources/sqlite/log", "from penstock.sources.synthetic import LANE"),
         ("status", "import pyspark"),
+        ("testing/receiver", "from servers.ports import free_port"),
         ("cli/run", "from pyspark.sql import SparkSession"),
         ("spark/query", "from penstock.testing.receiver import Receiver"),
         ("running", "def late():\n    from penstock.demo import shop"),

@@ -1,6 +1,6 @@
 """Servers of tests run side by side and leave each other alone."""
 
-from penstock.testing.mariadb import MariaServer
+from servers.mariadb import MariaServer
 
 
 def test_a_server_that_starts_leaves_the_temporary_tables_of_another_alone(mariadb_server, tmp_path):

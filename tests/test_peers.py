@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from bench.peers.arrivals import arrivals, newest, rows
 from bench.peers.report import BEGIN, END, PAGE, fragment, inserted
 from bench.peers.results import (

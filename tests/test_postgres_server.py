@@ -13,11 +13,13 @@ import psycopg
 import pytest
 
 from deadline import PATIENCE, until
-from penstock.testing.postgres import PostgresServer
+from servers.postgres import PostgresServer
+
+ROOT = Path(__file__).parents[1]
 
 _STARTER = """
 import os, signal
-from penstock.testing.postgres import PostgresServer
+from servers.postgres import PostgresServer
 server = PostgresServer().start()
 server.pause()
 print(server.folder, server.sockets, server._process.pid, flush=True)
@@ -74,7 +76,9 @@ def test_each_test_has_a_database_of_its_own_over_tcp_and_the_socket(postgres: s
 
 
 def test_nothing_is_left_when_its_starter_is_killed_not_even_if_it_cannot_answer() -> None:
-    done = subprocess.run([sys.executable, "-c", _STARTER], stdout=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", _STARTER], stdout=subprocess.PIPE, text=True, timeout=PATIENCE, check=False, cwd=ROOT
+    )
     *folders, pid = done.stdout.split()
     until(lambda: not any(Path(left).exists() for left in (*folders, f"/proc/{pid}")))
 

@@ -5,7 +5,7 @@ import socket
 from threading import Thread
 
 from deadline import PATIENCE
-from penstock.testing.proxy import Proxy
+from servers.proxy import Proxy
 
 MANY = 1100  # more descriptors than `select` knows
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "src" / "penstock"
+ROOT = Path(__file__).parent.parent
+FOLDERS = (ROOT / "src" / "penstock", ROOT / "servers")
 MODULE, FUNCTION, PARAMETERS = 400, 50, 6
 OPTIONS = 7
 """Of a command: each of them is a parameter of its function."""
@@ -44,8 +45,9 @@ def of_function(node: Function, allowed: int) -> Iterator[str]:
         yield f": {node.name} has {len(parameters)} parameters"
 
 
-def test_modules_and_functions_stay_small_and_well_named() -> None:
-    assert excesses(PACKAGE) == []
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_modules_and_functions_stay_small_and_well_named(folder: Path) -> None:
+    assert excesses(folder) == []
 
 
 @pytest.mark.parametrize(

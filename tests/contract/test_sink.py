@@ -24,8 +24,8 @@ from penstock.sinks.discard.sink import DiscardSink
 from penstock.sinks.kafka import group_watermark, transactional
 from penstock.sinks.kafka.sink import KafkaSink
 from penstock.sinks.webhook.sink import WebhookSink
-from penstock.testing.broker import Broker
 from penstock.testing.receiver import Receiver
+from servers.broker import Broker
 
 
 @dataclass

@@ -36,8 +36,8 @@ from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid, StateInvalid, StateUnavailable, TermFenced, TermLost
 from penstock.letter import DeadLetter
 from penstock.running.leadership import Leadership, renewal
-from penstock.testing.broker import Broker
-from penstock.testing.proxy import Proxy
+from servers.broker import Broker
+from servers.proxy import Proxy
 
 LANE = Lane("main")
 HURRY = 2.0

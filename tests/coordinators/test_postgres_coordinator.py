@@ -29,8 +29,8 @@ from penstock.coordinators.postgres.store import Store
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid, PenstockError, StateInvalid, StateUnavailable, TermLost
 from penstock.letter import DeadLetter
-from penstock.testing.postgres import PostgresServer
-from penstock.testing.proxy import Proxy
+from servers.postgres import PostgresServer
+from servers.proxy import Proxy
 
 LANE = Lane("main")
 

@@ -63,7 +63,7 @@ from penstock.sources.outbox.mark.source import MarkSource
 from penstock.sources.sqlite.parts import SqliteRetention
 from penstock.sources.sqlite.source import LANE
 from penstock.status import summarise
-from penstock.testing.ports import free_port
+from servers.ports import free_port
 from shop import Shop
 
 DOCS = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()

@@ -19,7 +19,7 @@ from math import ceil
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
 from relay import DELIVERIES, Clerks, Relay, RelayNemesis, relay_rig  # noqa: E402
 from wide import WideNemesis, wide_rig  # noqa: E402

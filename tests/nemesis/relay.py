@@ -22,10 +22,10 @@ from penstock.outbox import stash_many
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.schema import init
 from penstock.sources.outbox.source import LANE
-from penstock.testing.broker import Broker, Record
-from penstock.testing.postgres import PostgresServer
-from penstock.testing.proxy import Proxy
 from program import Program, send
+from servers.broker import Broker, Record
+from servers.postgres import PostgresServer
+from servers.proxy import Proxy
 
 ONCE, LEAST = "once", "least"
 DELIVERIES = {ONCE: "exactly-once", LEAST: "at-least-once"}

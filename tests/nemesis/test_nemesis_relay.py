@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from relay import Clerks, Relay, RelayNemesis, judged
 
-from penstock.testing.broker import Broker, Record
-from penstock.testing.postgres import PostgresServer
+from servers.broker import Broker, Record
+from servers.postgres import PostgresServer
 
 STEPS = int(os.environ.get("PENSTOCK_NEMESIS_STEPS", "10"))
 

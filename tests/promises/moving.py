@@ -16,9 +16,9 @@ from deadline import until
 from fix_rig import TERM
 from penstock.cli import main
 from penstock.outbox import stash
-from penstock.testing.broker import Broker
-from penstock.testing.postgres import PostgresServer
 from program import Program, status
+from servers.broker import Broker
+from servers.postgres import PostgresServer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "goharvest.md").read_text()
 [MOVES] = [sql for sql in re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL) if "outbox_moves" in sql]

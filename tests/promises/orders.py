@@ -14,9 +14,9 @@ from fix_rig import QUICK, TERM
 from penstock.cli import main
 from penstock.outbox import stash, stash_many
 from penstock.testing import oracle
-from penstock.testing.postgres import PostgresServer
 from penstock.testing.receiver import ReceiverProcess
 from program import Program, status
+from servers.postgres import PostgresServer
 
 
 class Orders:

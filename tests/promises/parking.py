@@ -16,9 +16,9 @@ from deadline import until
 from fix_rig import TERM
 from penstock.cli import main
 from penstock.outbox import stash, stash_many
-from penstock.testing.broker import Broker
-from penstock.testing.postgres import PostgresServer
 from program import Program, status
+from servers.broker import Broker
+from servers.postgres import PostgresServer
 
 PASSWORD = "app-secret"
 BAD_HEADERS = """

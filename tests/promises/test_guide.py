@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 
 from deadline import PATIENCE
-from penstock.testing.broker import Broker
-from penstock.testing.postgres import PostgresServer
+from servers.broker import Broker
+from servers.postgres import PostgresServer
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "outbox-to-kafka.md").read_text()
 DJANGO, FASTAPI, CONSUMER = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)

@@ -16,7 +16,7 @@ import yaml
 from deadline import PATIENCE, until
 from penstock.cli import main
 from penstock.config import load
-from penstock.testing.broker import Broker
+from servers.broker import Broker
 
 # Two harvests of one process, told to stop one after the other: the first that leads, then the other.
 _SCRIPT = """

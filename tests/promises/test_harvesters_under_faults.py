@@ -20,9 +20,9 @@ from deadline import PATIENCE, until
 from penstock.cli import main
 from penstock.harvest import Harvest
 from penstock.harvest.config import load
-from penstock.testing.broker import Broker, Record
-from penstock.testing.postgres import PostgresServer
 from program import altered_by
+from servers.broker import Broker, Record
+from servers.postgres import PostgresServer
 
 KEYS, ROWS, MANY, PAUSE = 10, 20, 500, 0.1
 INSERT = """

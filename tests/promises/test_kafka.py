@@ -22,9 +22,9 @@ from fix_rig import TERM, Rig
 from penstock.sinks.kafka.group_watermark import GroupWatermark
 from penstock.sinks.kafka.sink import KafkaSink
 from penstock.sources.sqlite.source import LANE
-from penstock.testing.broker import Broker
-from penstock.testing.postgres import PostgresServer
 from program import Program
+from servers.broker import Broker
+from servers.postgres import PostgresServer
 
 RULES = """
 def twice(change):

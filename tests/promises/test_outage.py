@@ -16,9 +16,9 @@ from fix_rig import QUICK, Rig
 from penstock.sources.sqlite.readers import registered
 from penstock.sources.sqlite.source import LANE
 from penstock.testing import oracle
-from penstock.testing.ports import free_ports
 from penstock.testing.receiver import ReceiverProcess
 from program import Program, status
+from servers.ports import free_ports
 
 WHERE = "table = 'orders' and try_variant_get(after, '$.total', 'double') >= 100"
 

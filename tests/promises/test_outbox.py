@@ -16,10 +16,10 @@ from deadline import until
 from fix_rig import TERM
 from penstock.cli import main
 from penstock.coordinators.postgres.coordinator import PostgresCoordinator
-from penstock.testing.broker import Broker, Record
-from penstock.testing.postgres import PostgresServer
-from penstock.testing.proxy import Proxy
 from program import Program, status
+from servers.broker import Broker, Record
+from servers.postgres import PostgresServer
+from servers.proxy import Proxy
 
 
 class Outbox:

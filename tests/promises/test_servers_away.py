@@ -20,10 +20,10 @@ from deadline import PATIENCE, until
 from fix_rig import Rig, Sampler
 from penstock.coordinators.kafka.log import GONE_SECONDS
 from penstock.testing import oracle
-from penstock.testing.broker import Broker
-from penstock.testing.postgres import PostgresServer
 from penstock.testing.receiver import ReceiverProcess
 from program import Program, send
+from servers.broker import Broker
+from servers.postgres import PostgresServer
 
 SESSION = 6
 """Seconds of a session in Kafka, the shortest that brokers allow: a fault outlasts it."""

@@ -20,8 +20,8 @@ from stories import Part, Story, Way, of
 from deadline import PATIENCE, until
 from fix_rig import TERM, Rig
 from penstock.testing import oracle
-from penstock.testing.ports import free_ports
 from program import Program, send, status
+from servers.ports import free_ports
 
 LONG = "1h"
 """A term that does not expire while a test waits: only the death of its holder can end it."""

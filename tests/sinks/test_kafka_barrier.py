@@ -32,8 +32,8 @@ from penstock.sinks.kafka.sink import KafkaSink
 from penstock.source import Stamp
 from penstock.sources.outbox.mark import databases
 from penstock.sources.outbox.mark.source import LANE, MarkSource
-from penstock.testing.broker import Broker
-from penstock.testing.postgres import PostgresServer
+from servers.broker import Broker
+from servers.postgres import PostgresServer
 
 QUICK = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=50))
 RATE = 0.02

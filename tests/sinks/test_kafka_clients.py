@@ -21,7 +21,7 @@ from penstock.kafka_answer import answered
 from penstock.sinks.kafka import group_watermark
 from penstock.sinks.kafka.group_watermark import GroupWatermark
 from penstock.sinks.kafka.sink import KafkaSink
-from penstock.testing.broker import Broker
+from servers.broker import Broker
 
 
 class Watch:

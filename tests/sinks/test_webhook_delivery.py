@@ -25,8 +25,8 @@ from penstock.retry import LONGEST_ASKED, Retry
 from penstock.sink import Assignment
 from penstock.sinks.webhook.endpoint import parse
 from penstock.sinks.webhook.sink import WebhookSink
-from penstock.testing.ports import free_port
 from penstock.testing.receiver import Receiver, ReceiverProcess
+from servers.ports import free_port
 
 SECOND = timedelta(seconds=1)
 DAY = timedelta(days=1)

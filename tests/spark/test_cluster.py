@@ -17,9 +17,9 @@ import yaml
 
 from fix_rig import Rig
 from penstock.spark.cipher import KEY
-from penstock.testing.cluster import Cluster
-from penstock.testing.ports import free_port
 from program import Program
+from servers.cluster import Cluster
+from servers.ports import free_port
 
 TOKEN = "s3cret-token-of-the-receiver"
 

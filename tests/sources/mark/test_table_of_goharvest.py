@@ -25,7 +25,7 @@ from penstock.sinks.kafka.sink import KafkaSink
 from penstock.source import Source, Stamp
 from penstock.sources.outbox.mark import databases, mysql
 from penstock.sources.outbox.mark.source import LANE, MarkSource
-from penstock.testing.broker import Broker
+from servers.broker import Broker
 
 SINK = {"type": "kafka", "delivery": "barrier", "config": {"bootstrap.servers": "127.0.0.1:1"}}
 QUICK = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=50))

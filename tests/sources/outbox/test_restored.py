@@ -12,7 +12,7 @@ from penstock.source import ANONYMOUS
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.schema import init
 from penstock.sources.outbox.source import LANE
-from penstock.testing.postgres import PostgresServer
+from servers.postgres import PostgresServer
 
 
 def restore(box: Box, dsn: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from penstock.errors import EngineFailed
 from penstock.spark.java import find_jars, find_java, module_flags
-from penstock.testing.ports import free_ports
+from servers.ports import free_ports
 
 PATIENCE = 600.0
 """Seconds for a start on a busy machine."""

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple, Self
 from penstock.errors import EngineFailed
 from penstock.kafka_answer import answered
 from penstock.spark.java import find_jars, find_java
-from penstock.testing import artifact
-from penstock.testing.ports import free_ports
-from penstock.testing.proxy import Proxy
+from servers import artifact
+from servers.ports import free_ports
+from servers.proxy import Proxy
 
 VERSION = "4.1.1"
 USERS = {"admin": "admin-secret", "app": "app-secret"}

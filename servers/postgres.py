@@ -28,7 +28,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from penstock.sockets import make_folder
-from penstock.testing.ports import free_port
+from servers.ports import free_port
 
 OLDEST = 14
 WITHIN = 600.0
@@ -103,11 +103,6 @@ class PostgresServer:
     def kill(self) -> None:
         """A crash: kill -9 of all its processes at once."""
         self._end(signal.SIGKILL)
-
-    def restart(self) -> None:
-        """Stop and start."""
-        self.stop()
-        self.start()
 
     def pause(self) -> None:
         """Stop all its processes where they stand: connections stay open and nobody answers."""
@@ -250,8 +245,8 @@ def _as_whom() -> dict[str, Any]:
 
 def _keeper(folder: Path, sockets: Path) -> subprocess.Popen[bytes]:
     """A process that outlives this one for a moment, however it ends, and cleans up behind it."""
-    command = [sys.executable, "-m", "penstock.testing.postgres", str(folder), str(sockets)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    command = [sys.executable, "-m", "servers.postgres", str(folder), str(sockets)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd=Path(__file__).parents[1])
 
 
 def _pid_lines(data: Path) -> list[str]:

@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from penstock.testing import artifact
-from penstock.testing.ports import free_port
+from servers import artifact
+from servers.ports import free_port
 
 VERSION = "11.4.5"
 WITHIN = 600.0

@@ -1,0 +1,1 @@
+"""Real servers for the tests and measurements of this project; not part of the package."""
