@@ -11,6 +11,7 @@ from penstock.change import Lane
 from penstock.duration import Duration
 from penstock.owner import Owner
 from penstock.settings import refuse, settings
+from penstock.source import Reader
 
 GONE = 900.0
 """Seconds without a note after which a pipeline counts as gone: three times the longest that a living one is silent."""
@@ -57,6 +58,26 @@ class Registration:
     def is_gone(self) -> bool:
         """Whether it has been silent for longer than a living one ever is, as far as the wall clock can tell."""
         return self.silent >= GONE
+
+    def shown(self, everybody: Iterable[Registration], head: int) -> Reader:
+        """It as the world outside sees it."""
+        kept = kept_for(self, everybody, head)
+        return Reader(self.pipeline, self.position, self.silent, kept, self.is_gone, self.is_released, self.owner)
+
+
+class Sightings:
+    """The note of each registration, and since when this process has seen it stand still, by its own clock."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str, str], tuple[float, float]] = {}
+
+    def seconds(self, address: str, one: Registration, now: float) -> float:
+        """How long this note was seen to stand still; 0 for a new one."""
+        noted_at, since = self._seen.get((address, *one.name), (None, now))
+        if noted_at != one.noted_at:
+            since = now
+            self._seen[address, one.pipeline, one.lane] = one.noted_at, now
+        return now - since
 
 
 @dataclass(frozen=True, slots=True)

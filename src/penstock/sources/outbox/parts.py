@@ -41,7 +41,7 @@ class OutboxRetention:
         """Every pipeline that is registered beside the outbox."""
         with reading(self.database, self.names) as log:
             known, head = readers.load(log.connection, self.names), log.windows.tip().end
-        return [readers.shown(one, known, head) for one in known]
+        return [one.shown(known, head) for one in known]
 
     def remarks(self) -> Sequence[str]:
         """The sessions that keep Postgres from reusing the space of settled messages."""

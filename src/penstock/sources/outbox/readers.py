@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OutboxUnfit
 from penstock.owner import Owner, is_anothers, refuse_another
-from penstock.source import Reader
 from penstock.sources.outbox import schema
 from penstock.sources.outbox.database import driver, remedy_of
 from penstock.sources.outbox.naming import Names
-from penstock.sources.retain import Registration, kept_for
+from penstock.sources.retain import Registration
 
 if TYPE_CHECKING:
     import psycopg
@@ -86,11 +85,6 @@ def release(connection: psycopg.Connection[Any], names: Names, one: Registration
         (one.pipeline, one.lane, one.noted_at),
     )
     return done.rowcount > 0
-
-
-def shown(one: Registration, everybody: Iterable[Registration], head: int) -> Reader:
-    """A registration as the world outside sees it."""
-    return Reader(one.pipeline, one.position, one.silent, kept_for(one, everybody, head), one.is_gone, one.is_released, one.owner)
 
 
 def forget(connection: psycopg.Connection[Any], names: Names, pipeline: str, owner: Owner | None = None) -> bool:

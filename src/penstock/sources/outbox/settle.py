@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from penstock.sources.outbox.log import Log, reading
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.place import Place
 from penstock.sources.outbox.window import Window, inside, pruned
-from penstock.sources.retain import Registrant, Registration, Retain, is_overdue
+from penstock.sources.retain import Registrant, Registration, Retain, Sightings, is_overdue
 
 if TYPE_CHECKING:
     import psycopg
@@ -26,6 +25,7 @@ SWEEP = 50_000  # rows purged by this process after which it sweeps, sooner than
 _BUDGET = 0.7  # seconds that one call may take
 _SWEEP_SECONDS = 2.0  # a sweep that takes longer is left to autovacuum
 
+_sightings = Sightings()
 _unswept: dict[tuple[str, str], int] = {}
 
 
@@ -41,13 +41,13 @@ def settle(dsn: str, names: Names, who: Registrant, upto: Place, retain: Retain)
         if mine is None or _is_due(mine, now):
             readers.note(log.connection, names, now)
         head = log.windows.tip().end
-        overdue = [one for one in known.values() if is_overdue(one, head, _watched(dsn, one), retain)]
+        overdue = [one for one in known.values() if is_overdue(one, head, _sightings.seconds(dsn, one, time.monotonic()), retain)]
         released = [one for one in overdue if retain.then == "release" and readers.release(log.connection, names, one)]
         gone = _purge(log, names)
         _sweep(dsn, log.connection, names, gone)
         living = [now, *(one for one in known.values() if one not in released)]
         held = [one for one in overdue if one not in released]
-        return Settlement(gone, _shown(released, [now], head), _shown(held, living, head))
+        return Settlement(gone, [one.shown([now], head) for one in released], [one.shown(living, head) for one in held])
 
 
 def _is_due(mine: Registration, now: Registration) -> bool:
@@ -64,10 +64,6 @@ def register(dsn: str, names: Names, who: Registrant, upto: Place, retain: Retai
             if purged > upto.position:
                 raise pruned(names, upto.position)
             readers.note(log.connection, names, who.at(upto.position, retain))
-
-
-def _shown(several: Sequence[Registration], everybody: Sequence[Registration], head: int) -> list[Any]:
-    return [readers.shown(one, everybody, head) for one in several]
 
 
 def _life(names: Names) -> str:
@@ -155,15 +151,3 @@ def _sweep(dsn: str, connection: psycopg.Connection[Any], names: Names, gone: in
             connection.execute(f"vacuum (skip_locked, truncate false) {names.rows}".encode())
         connection.execute("reset statement_timeout")
     _unswept[dsn, names.table] = unswept
-
-
-_sightings: dict[tuple[str, str, str], tuple[float, float]] = {}
-"""The note of each pipeline, and since when this process has seen it stand still, by its own clock."""
-
-
-def _watched(dsn: str, one: Registration) -> float:
-    noted_at, since = _sightings.get((dsn, *one.name), (None, 0.0))
-    if noted_at != one.noted_at:
-        since = time.monotonic()
-        _sightings[dsn, one.pipeline, one.lane] = one.noted_at, since
-    return time.monotonic() - since

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
 
 from penstock.change import Lane
 from penstock.owner import Owner, is_anothers, refuse_another
 from penstock.source import Reader
-from penstock.sources.retain import Registration, kept_for
+from penstock.sources.retain import Registration
 from penstock.sources.sqlite.database import opened, transaction
 
 _DAY = 86400.0
@@ -82,11 +81,6 @@ def lowest(connection: sqlite3.Connection) -> int:
     return int(position)
 
 
-def shown(one: Registration, everybody: Iterable[Registration], head: int) -> Reader:
-    """A registration as the world outside sees it."""
-    return Reader(one.pipeline, one.position, one.silent, kept_for(one, everybody, head), one.is_gone, one.is_released, one.owner)
-
-
 def everybody(path: str) -> list[Reader]:
     """All who are registered."""
     with opened(path) as connection, transaction(connection):
@@ -97,7 +91,7 @@ def seen(connection: sqlite3.Connection) -> list[Reader]:
     """All who are registered, in the transaction that is open."""
     known = load(connection)
     [(head,)] = connection.execute("select coalesce(max(seq), 0) from _penstock_log")
-    return [shown(one, known, head) for one in known]
+    return [one.shown(known, head) for one in known]
 
 
 def registered(path: str, pipeline: str, lane: Lane) -> int | None:

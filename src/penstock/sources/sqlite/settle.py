@@ -17,7 +17,7 @@ from penstock.duration import roughly
 from penstock.errors import SourcePruned, SourceUnavailable
 from penstock.owner import refuse_another
 from penstock.source import Settlement
-from penstock.sources.retain import Registrant, Registration, Retain, is_overdue, prunable_below
+from penstock.sources.retain import Registrant, Registration, Retain, Sightings, is_overdue, prunable_below
 from penstock.sources.sqlite import readers
 from penstock.sources.sqlite.database import data_version, is_busy, opened, transaction
 from penstock.sources.sqlite.log import Extent, Log
@@ -34,6 +34,8 @@ _PATIENCE = 0.05  # seconds to wait for a writer; then it is done another time
 _REGISTER_PATIENCE = 5.0  # the same where it cannot be done another time
 
 _RECENT = "select seq from _penstock_log where seq < ? and at >= julianday('now') - ? / 86400.0 order by seq limit 1"
+
+_sightings = Sightings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +84,14 @@ def _settle(path: str, now: Registration, upto: Place, retain: Retain, budget: f
         mine = known.pop(now.name, None)
         refuse_another(mine, now.owner)
         extent = _confirmed(path, connection, upto, mine)
-        overdue = [one for one in known.values() if is_overdue(one, extent.head, _watched(path, one), retain)]
+        at = time.monotonic()
+        overdue = [one for one in known.values() if is_overdue(one, extent.head, _sightings.seconds(path, one, at), retain)]
         doomed = overdue if retain.then == "release" else []
         living = [one for one in known.values() if one not in doomed and not one.is_released]
         ledger = _ledger(connection, mine, extent, doomed, [now, *living])
         done = _write(connection, now, ledger, budget) if is_due(ledger, _still_seconds(path)) else Settlement(is_put_off=True)
         held = [one for one in overdue if one not in doomed]
-        return replace(done, overdue=[readers.shown(one, [now, *living], extent.head) for one in held])
+        return replace(done, overdue=[one.shown([now, *living], extent.head) for one in held])
 
 
 def register(path: str, who: Registrant, upto: Place, retain: Retain) -> None:
@@ -151,20 +154,8 @@ def _write(connection: sqlite3.Connection, now: Registration, ledger: Ledger, bu
         gone += went
         left = ledger.prunable - gone
         if not went or left <= 0 or time.monotonic() > end or (left <= BOUND and data_version(connection) != version):
-            return Settlement(gone, [readers.shown(one, [now], ledger.upto) for one in released])
+            return Settlement(gone, [one.shown([now], ledger.upto) for one in released])
         time.sleep(_PAUSE)
-
-
-_sightings: dict[tuple[str, str, str], tuple[float, float]] = {}
-"""The note of each pipeline, and since when this process has seen it stand still, by its own clock."""
-
-
-def _watched(path: str, one: Registration) -> float:
-    noted_at, since = _sightings.get((path, *one.name), (None, 0.0))
-    if noted_at != one.noted_at:
-        since = time.monotonic()
-        _sightings[path, one.pipeline, one.lane] = one.noted_at, since
-    return time.monotonic() - since
 
 
 def _still_seconds(path: str) -> float:
