@@ -35,6 +35,7 @@ SHARED = (
     "coordinators.locks",
     "coordinators.observation",
     "coordinators.held_term",
+    "sources.one_lane",
     "sources.retain",
 )
 """What the implementations of one contract share. Otherwise they do not know each other."""

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import pairwise
 
 import pyarrow as pa
 
@@ -16,6 +15,7 @@ from penstock.errors import CursorInvalid
 from penstock.following import Polled, Steps
 from penstock.settings import settings
 from penstock.source import Backlog, Following, Span, Stamp, Window, at_most
+from penstock.sources.one_lane import OneLane, cuts, pieces
 
 LANE = Lane("synthetic")
 PACE_SECONDS = 0.001
@@ -23,7 +23,7 @@ CHUNK = 5000
 
 
 @settings
-class SyntheticSource:
+class SyntheticSource(OneLane):
     """Change n was made n/rate seconds after the origin; `total` ends them."""
 
     rate: float = 1000.0
@@ -31,16 +31,8 @@ class SyntheticSource:
     total: int = 1 << 62
     origin: float = 0.0
     start: str = "beginning"
-    gives_messages = False
+    lane, gives_messages = LANE, False
     max_row = snapshot = retention = seek = row_lease = None
-
-    def lanes(self) -> Sequence[Lane]:
-        """One lane."""
-        return [LANE]
-
-    def end(self, lane: Lane) -> Cursor | None:
-        """It never ends."""
-        return None
 
     def begin(self, lane: Lane, start: str) -> Cursor:
         """The cursor before the first change, after the newest, or at a position."""
@@ -70,8 +62,7 @@ class SyntheticSource:
     def split(self, span: Span, parts: int) -> Sequence[Span]:
         """Pieces of equal length."""
         after, upto = self.position(span.after), self.position(span.upto)
-        edges = [after + (upto - after) * part // parts for part in range(parts + 1)]
-        return [Span(span.lane, _cursor(a), _cursor(b)) for a, b in pairwise(edges) if a < b]
+        return pieces(span, map(_cursor, cuts(after, upto, parts))) if after < upto else []
 
     def read(self, span: Span, reader: Stamp) -> Iterator[pa.RecordBatch]:
         """The changes of a span."""

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field
-from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import Literal
 
 import pyarrow as pa
 
 from penstock.change import Change, Lane
 from penstock.cursor import Cursor
-from penstock.errors import ConfigInvalid
 from penstock.following import Polled
 from penstock.settings import absent, settings
 from penstock.size import Size
 from penstock.source import Backlog, Following, Span, Stamp, at_most
+from penstock.sources.one_lane import OneLane, cuts, moment, number, pieces
 from penstock.sources.outbox.follow import follow
 from penstock.sources.outbox.log import Log, reading
 from penstock.sources.outbox.naming import Names
@@ -26,11 +24,10 @@ from penstock.sources.outbox.place import Place, of_cursor
 from penstock.sources.retain import Retain
 
 LANE = Lane("outbox")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @settings
-class OutboxSource:
+class OutboxSource(OneLane):
     """The messages that applications have stashed in an outbox; one lane, positions count them in the order of delivery."""
 
     database: str = field(repr=False)
@@ -40,7 +37,7 @@ class OutboxSource:
     notify: bool = False
     retain: Retain = Retain()
     max_row: Size | None = absent("a sixteenth of the heap")
-    gives_messages, snapshot, row_lease = True, None, None
+    lane, gives_messages, snapshot, row_lease = LANE, True, None, None
 
     def __post_init__(self) -> None:
         Names(self.table)
@@ -59,14 +56,6 @@ class OutboxSource:
         """Moments of the outbox."""
         return OutboxSeek(self.database, self._names)
 
-    def lanes(self) -> Sequence[Lane]:
-        """One lane: the outbox."""
-        return (LANE,)
-
-    def end(self, lane: Lane) -> Cursor | None:
-        """The outbox never ends."""
-        return None
-
     def begin(self, lane: Lane, start: str) -> Cursor:
         """The cursor at a word or a position."""
         with self._reading() as log:
@@ -75,7 +64,7 @@ class OutboxSource:
             if start == "beginning":
                 life = log.life()
                 return Place(life.incarnation, life.pruned).to_cursor()
-            return log.place(_number(start)).to_cursor()
+            return log.place(number(start, "beginning, now")).to_cursor()
 
     def head(self, lane: Lane) -> Cursor:
         """The cursor after the last message that is committed."""
@@ -96,10 +85,8 @@ class OutboxSource:
     def split(self, span: Span, parts: int) -> Sequence[Span]:
         """Spans of about the same number of messages."""
         after, upto = of_cursor(span.after), of_cursor(span.upto)
-        length = upto.position - after.position
-        cuts = sorted({after.position + length * i // parts for i in range(1, parts)} - {after.position, upto.position})
-        inner = [Place(upto.incarnation, cut).to_cursor() for cut in cuts]
-        return [Span(span.lane, a, b) for a, b in pairwise([span.after, *inner, span.upto])] if length > 0 else []
+        inner = [Place(upto.incarnation, cut).to_cursor() for cut in cuts(after.position, upto.position, parts)]
+        return pieces(span, inner) if after.position < upto.position else []
 
     def read(self, span: Span, reader: Stamp) -> Iterator[pa.RecordBatch]:
         """The messages of a span."""
@@ -117,7 +104,7 @@ class OutboxSource:
             log.confirm(place)
             end, fresh, at = (of_cursor(upto).position, 0, None) if upto else (log.windows.tip().end, *log.windows.waiting())
             if end > place.position and (first := log.at(place.position + 1)):
-                at = _EPOCH + timedelta(microseconds=first.at)
+                at = moment(first.at)
         return Backlog(end + fresh, at_most(max(0, end + fresh - place.position), most), at)
 
     def _reading(self) -> AbstractContextManager[Log]:
@@ -126,13 +113,6 @@ class OutboxSource:
     @property
     def _names(self) -> Names:
         return Names(self.table)
-
-
-def _number(start: str) -> int:
-    try:
-        return int(start)
-    except ValueError:
-        raise ConfigInvalid(f"{start!r} is no place to start at", "choose beginning, now or a position") from None
 
 
 def registered(address: str, table: str) -> OutboxSource | None:

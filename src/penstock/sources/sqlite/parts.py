@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from penstock.change import Lane
 from penstock.cursor import Cursor
 from penstock.owner import Owner
 from penstock.source import Backlog, Reader, Settlement, Window
+from penstock.sources.one_lane import moment
 from penstock.sources.retain import Registrant, Retain
 from penstock.sources.sqlite import readers
 from penstock.sources.sqlite.image import Choice
@@ -22,7 +23,6 @@ from penstock.sources.sqlite.remaining import remaining
 from penstock.sources.sqlite.settle import register, settle
 from penstock.sources.sqlite.snapshot import read
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Opened = Callable[[], AbstractContextManager[Log]]
 
 
@@ -50,8 +50,7 @@ class SqliteSnapshot:
         """The rows that these ranges hold, all of them as old as the plan."""
         places = [place for place in map(any_place, ranges) if isinstance(place, RangePlace)]
         at = min((place.planned_at for place in places), default=None)
-        moment = None if at is None else EPOCH + timedelta(microseconds=at)
-        return Backlog(max((place.since for place in places), default=0), remaining(self.database, places), moment)
+        return Backlog(max((place.since for place in places), default=0), remaining(self.database, places), moment(at))
 
     def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
         """The cursor after the ranges that ended so: the log from where it stood before them."""

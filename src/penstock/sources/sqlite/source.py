@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from datetime import timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -18,11 +16,12 @@ from penstock.following import Polled
 from penstock.settings import absent, settings
 from penstock.size import Size
 from penstock.source import Backlog, Following, Span, Stamp
+from penstock.sources.one_lane import OneLane, cuts, moment, number, pieces
 from penstock.sources.retain import Retain
 from penstock.sources.sqlite.follow import follow
 from penstock.sources.sqlite.image import Choice
 from penstock.sources.sqlite.log import Log, reading
-from penstock.sources.sqlite.parts import EPOCH, SqliteRetention, SqliteSeek, SqliteSnapshot
+from penstock.sources.sqlite.parts import SqliteRetention, SqliteSeek, SqliteSnapshot
 from penstock.sources.sqlite.place import Place, any_place, of_cursor
 from penstock.sources.sqlite.ranges import RangePlace
 from penstock.sources.sqlite.schema import matcher, selector
@@ -31,15 +30,8 @@ from penstock.sources.sqlite.snapshot import plan
 LANE = Lane("log")
 
 
-def _number(start: str) -> int:
-    try:
-        return int(start)
-    except ValueError:
-        raise ConfigInvalid(f"{start!r} is no place to start at", "choose beginning, now, snapshot or a position") from None
-
-
 @settings
-class SqliteSource:
+class SqliteSource(OneLane):
     """The changes that the triggers of `penstock capture enable` have logged; one lane, positions are the log's sequence."""
 
     database: str
@@ -50,7 +42,7 @@ class SqliteSource:
     retain: Retain = Retain()
     heal: bool = True
     max_row: Size | None = absent("a sixteenth of the heap")
-    gives_messages, row_lease = False, None
+    lane, gives_messages, row_lease = LANE, False, None
 
     def __post_init__(self) -> None:
         try:
@@ -76,14 +68,6 @@ class SqliteSource:
         """Moments of the log."""
         return SqliteSeek(self.database, self._reading)
 
-    def lanes(self) -> Sequence[Lane]:
-        """One lane: the log."""
-        return (LANE,)
-
-    def end(self, lane: Lane) -> Cursor | None:
-        """The log never ends."""
-        return None
-
     def begin(self, lane: Lane, start: str) -> Cursor:
         """The cursor at a word or a position."""
         if start == "snapshot":
@@ -91,7 +75,9 @@ class SqliteSource:
         with self._reading() as log:
             extent = log.extent()
             before = extent.first - 1
-            position = before if start == "beginning" else extent.head if start == "now" else _number(start)
+            position = (
+                before if start == "beginning" else extent.head if start == "now" else number(start, "beginning, now, snapshot")
+            )
             place = Place(extent.incarnation, before, "") if position == before else log.place(position)
         if place is None:
             raise ConfigInvalid(f"the log has no change {position}", f"choose a position from {before} to {extent.head}")
@@ -119,12 +105,11 @@ class SqliteSource:
     def split(self, span: Span, parts: int) -> Sequence[Span]:
         """Spans of about the same number of positions."""
         after, upto = of_cursor(span.after), of_cursor(span.upto)
-        length = upto.position - after.position
-        cuts = sorted({after.position + length * i // parts for i in range(1, parts)} - {after.position, upto.position})
+        if after.position >= upto.position:
+            return []
         with self._reading() as log:
-            places = [place.to_cursor() for place in map(log.place, cuts) if place]
-        ends = [span.after, *places, span.upto]
-        return [Span(span.lane, first, last) for first, last in pairwise(ends)] if length > 0 else []
+            inner = [place.to_cursor() for place in map(log.place, cuts(after.position, upto.position, parts)) if place]
+        return pieces(span, inner)
 
     def read(self, span: Span, reader: Stamp) -> Iterator[pa.RecordBatch]:
         """The changes of a span."""
@@ -148,7 +133,7 @@ class SqliteSource:
             extent = log.confirm(place)
             head = of_cursor(upto).position if upto else extent.head
             changes, at = log.waiting(place.position, head, most)
-        return Backlog(head, changes, None if at is None else EPOCH + timedelta(microseconds=at))
+        return Backlog(head, changes, moment(at))
 
     def _reading(self) -> AbstractContextManager[Log]:
         return reading(self.database, selector(self.tables), self._choice, heals=self.heal)

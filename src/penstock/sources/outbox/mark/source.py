@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Literal
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from penstock.following import Polled
 from penstock.settings import absent, refuse, settings
 from penstock.size import Size
 from penstock.source import ANONYMOUS, Backlog, Following, Span, Stamp
+from penstock.sources.one_lane import OneLane, moment
 from penstock.sources.outbox.mark.databases import named, opened
 from penstock.sources.outbox.mark.follow import PAGE, follow, left, take_over
 from penstock.sources.outbox.mark.parts import MarkLeases, MarkRetention
@@ -26,12 +27,11 @@ from penstock.sources.outbox.mark.stamp import EVERY, between, mark, of, positio
 from penstock.sources.outbox.mark.table import Opened
 
 LANE = Lane("outbox")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SENDS_ALL = "reader mark sends whatever is in the table, and purges it: delete rows that are not to be sent"
 
 
 @settings
-class MarkSource:
+class MarkSource(OneLane):
     """The rows of one table, which no other pipeline reads; one lane, positions are the times at which they were marked."""
 
     database: str = field(repr=False)
@@ -41,7 +41,7 @@ class MarkSource:
     mark_query_records: int = 2000
     mark_backoff: Duration = timedelta(milliseconds=10)
     max_row: Size | None = absent("a sixteenth of the heap")
-    gives_messages, snapshot, seek = True, None, None
+    lane, gives_messages, snapshot, seek = LANE, True, None, None
 
     def __post_init__(self) -> None:
         named(self.database, self.table)
@@ -59,14 +59,6 @@ class MarkSource:
     def row_lease(self) -> MarkLeases:
         """The marks of rows."""
         return MarkLeases(self._opened)
-
-    def lanes(self) -> Sequence[Lane]:
-        """One lane: the table."""
-        return (LANE,)
-
-    def end(self, lane: Lane) -> Cursor | None:
-        """The table never ends."""
-        return None
 
     def begin(self, lane: Lane, start: str) -> Cursor:
         """The cursor before everything: what is in the table is to be sent."""
@@ -126,7 +118,7 @@ class MarkSource:
                 end = self.position(upto)
                 return Backlog(end, len(table.marked(between(since, position, end), most)), None)
             count, at = table.waiting(of(since, position), most)
-        return Backlog(position + count, count, None if at is None else _EPOCH + timedelta(microseconds=at))
+        return Backlog(position + count, count, moment(at))
 
     @property
     def _opened(self) -> Opened:

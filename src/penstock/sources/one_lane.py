@@ -1,0 +1,51 @@
+"""What sources with one lane share: the lane never ends, and its positions are numbers without gaps or times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+from penstock.change import Lane
+from penstock.cursor import Cursor
+from penstock.errors import ConfigInvalid
+from penstock.source import Span
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class OneLane:
+    """A source with one lane."""
+
+    lane = Lane("log")
+
+    def lanes(self) -> Sequence[Lane]:
+        """The lane."""
+        return (self.lane,)
+
+    def end(self, lane: Lane) -> Cursor | None:
+        """None: the lane never ends."""
+        return None
+
+
+def number(start: str, words: str) -> int:
+    """The position that `start` names; `words` are the other possible starts. Raises ConfigInvalid."""
+    try:
+        return int(start)
+    except ValueError:
+        raise ConfigInvalid(f"{start!r} is no place to start at", f"choose {words} or a position") from None
+
+
+def cuts(after: int, upto: int, parts: int) -> list[int]:
+    """The positions that divide the changes after one position, up to another, into about equal parts."""
+    return sorted({after + (upto - after) * i // parts for i in range(1, parts)} - {after, upto})
+
+
+def pieces(span: Span, inner: Iterable[Cursor]) -> list[Span]:
+    """The span, cut at these cursors."""
+    return [Span(span.lane, first, last) for first, last in pairwise([span.after, *inner, span.upto])]
+
+
+def moment(microseconds: int | None) -> datetime | None:
+    """The time that lies so many microseconds after 1970."""
+    return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)
