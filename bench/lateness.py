@@ -7,12 +7,9 @@ import time
 
 import pyarrow as pa
 
-from penstock.change import CHANGES
 from penstock.settings import settings
 from penstock.sink import Assignment, Sink
 from penstock.sinks.discard.sink import DiscardDelivery
-
-_AT = CHANGES.get_field_index("at")
 
 
 @settings
@@ -38,7 +35,7 @@ class LatenessDelivery(DiscardDelivery):
 
 def lateness(changes: pa.RecordBatch) -> list[float]:
     now = time.time() * 1e6
-    return [(now - made) / 1000 for made in changes.column(_AT).cast(pa.int64()).to_pylist()]
+    return [(now - made) / 1000 for made in changes.column("at").cast(pa.int64()).to_pylist()]
 
 
 def append(path: str, late: list[float]) -> None:

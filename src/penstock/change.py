@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import repeat
 from operator import attrgetter
 from typing import Any, NewType
 
@@ -45,9 +46,6 @@ CHANGES = pa.schema(
 )
 """The columns of a batch of changes, in the order of Change's fields."""
 
-ORDINAL = CHANGES.get_field_index("ordinal")
-_AT = CHANGES.get_field_index("at")
-
 _STRUCT = pa.struct(list(CHANGES))  # all columns in one call: for a few rows that takes a third of one call for each column
 
 NO_CHANGES = pa.RecordBatch.from_pylist([], CHANGES)
@@ -83,9 +81,9 @@ class Change:
         """This change with other fields: the same as `dataclasses.replace`, in a fraction of the time."""
         made = _copy(self)
         for name, value in altered.items():
-            if name not in _NAMES:
+            if name not in _PUT:
                 raise TypeError(f"a Change has no {name}")
-            _PUT[_NAMES[name]](made, value)
+            _PUT[name](made, value)
         return made
 
     def checksum(self) -> str:
@@ -98,8 +96,8 @@ values = attrgetter(*CHANGES.names)
 """The fields of a change as a tuple."""
 
 # Changes are made by the million, and a frozen dataclass is slow at making them.
-_NEW, _NAMES = object.__new__, {name: index for index, name in enumerate(CHANGES.names)}
-_PUT = [getattr(Change, name).__set__ for name in _NAMES]
+_NEW = object.__new__
+_PUT = {name: getattr(Change, name).__set__ for name in CHANGES.names}
 
 
 class _Draft:
@@ -141,33 +139,56 @@ def of_values(rows: Iterable[tuple[Any, ...]]) -> pa.RecordBatch:
 def last_place(changes: pa.RecordBatch) -> tuple[int, int]:
     """Where the last of these stands among the changes of its lane."""
     end = changes.num_rows - 1
-    return changes.column(0)[end].as_py(), changes.column(ORDINAL)[end].as_py() or 0
+    return last_position(changes), changes.column("ordinal")[end].as_py() or 0
 
 
-def places(changes: pa.RecordBatch) -> Iterator[tuple[int, int]]:
-    """Where each of these stands among the changes of its lane."""
-    return (
-        (at, ordinal or 0) for at, ordinal in zip(changes.column(0).to_pylist(), changes.column(ORDINAL).to_pylist(), strict=True)
-    )
+def last_position(changes: pa.RecordBatch) -> int:
+    """The position of the last of these."""
+    position: int = changes.column("position")[changes.num_rows - 1].as_py()
+    return position
+
+
+def places(changes: pa.RecordBatch) -> list[tuple[int, int]]:
+    """Where each of these stands: its position, and its ordinal or 0."""
+    positions, ordinals = changes.column("position").to_pylist(), changes.column("ordinal")
+    if ordinals.null_count == len(ordinals):
+        return list(zip(positions, repeat(0), strict=False))
+    return [(position, ordinal or 0) for position, ordinal in zip(positions, ordinals.to_pylist(), strict=True)]
 
 
 def from_batch(batch: pa.RecordBatch) -> Iterator[Change]:
-    """The changes of an Arrow batch, in order; columns behind those of CHANGES are passed over."""
+    """The changes of an Arrow batch, in order; columns that are not in CHANGES are passed over."""
     made = [_NEW(Change) for _ in range(batch.num_rows)]
-    for index, put in enumerate(_PUT):
-        column = batch.column(index)
-        deque(map(put, made, (column.cast(pa.int64()) if index == _AT else column).to_pylist()), maxlen=0)
+    for name, put in _PUT.items():
+        deque(map(put, made, listed(batch.column(name))), maxlen=0)
     return iter(made)
+
+
+def listed(column: pa.Array) -> list[Any]:
+    """The values of a column of changes, times in microseconds."""
+    if column.null_count == len(column):  # as most of the last ones are
+        return [None] * len(column)
+    values: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    return values
+
+
+def columns_of(batch: pa.RecordBatch) -> list[pa.Array]:
+    """The columns of a batch in the order of CHANGES, for `from_row`."""
+    return [batch.column(name) for name in CHANGES.names]
 
 
 def from_row(columns: Sequence[pa.Array], index: int) -> Change:
     """The change in this row of a batch with these columns: the same as `from_batch`, in a third of the time for one."""
     made = _NEW(Change)
-    for number, put in enumerate(_PUT):
-        column = columns[number]
-        if column.null_count == len(column):  # as most of the last ones are
+    for put, column in zip(_PUT.values(), columns, strict=True):
+        if column.null_count == len(column):
             put(made, None)
             continue
         value = column[index]
-        put(made, value.value if number == _AT else value.as_py())
+        put(made, value.value if pa.types.is_timestamp(column.type) else value.as_py())
     return made
+
+
+def last_of(changes: pa.RecordBatch) -> Change:
+    """The last of these."""
+    return from_row(columns_of(changes), changes.num_rows - 1)

@@ -27,6 +27,7 @@ KEY_SHOWN = 200
 
 _SCHEMA = Op.SCHEMA.value
 NAMES = tuple(CHANGES.names)
+_ORDINAL = NAMES.index("ordinal")
 WITNESSED = {"op", "table", "at"}
 """What a source knows a change by, beside what may not be altered."""
 
@@ -160,8 +161,12 @@ def origins(run: pa.RecordBatch, made: pa.RecordBatch) -> list[Change]:
 def numbered(several: Sequence[Row], ordinal: int | None) -> Sequence[Row]:
     """What was made of one change, each with an ordinal where that is needed to tell them apart: 1 to n."""
     if len(several) == 1:
-        return several if ordinal is None else [(*several[0][:-1], ordinal * ROOM)]
-    return [(*one[:-1], (ordinal or 0) * ROOM + number) for number, one in enumerate(several, 1)]
+        return several if ordinal is None else [_placed(several[0], ordinal * ROOM)]
+    return [_placed(one, (ordinal or 0) * ROOM + number) for number, one in enumerate(several, 1)]
+
+
+def _placed(row: Row, ordinal: int) -> Row:
+    return (*row[:_ORDINAL], ordinal, *row[_ORDINAL + 1 :])
 
 
 def complaint(name: str, value: Any, original: Any) -> str | None:

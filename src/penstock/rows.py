@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from penstock.change import CHANGES, Change, Op
+from penstock.change import Change, Op
 
 Row = tuple[str, str | None]
 """A table and the text of a key, the same text for equal keys; no key: all rows of the table."""
@@ -20,20 +20,19 @@ _OF_ONE_ROW = frozenset((Op.INSERT, Op.DELETE, Op.REFRESH))
 _OF_ROWS_TOLD = _OF_ONE_ROW | {Op.UPDATE}
 _WHOLE = 1 << 31  # longer than any key
 
-_COLUMNS = [CHANGES.get_field_index(name) for name in ("op", "table", "key", "before", "old_row_id", "new_row_id")]
-_OP, _TABLE, _KEY, _BEFORE, *_ = _COLUMNS
+_TELLING = ("op", "table", "key", "before", "old_row_id", "new_row_id")
 
 
 def rows_of(changes: pa.RecordBatch) -> list[tuple[Row, ...]]:
     """The rows that each of these is about: one, two if an update changes the key, or all of a table."""
     if keys := plain_keys(changes):
-        return [(row,) for row in zip(changes.column(_TABLE).to_pylist(), keys, strict=True)]
-    return [_rows(*values) for values in zip(*(changes.column(i).to_pylist() for i in _COLUMNS), strict=True)]
+        return [(row,) for row in zip(changes.column("table").to_pylist(), keys, strict=True)]
+    return [_rows(*values) for values in zip(*(changes.column(name).to_pylist() for name in _TELLING), strict=True)]
 
 
 def rows_at(changes: pa.RecordBatch, some: Iterable[int], keys: Sequence[str]) -> list[tuple[Row, ...]]:
     """The same for some of these, where all have plain keys: quick, if they are few."""
-    tables = changes.column(_TABLE)
+    tables = changes.column("table")
     return [((tables[index].as_py(), keys[index]),) for index in some]
 
 
@@ -41,7 +40,7 @@ def plain_keys(changes: pa.RecordBatch) -> list[str] | None:
     """The keys of changes that are about one row each and whose keys are their own texts; None if one of them is not so."""
     import pyarrow.compute as pc
 
-    ops, keys, befores = (changes.column(i) for i in (_OP, _KEY, _BEFORE))
+    ops, keys, befores = (changes.column(name) for name in ("op", "key", "before"))
     if not pc.all(pc.match_substring_regex(keys, _OWN_TEXT), skip_nulls=False).as_py():
         return None
     told = set(ops.unique().to_pylist())

@@ -8,7 +8,7 @@ from itertools import repeat
 
 import pyarrow as pa
 
-from penstock.change import ORDINAL, Change, from_batch, last_place
+from penstock.change import Change, from_batch, last_place, places
 from penstock.delivery.aside import Aside
 from penstock.delivery.interpreter import share_interpreter
 from penstock.delivery.queue import Queue
@@ -16,7 +16,6 @@ from penstock.delivery.schedule import Ready
 from penstock.delivery.sender import Equipment, Sender
 from penstock.delivery.settings import Pace
 from penstock.delivery.transport import Destination
-from penstock.poison.parked_keys import Place
 from penstock.rows import Row, plain_keys, rows_at, rows_of
 from penstock.sink import Assignment
 
@@ -111,11 +110,3 @@ class Driver:
     def _sever_late(self) -> None:
         for sender in self._all():
             sender.transport.sever_if_late()
-
-
-def places(changes: pa.RecordBatch) -> list[Place]:
-    """Where each of these stands: its position, and its ordinal or 0."""
-    positions, ordinals = changes.column(0).to_pylist(), changes.column(ORDINAL)
-    if ordinals.null_count == len(ordinals):
-        return list(zip(positions, repeat(0), strict=False))
-    return [(position, ordinal or 0) for position, ordinal in zip(positions, ordinals.to_pylist(), strict=True)]

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar, cast
 
 import pyarrow as pa
 
-from penstock.change import Change, from_row
+from penstock.change import Change, columns_of, from_row
 from penstock.poison.parked_keys import Place
 from penstock.rows import Row, rows_of
 
@@ -169,7 +169,7 @@ class Schedule:
 
     def put(self, ready: Ready, now: float) -> None:
         """Take these changes."""
-        self._offers.append(Offer(self.taken, ready.offered, ready.offered.columns, ready.keys, ready.clear_at))
+        self._offers.append(Offer(self.taken, ready.offered, columns_of(ready.offered), ready.keys, ready.clear_at))
         start, self.taken = self.taken, self.taken + len(ready.texts)
         texts = cast(Sequence[str], ready.texts)  # those without one do not stay
         self._longest = max(self._longest, _MOST_OF_A_LETTER * max(map(len, filter(None, ready.texts)), default=0))

@@ -12,6 +12,8 @@ import pyarrow as pa
 from penstock.formats.penstock import PenstockFormat
 from penstock.formats.text import columns, instant, quoted
 
+_SHOWN = ("position", "op", "table", "key", "at", "ordinal")
+
 
 @dataclass(frozen=True, slots=True)
 class CloudEventsFormat:
@@ -28,7 +30,7 @@ class CloudEventsFormat:
         return [
             f'{opening},"id":{json.dumps(self._id(position, ordinal))},"type":"penstock.{op}","subject":{quoted(table)},'
             f'"time":"{instant(at)}","partitionkey":{json.dumps(f"{table}/{key}")},"data":{text}}}'
-            for text, position, op, table, key, _, _, at, *_, ordinal in zip(data, *columns(changes), strict=True)
+            for text, position, op, table, key, at, ordinal in zip(data, *columns(changes, *_SHOWN), strict=True)
         ]
 
     def _id(self, position: int, ordinal: int | None) -> str:

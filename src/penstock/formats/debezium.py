@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.formats.text import columns, field, quoted, string, untagged
 
+_SHOWN = ("position", "op", "table", "key", "before", "after", "at", "error", "transaction", "ordinal")
 _OPS = {"insert": "c", "update": "u", "delete": "d", "refresh": "r"}
 
 
@@ -23,11 +24,11 @@ class DebeziumFormat:
 
     def texts(self, changes: pa.RecordBatch, previous: int | None) -> Sequence[str | None]:
         """The changes, each as an envelope."""
-        rows = columns(changes)
+        rows = columns(changes, *_SHOWN)
         opening = f'"source":{{"version":"{version("penstock")}","connector":"penstock","name":{quoted(self.pipeline)}'
         return [
-            None if row[1] == "schema" else _envelope(opening, prior, row)
-            for prior, row in zip([previous, *rows[0]], zip(*rows, strict=True), strict=False)
+            None if op == "schema" else _envelope(opening, prior, (position, op, *row))
+            for prior, (position, op, *row) in zip([previous, *rows[0]], zip(*rows, strict=True), strict=False)
         ]
 
     def body(self, texts: Iterable[str]) -> bytes:
@@ -36,7 +37,7 @@ class DebeziumFormat:
 
 
 def _envelope(opening: str, prior: int | None, row: tuple[Any, ...]) -> str:
-    position, op, table, key, before, after, at, _, _, error, transaction, ordinal = row
+    position, op, table, key, before, after, at, error, transaction, ordinal = row
     is_snapshot, at = "true" if op == "refresh" else "false", at // 1000
     return (
         f'{{"before":{_image(before)},"after":{_image(after)},{opening},"ts_ms":{at},"snapshot":"{is_snapshot}",'

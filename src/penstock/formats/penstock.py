@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from penstock.formats.text import columns, fields, instant, quoted, spelled
 
+_SHOWN = ("position", "op", "table", "key", "before", "after", "at", "error", "transaction", "ordinal")
+
 
 @dataclass(frozen=True, slots=True)
 class PenstockFormat:
@@ -19,7 +21,7 @@ class PenstockFormat:
 
     def texts(self, changes: pa.RecordBatch, previous: int | None) -> list[str]:
         """The changes, each as JSON."""
-        positions, ops, tables, keys, befores, afters, ats, _, _, errors, transactions, ordinals = columns(changes)
+        positions, ops, tables, keys, befores, afters, ats, errors, transactions, ordinals = columns(changes, *_SHOWN)
         priors = ["null" if previous is None else previous, *positions]
         images = (fields("before", befores), fields("after", afters))
         rest = (fields("error", spelled(quoted, errors)), fields("transaction", transactions), fields("ordinal", ordinals))

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.formats.text import columns, field, quoted, string, untagged
 
+_SHOWN = ("op", "position", "table", "before", "after", "at", "old_row_id", "new_row_id", "error", "transaction")
 _OPS = {"insert": "INSERT", "update": "UPDATE", "delete": "DELETE", "refresh": "INSERT"}
 
 
@@ -24,7 +25,7 @@ class RqliteFormat:
 
     def texts(self, changes: pa.RecordBatch, previous: int | None) -> Sequence[str | None]:
         """The changes, each as a group of one event; its index is the number of its transaction, or else its position."""
-        return [None if row[1] == "schema" else _group(row) for row in zip(*columns(changes), strict=True)]
+        return [None if op == "schema" else _group(op, row) for op, *row in zip(*columns(changes, *_SHOWN), strict=True)]
 
     def body(self, texts: Iterable[str]) -> bytes:
         """`{"service_id": ..., "node_id": ..., "payload": [...]}`."""
@@ -32,8 +33,8 @@ class RqliteFormat:
         return f'{{{service}"node_id":{quoted(self.node)},"payload":[{",".join(_groups(texts))}]}}'.encode()
 
 
-def _group(row: tuple[Any, ...]) -> str:
-    position, op, table, _, before, after, at, old, new, error, transaction, _ = row
+def _group(op: str, row: Sequence[Any]) -> str:
+    position, table, before, after, at, old, new, error, transaction = row
     return (
         f'{{"index":{position if transaction is None else transaction},"commit_timestamp":{at // 1000},"events":['
         f'{{"op":"{_OPS[op]}","table":{quoted(table)}{field("new_row_id", new)}{field("old_row_id", old)}'

@@ -27,6 +27,7 @@ BUNDLE_BYTES = 1 << 20
 """Spark has a row in memory four times: changes that take more than this travel in several."""
 
 _STRUCT = pa.struct(list(BUNDLES))
+_FACTS = ("lane", "position", "cursor", "count")
 _ASIDE = -1
 _UNMARKED = (None, None, None)
 _THIN = (None,) * len(BUNDLES)
@@ -61,7 +62,7 @@ def _packed(changes: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
 
 def unbundled(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark | Aside]:
     """The runs of changes, what is in files, and the marks of a batch, in order."""
-    facts, changes = zip(*(batch.column(i).to_pylist() for i in range(4)), strict=True), batch.column(4)
+    facts, changes = zip(*(batch.column(name).to_pylist() for name in _FACTS), strict=True), batch.column("changes")
     for index, (lane, position, cursor, count) in enumerate(facts):
         if count == _ASIDE:
             yield Aside(changes[index].as_py().rstrip(b"\0").decode())

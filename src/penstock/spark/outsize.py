@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.change import CHANGES, Change, from_row
+from penstock.change import Change, last_of
 from penstock.errors import RowTooLarge
 from penstock.function import way_on
 from penstock.size import LEAST_HEAP, MIB, Bytes
@@ -15,7 +15,7 @@ from penstock.size import LEAST_HEAP, MIB, Bytes
 PIECE_BYTES = 4 * MIB
 """Changes that take more than this go in several Arrow batches."""
 
-_TEXTS = [CHANGES.get_field_index(name) for name in ("key", "before", "after")]
+_TEXTS = ("key", "before", "after")
 _KEY_SHOWN = 200
 
 
@@ -29,7 +29,7 @@ class Outsize:
     @property
     def change(self) -> Change:
         """The change itself."""
-        return from_row(self.row.columns, 0)
+        return last_of(self.row)
 
 
 def cut(changes: pa.RecordBatch, limit: int | None) -> Iterator[pa.RecordBatch | Outsize]:
@@ -60,7 +60,7 @@ def _above(changes: pa.RecordBatch, limit: int | None) -> list[tuple[int, int]]:
         return []
     import pyarrow.compute as pc
 
-    lengths = [pc.fill_null(pc.binary_length(changes.column(index)), 0).cast(pa.int64()) for index in _TEXTS]
+    lengths = [pc.fill_null(pc.binary_length(changes.column(name)), 0).cast(pa.int64()) for name in _TEXTS]
     sizes = pc.add(pc.add(lengths[0], lengths[1]), lengths[2])
     found = pc.indices_nonzero(pc.greater(sizes, limit))
     return list(zip(found.to_pylist(), sizes.take(found).to_pylist(), strict=True))

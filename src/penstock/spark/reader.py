@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from penstock.backfill import Backfill
-from penstock.change import NO_CHANGES, Lane, from_row
+from penstock.change import NO_CHANGES, Lane, last_of, last_position
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import Directive, PenstockError, SourcePruned, StateLost
 from penstock.failpoint import reach
@@ -130,7 +130,7 @@ class Reading:
         """Now and then the cursor behind these, so that the watermark moves though a condition may drop them all."""
         if not changes.num_rows or time.monotonic() - self._marked_at < SILENCE_SECONDS:
             return None
-        last = from_row(changes.columns, changes.num_rows - 1)
+        last = last_of(changes)
         return self._source.cursor_after(last, self.mark.cursor) if last.ordinal is None else None
 
     def rows_of(self, window: Window) -> Iterator[pa.RecordBatch]:
@@ -173,19 +173,19 @@ class Reading:
         """The cursor behind everything given so far; that of the last mark, where others of its position may come."""
         if not self._unmarked.num_rows:
             return self.mark.cursor
-        last = from_row(self._unmarked.columns, self._unmarked.num_rows - 1)
+        last = last_of(self._unmarked)
         return self._source.cursor_after(last, self.mark.cursor) if last.ordinal is None else self.mark.cursor
 
     def is_overtaken(self) -> bool:
         """Whether more was recorded than this attempt has given: of its predecessor, or what the sink had kept."""
-        given = self._unmarked.column(0)[-1].as_py() if self._unmarked.num_rows else self.mark.position
+        given = last_position(self._unmarked) if self._unmarked.num_rows else self.mark.position
         return self._watermark().position > int(given)
 
     def until_delivered(self) -> Iterator[pa.RecordBatch]:
         """Marks, until everything given so far is delivered."""
         given = self.mark.cursor
         if self._unmarked.num_rows:
-            given = self._source.cursor_after(from_row(self._unmarked.columns, self._unmarked.num_rows - 1), since=given)
+            given = self._source.cursor_after(last_of(self._unmarked), since=given)
         while not self._is_over() and self._watermark().position < self._source.position(given):
             yield from self.rows_of(Window(NO_CHANGES, given, idle=True))
             time.sleep(PACE_SECONDS)

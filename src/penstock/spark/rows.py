@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.change import CHANGES, Change, Lane, Op, from_row
+from penstock.change import CHANGES, Change, Lane, Op, columns_of, from_row, last_of
 from penstock.cursor import Cursor
 
 ROWS = CHANGES.append(pa.field("mark", pa.string()))
@@ -34,11 +34,9 @@ ROOMY_BYTES = 262144
 ASIDE = "aside"
 """In the place of a table, in a row with the op of a mark."""
 
-_MARK, _TABLE = len(CHANGES), CHANGES.get_field_index("table")
 _PADDING = "\n"  # behind a cursor, which is one line: to look for the last character that is no space takes ten times as long
 _RESOLVED = pa.array([Op.RESOLVED.value] * 2)
-_NO_TEXT = pa.nulls(2, pa.string())
-_REST = [pa.nulls(2, field.type) for field in list(ROWS)[4:-1]]
+_NULLS = {field.name: pa.nulls(2, field.type) for field in ROWS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ class Aside:
     def take(self) -> Change:
         """Read the change."""
         with pa.OSFile(self.path) as file:
-            return from_row(pa.ipc.open_file(file).get_batch(0).columns, 0)
+            return last_of(pa.ipc.open_file(file).get_batch(0))
 
     def done(self) -> None:
         """Remove the file, for which the other half of the task waits."""
@@ -82,7 +80,7 @@ def rows(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> pa.
     One batch for all of it: each one costs Spark a good part of a millisecond. Its last bytes are those of the padded mark,
     more than any buffer on the way holds, so that nothing of it stays behind.
     """
-    unmarked = changes.append_column(ROWS.field(_MARK), pa.nulls(changes.num_rows, pa.string()))
+    unmarked = changes.append_column(ROWS.field("mark"), pa.nulls(changes.num_rows, pa.string()))
     return pa.concat_batches([unmarked, _marks(mark, pad)]) if mark else unmarked
 
 
@@ -90,7 +88,8 @@ def _marks(mark: Mark, pad: int) -> pa.RecordBatch:
     # every array with its type: to have it inferred takes longer than all the rest
     positions, lanes = pa.array([mark.position] * 2, pa.int64()), pa.array([mark.lane] * 2, pa.string())
     cursors = pa.array([_padded(mark.cursor, pad) if pad else mark.cursor, None], pa.string())
-    return pa.RecordBatch.from_arrays([positions, _RESOLVED, _NO_TEXT, lanes, *_REST, cursors], schema=ROWS)
+    columns = _NULLS | {"position": positions, "op": _RESOLVED, "key": lanes, "mark": cursors}
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=ROWS)
 
 
 def _padded(cursor: Cursor, pad: int) -> str:
@@ -102,23 +101,24 @@ def _padded(cursor: Cursor, pad: int) -> str:
 def aside(path: str, pad: int) -> pa.RecordBatch:
     """The sign of a change that is in a file, padded like a mark; conditions let it pass, since it has the op of one."""
     signs = _marks(Mark(Lane(""), 0, Cursor(path)), pad)
-    return signs.set_column(_TABLE, ROWS.field(_TABLE), pa.array([ASIDE, None], pa.string()))
+    return signs.set_column(ROWS.get_field_index("table"), ROWS.field("table"), pa.array([ASIDE, None], pa.string()))
 
 
 def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark | Raised | Aside]:
     """The runs of changes, what was raised on or is in a file, and the marks of a batch, in order; thin marks are passed over."""
     import pyarrow.compute as pc
 
-    begin, is_mark = 0, pc.equal(batch.column(1), _RESOLVED[0])
-    for index in pc.indices_nonzero(pc.or_(is_mark, pc.is_valid(batch.column(_MARK)))).to_pylist():
+    begin, is_mark, marks = 0, pc.equal(batch.column("op"), _RESOLVED[0]), batch.column("mark")
+    for index in pc.indices_nonzero(pc.or_(is_mark, pc.is_valid(marks))).to_pylist():
         if index > begin:
             yield batch.slice(begin, index - begin)
         if not is_mark[index].as_py():
-            yield Raised(from_row(batch.columns, index), batch.column(_MARK)[index].as_py())
-        elif batch.column(_TABLE)[index].as_py() == ASIDE:
-            yield Aside(batch.column(_MARK)[index].as_py().partition(_PADDING)[0])
-        elif cursor := batch.column(_MARK)[index].as_py():
-            yield Mark(batch.column(3)[index].as_py(), batch.column(0)[index].as_py(), Cursor(cursor.partition(_PADDING)[0]))
+            yield Raised(from_row(columns_of(batch), index), marks[index].as_py())
+        elif batch.column("table")[index].as_py() == ASIDE:
+            yield Aside(marks[index].as_py().partition(_PADDING)[0])
+        elif cursor := marks[index].as_py():
+            lane, position = batch.column("key")[index].as_py(), batch.column("position")[index].as_py()
+            yield Mark(lane, position, Cursor(cursor.partition(_PADDING)[0]))
         begin = index + 1
     if begin < batch.num_rows:
         yield batch.slice(begin)

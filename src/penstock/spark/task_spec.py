@@ -23,7 +23,7 @@ import pyarrow as pa
 from penstock import privacy
 from penstock.backfill import Backfill
 from penstock.batch_target import Target
-from penstock.change import CHANGES, ORDINAL, Lane
+from penstock.change import CHANGES, Lane
 from penstock.coordinator import Term
 from penstock.errors import Directive, EngineFailed, PenstockError
 from penstock.event import AttemptFailed, Event, from_line, shortened, to_line
@@ -155,7 +155,7 @@ class TaskSpec:
         kind = f"row-{hashlib.sha256(f'{self.pipeline.name} {lane}'.encode()).hexdigest()[:12]}"
         for left in folder.glob(f"*.{kind}-*"):  # by an attempt that was killed
             left.unlink(missing_ok=True)
-        path = self._flag(f"{kind}-{task}-{row.column(0)[0]}-{row.column(ORDINAL)[0]}")
+        path = self._flag(f"{kind}-{task}-{row.column('position')[0]}-{row.column('ordinal')[0]}")
         _write_row(f"{path}.draft", row)
         os.rename(f"{path}.draft", path)
         return os.path.abspath(path)

@@ -293,8 +293,9 @@ class LaneWriter:
 
     def _above_floor(self, run: pa.RecordBatch) -> pa.RecordBatch | None:
         """What the predecessor recorded after our reader had begun needs no repeat."""
-        if run.column(0)[0].as_py() <= self._floor:
-            run = run.filter(pc.greater(run.column(0), self._floor))
+        positions = run.column("position")
+        if positions[0].as_py() <= self._floor:
+            run = run.filter(pc.greater(positions, self._floor))
         return run if run.num_rows else None
 
     def _tick(self) -> None:

@@ -9,7 +9,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from penstock.change import CHANGES, NO_CHANGES, ORDINAL
+from penstock.change import CHANGES, NO_CHANGES
 from penstock.errors import CaptureBroken
 from penstock.source import Window
 from penstock.sources.sqlite import catalog
@@ -160,4 +160,4 @@ def _windows(rows: Iterator[Row], vanished: Vanished, place: RangePlace, is_doub
 
 def _numbered(changes: pa.RecordBatch, before: int) -> pa.RecordBatch:
     ordinals = pa.array(range(before + 1, before + 1 + changes.num_rows), pa.int64())
-    return changes.set_column(ORDINAL, CHANGES.field(ORDINAL), ordinals)
+    return changes.set_column(CHANGES.get_field_index("ordinal"), CHANGES.field("ordinal"), ordinals)

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
+from penstock.change import last_position
 from penstock.cursor import Cursor
 from penstock.errors import TermLost
 from penstock.following import Steps
@@ -96,4 +97,4 @@ def left(table: Table, stamp: Stamp, after: Cursor, upto: str) -> Iterator[pa.Re
 
 
 def _behind(batch: pa.RecordBatch, stamp: Stamp) -> Cursor:
-    return to_cursor(batch.column(0)[batch.num_rows - 1].as_py(), stamp)
+    return to_cursor(last_position(batch), stamp)
