@@ -13,6 +13,7 @@ import psycopg
 from bench.outbox import KEYS, ROWS, RUNS, Place, insert_numbers, median, stash_numbers, wal
 from bench.rig import Figure, at_least, at_most, keep
 from bench.warmth import steady_broker
+from penstock.change import from_batch
 from penstock.following import follow
 from penstock.source import ANONYMOUS, Stamp
 from penstock.sources.outbox.mark import databases
@@ -95,7 +96,7 @@ def _by_marks(dsn: str, records: int = 2000, purged: int = 2000) -> int:
     source, stamp, found = MarkSource(database=dsn, mark_query_records=records), Stamp(1, 1), 0
     lease = source.row_lease.open(stamp)
     for window in follow(source, LANE, source.begin(LANE, "beginning"), stamp):
-        rows = window.changes.column("new_row_id").to_pylist()
+        rows = list(map(lease.name, from_batch(window.changes)))
         for at in range(0, len(rows), purged):
             lease.purge(rows[at : at + purged])
         found += len(rows)

@@ -37,8 +37,7 @@ CHANGES = pa.schema(
         pa.field("before", pa.string()),
         pa.field("after", pa.string()),
         pa.field("at", pa.timestamp("us", tz="UTC")),
-        pa.field("old_row_id", pa.int64()),
-        pa.field("new_row_id", pa.int64()),
+        pa.field("facts", pa.string()),
         pa.field("error", pa.string()),
         pa.field("transaction", pa.int64()),
         pa.field("ordinal", pa.int64()),
@@ -55,8 +54,9 @@ NO_CHANGES = pa.RecordBatch.from_pylist([], CHANGES)
 class Change:
     """One committed change of one row. `key`, `before` and `after` are JSON text, kept byte for byte up to the sink.
 
-    Changes of one `transaction` share its number, where the writer gave it one. An `ordinal` tells apart changes of one position:
-    rows that were there already, and what a function has made of one change.
+    `facts` is a JSON object that the source interprets; the engine reads only `old_key` of it, the key before an update, where
+    `before` does not have it. Changes of one `transaction` share its number, where the writer gave it one. An `ordinal` tells apart
+    changes of one position: rows that were there already, and what a function has made of one change.
     """
 
     position: int
@@ -66,8 +66,7 @@ class Change:
     before: str | None = None
     after: str | None = None
     at: int = 0  # microseconds since 1970, UTC
-    old_row_id: int | None = None
-    new_row_id: int | None = None
+    facts: str | None = None
     error: str | None = None
     transaction: int | None = None
     ordinal: int | None = None
@@ -116,8 +115,7 @@ def _copy(change: Change) -> Change:
     made.before = change.before
     made.after = change.after
     made.at = change.at
-    made.old_row_id = change.old_row_id
-    made.new_row_id = change.new_row_id
+    made.facts = change.facts
     made.error = change.error
     made.transaction = change.transaction
     made.ordinal = change.ordinal

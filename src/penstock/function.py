@@ -211,8 +211,7 @@ _RULES = {
     "before": _DOCUMENT,
     "after": _DOCUMENT,
     "at": _Rule("it must be a whole number of microseconds", _is_number),
-    "old_row_id": _NUMBER,
-    "new_row_id": _NUMBER,
+    "facts": _DOCUMENT,
     "transaction": _NUMBER,
     "error": _Rule("it must be None or text", lambda value: value is None or _is_text(value)),
 }

@@ -20,7 +20,7 @@ _OF_ONE_ROW = frozenset((Op.INSERT, Op.DELETE, Op.REFRESH))
 _OF_ROWS_TOLD = _OF_ONE_ROW | {Op.UPDATE}
 _WHOLE = 1 << 31  # longer than any key
 
-_TELLING = ("op", "table", "key", "before", "old_row_id", "new_row_id")
+_TELLING = ("op", "table", "key", "before", "facts")
 
 
 def rows_of(changes: pa.RecordBatch) -> list[tuple[Row, ...]]:
@@ -70,30 +70,28 @@ def touching(held: Collection[Row]) -> Callable[[Iterable[Row]], bool]:
 
 def rows_of_change(change: Change) -> tuple[Row, ...]:
     """The rows that this change is about."""
-    return _rows(change.op, change.table, change.key, change.before, change.old_row_id, change.new_row_id)
+    return _rows(change.op, change.table, change.key, change.before, change.facts)
 
 
-def _rows(op: str, table: str, key: str, before: str | None, *row_ids: int | None) -> tuple[Row, ...]:
+def _rows(op: str, table: str, key: str, before: str | None, facts: str | None) -> tuple[Row, ...]:
     if op == Op.SCHEMA:  # of a table that was renamed: also under its old name
         was = orjson.loads(before or "{}").get("table", table)
         return ((table, None),) if was == table else ((table, None), (was, None))
     new = orjson.loads(key)
     if op != Op.UPDATE or (before and before.startswith(f"{key[:-1]},")):  # most images begin with the key: no need to read on
         return ((table, _text(new)),)
-    old = _old_key(new, orjson.loads(before or "{}"), *row_ids)
+    old = _old_key(new, orjson.loads(before or "{}"), facts)
     if old is None:
         return ((table, None),)
     return ((table, _text(new)),) if old == new else ((table, _text(new)), (table, _text(old)))
 
 
-def _old_key(
-    new: Mapping[str, Any], before: Mapping[str, Any], old_row_id: int | None, new_row_id: int | None
-) -> Mapping[str, Any] | None:
+def _old_key(new: Mapping[str, Any], before: Mapping[str, Any], facts: str | None) -> Mapping[str, Any] | None:
     """The key that a row had before this update; None if nothing tells."""
     if new.keys() <= before.keys():
         return {name: before[name] for name in new}
-    is_row_id = old_row_id is not None and list(new.values()) == [new_row_id]
-    return dict.fromkeys(new, old_row_id) if is_row_id else None
+    old: Mapping[str, Any] | None = orjson.loads(facts or "{}").get("old_key")
+    return old
 
 
 def _text(key: Mapping[str, Any]) -> str:

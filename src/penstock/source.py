@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, NewType, Protocol
 
 import pyarrow as pa
 
@@ -153,8 +153,12 @@ class Seek(Protocol):
         """Begin a new incarnation, once a person has decided where to go on in a source that was rewound."""
 
 
+RowName = NewType("RowName", int)
+"""The name of a leased row, which only the source interprets; names grow in the order in which the source reads its rows."""
+
+
 class RowLease(Protocol):
-    """The rows that one attempt has leased in a source; changes are named by their `new_row_id`.
+    """The rows that one attempt has leased in a source, by the names that the lease gives them.
 
     - No call touches a row that bears another mark: a late call of a deposed holder has no effect on its successor.
     - `purge` and `reset` are durable when they return. A row that was deleted counts as done.
@@ -164,13 +168,16 @@ class RowLease(Protocol):
     def cursor(self, since: Cursor) -> Cursor:
         """The same position for this attempt: cursors after its rows are made from it."""
 
-    def purge(self, rows: Sequence[int]) -> None:
+    def name(self, change: Change) -> RowName:
+        """The name of the row that a change was made of."""
+
+    def purge(self, rows: Sequence[RowName]) -> None:
         """Delete these: they are delivered."""
 
-    def reset(self, rows: Sequence[int]) -> None:
+    def reset(self, rows: Sequence[RowName]) -> None:
         """Give these back: they are leased, and read, once more."""
 
-    def confirm(self, rows: Sequence[int]) -> None:
+    def confirm(self, rows: Sequence[RowName]) -> None:
         """Prove that this attempt still holds these."""
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import pytest
 import yaml
 
+from facts import facts
 from penstock.change import Change, Lane, Op
 from penstock.checkup.standing import leader
 from penstock.cli import main
@@ -350,10 +351,10 @@ def test_what_is_parked_while_a_person_is_asked_is_not_dropped(
 
 
 def test_programs_are_told_all_of_a_letter() -> None:
-    change = Change(7, Op.UPDATE, "t", '{"id":1}', '{"id":1}', '{"id":1}', 1_767_225_600_250_000, 1, 2, "odd", 9, 3)
+    change = Change(7, Op.UPDATE, "t", '{"id":1}', '{"id":1}', '{"id":1}', 1_767_225_600_250_000, facts(1, 2), "odd", 9, 3)
     letter = DeadLetter("cafe", Lane("log"), change, "sink", "c", "m", 2, 4, True, False, True, number=5)
     told = described(letter)
-    facts = {one.name for part in (change, letter) for one in fields(part)} - {"change"}
+    names = {one.name for part in (change, letter) for one in fields(part)} - {"change", "facts"}
     assert {
         "at": "2026-01-01T00:00:00.250Z",
         "old_row_id": 1,
@@ -361,7 +362,7 @@ def test_programs_are_told_all_of_a_letter() -> None:
         "error": "odd",
         "transaction": 9,
     }.items() <= told.items()
-    assert set(told) == {name.removeprefix("is_") for name in facts}
+    assert set(told) == {name.removeprefix("is_") for name in names} | {"old_row_id", "new_row_id"}
 
 
 def test_dropping_tells_programs_what_is_gone(office: Office, capsys: Any) -> None:

@@ -105,7 +105,7 @@ KEYS = 10
 
 def changes(*positions: int) -> list[Change]:
     rows = [(p, f'"id":{p % KEYS}') for p in positions]
-    return [Change(p, Op.UPDATE, "t", f"{{{key}}}", f'{{{key},"a":1}}', f'{{{key},"a":2}}', p * 1000, p, p) for p, key in rows]
+    return [Change(p, Op.UPDATE, "t", f"{{{key}}}", f'{{{key},"a":1}}', f'{{{key},"a":2}}', p * 1000) for p, key in rows]
 
 
 def rows(*positions: int):

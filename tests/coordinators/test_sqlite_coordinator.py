@@ -162,7 +162,12 @@ def test_a_state_file_of_an_earlier_version_is_upgraded_and_keeps_what_it_knows(
         coordinator.place(term, Lane("main"), Watermark(Cursor("c7"), 7, 7))
     for table in ("dead_letters", "dead_rows", "dead_counts") if version == 1 else ():
         edit(path, f"drop table {table}")
-    edit(path, "drop table about")
+    if version > 1:
+        edit(path, "alter table dead_letters drop column facts")
+        edit(path, "alter table dead_letters add column old_row_id integer")
+        edit(path, "alter table dead_letters add column new_row_id integer")
+    if version < 5:
+        edit(path, "drop table about")
     if version < 4:
         edit(path, "alter table terms drop column ttl")
     if version < 3:

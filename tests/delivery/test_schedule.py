@@ -269,8 +269,8 @@ def test_what_is_called_clear_has_no_letter_that_came_since_it_was(offers, told,
         assert any(moments[one.number] is None or {one.text, None} & set(letters[moments[one.number] :]) for one in some)
 
 
-def about(op, key, before=None, old=None, new=None):
-    return rows_of(to_batch([Change(1, op, "t", key, before, None, 0, old, new)]))[0]
+def about(op, key, before=None, facts=None):
+    return rows_of(to_batch([Change(1, op, "t", key, before, None, 0, facts)]))[0]
 
 
 def test_a_change_is_about_the_row_of_its_key_however_the_key_is_written():
@@ -281,8 +281,8 @@ def test_a_change_is_about_the_row_of_its_key_however_the_key_is_written():
 
 def test_an_update_that_changes_the_key_is_about_two_rows():
     assert about(Op.UPDATE, '{"b":2}', '{"a":1,"b":3}') == (("t", '{"b":2}'), ("t", '{"b":3}'))
-    assert about(Op.UPDATE, '{"rowid":2}', '{"a":1}', old=3, new=2) == (("t", '{"rowid":2}'), ("t", '{"rowid":3}'))
-    assert about(Op.UPDATE, '{"id":2}', None, old=2, new=2) == (("t", '{"id":2}'),)
+    assert about(Op.UPDATE, '{"rowid":2}', '{"a":1}', '{"old_key":{"rowid":3}}') == (("t", '{"rowid":2}'), ("t", '{"rowid":3}'))
+    assert about(Op.UPDATE, '{"id":2}', None, '{"old_key":{"id":2}}') == (("t", '{"id":2}'),)
 
 
 def test_a_change_of_schema_and_an_update_whose_old_key_nothing_tells_are_about_the_whole_table():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from facts import facts
 from penstock.change import Change, Op, to_batch
 from penstock.formats.rqlite import RqliteFormat, untagged
 
@@ -30,7 +31,7 @@ def one(*fields, service=None, **more):
 
 
 def test_an_update_byte_for_byte():
-    body = one(12, Op.UPDATE, "foo", '{"id":2}', '{"id":2,"name":"x"}', '{"id":2,"name":"y"}', AT, 2, 2, service="shop")
+    body = one(12, Op.UPDATE, "foo", '{"id":2}', '{"id":2,"name":"x"}', '{"id":2,"name":"y"}', AT, facts(2, 2), service="shop")
     assert body == (
         '{"service_id":"shop","node_id":"orders","payload":[{"index":12,"commit_timestamp":1755555555123,"events":[{"op":"UPDATE",'
         '"table":"foo","new_row_id":2,"old_row_id":2,"before":{"id":2,"name":"x"},"after":{"id":2,"name":"y"}}]}]}'
@@ -38,21 +39,21 @@ def test_an_update_byte_for_byte():
 
 
 def test_an_insert_has_no_before_and_no_old_row():
-    assert one(1, Op.INSERT, "foo", '{"id":1}', None, '{"id":1}', AT, None, 1) == (
+    assert one(1, Op.INSERT, "foo", '{"id":1}', None, '{"id":1}', AT, facts(None, 1)) == (
         '{"node_id":"orders","payload":[{"index":1,"commit_timestamp":1755555555123,"events":[{"op":"INSERT","table":"foo",'
         '"new_row_id":1,"after":{"id":1}}]}]}'
     )
 
 
 def test_a_delete_has_no_after_and_no_new_row():
-    assert one(1, Op.DELETE, "foo", '{"id":1}', '{"id":1}', None, AT, 1, None) == (
+    assert one(1, Op.DELETE, "foo", '{"id":1}', '{"id":1}', None, AT, facts(1, None)) == (
         '{"node_id":"orders","payload":[{"index":1,"commit_timestamp":1755555555123,"events":[{"op":"DELETE","table":"foo",'
         '"old_row_id":1,"before":{"id":1}}]}]}'
     )
 
 
 def test_row_id_0_is_sent():
-    (event,) = json.loads(one(1, Op.UPDATE, "foo", "{}", "{}", "{}", AT, 0, 0))["payload"][0]["events"]
+    (event,) = json.loads(one(1, Op.UPDATE, "foo", "{}", "{}", "{}", AT, facts(0, 0)))["payload"][0]["events"]
     assert (event["old_row_id"], event["new_row_id"]) == (0, 0)
 
 
@@ -62,9 +63,8 @@ def test_a_refresh_is_an_insert_of_the_row_as_it_is():
 
 
 def test_an_error_stands_in_place_of_the_images():
-    (event,) = json.loads(one(1, Op.UPDATE, "foo", "{}", "{}", '{"a":{"$text":"/w=="}}', AT, 1, 1, "not UTF-8"))["payload"][0][
-        "events"
-    ]
+    body = one(1, Op.UPDATE, "foo", "{}", "{}", '{"a":{"$text":"/w=="}}', AT, facts(1, 1), "not UTF-8")
+    (event,) = json.loads(body)["payload"][0]["events"]
     assert event == {"op": "UPDATE", "table": "foo", "old_row_id": 1, "new_row_id": 1, "error": "not UTF-8"}
 
 

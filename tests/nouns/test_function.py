@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock.change import Change, Op, from_batch, to_batch
 from penstock.function import ROOM, Function, origins
 
-CHANGE = Change(7, Op.UPDATE, "orders", '{"id":1}', '{"id":1,"n":0}', '{"id":1,"n":1}', 5, 1, 1)
+CHANGE = Change(7, Op.UPDATE, "orders", '{"id":1}', '{"id":1,"n":0}', '{"id":1,"n":1}', 5, '{"new_row_id":1}')
 
 
 def outcome(call, *changes):
@@ -97,8 +97,7 @@ def test_what_the_source_knows_a_change_by_is_noticed_when_altered(altered, is_r
             "op": st.sampled_from(["insert", Op.DELETE, "refresh"]),
             "table": st.text(),
             "at": st.integers(0, 1 << 50),
-            "old_row_id": st.none() | st.integers(-(1 << 63), (1 << 63) - 1),
-            "new_row_id": st.none() | st.integers(-(1 << 63), (1 << 63) - 1),
+            "facts": st.none() | st.just('{"new_row_id":1}'),
             "transaction": st.none() | st.integers(0, 1 << 40),
             "error": st.none() | st.text(),
         },
@@ -133,8 +132,8 @@ def _is_encodable(text):
         ({"after": '{"a":NaN}'}, "the text of a JSON object"),
         ({"before": b"{}"}, "the text of a JSON object"),
         ({"at": 1.5}, "at 1.5: it must be a whole number of microseconds"),
-        ({"new_row_id": 1 << 63}, "it must be None or a whole number of 64 bits"),
-        ({"new_row_id": True}, "it must be None or a whole number of 64 bits"),
+        ({"transaction": 1 << 63}, "it must be None or a whole number of 64 bits"),
+        ({"transaction": True}, "it must be None or a whole number of 64 bits"),
         ({"error": 5}, "error 5: it must be None or text"),
     ],
 )

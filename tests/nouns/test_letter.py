@@ -11,7 +11,7 @@ LOG, RANGE = Lane("log"), Lane("snapshot:1")
 
 def letter(number: int, position: int, key: str, lane: Lane = LOG, *, whole: bool = False) -> DeadLetter:
     op = Op.UPDATE if whole else Op.REFRESH  # of an update without `before` nobody knows which row it was
-    change = Change(position, op, "t", f'{{"name":"{key}"}}', None, "{}", new_row_id=1)
+    change = Change(position, op, "t", f'{{"name":"{key}"}}', None, "{}")
     return DeadLetter("cafe", lane, change, "sink", number=number)
 
 

@@ -40,8 +40,8 @@ def test_a_key_that_is_missing_is_not_taken_for_all_rows_of_its_table():
 
 def test_a_change_that_is_taken_out_of_a_batch_alone_is_the_same():
     changes = [
-        Change(1, Op.INSERT, "t", '{"a":1}', None, "{}", 1_700_000_000_123_456, None, 7),
-        Change(2, Op.UPDATE, "t", '{"a":1}', "{}", "{}", 5, 7, 7, "error", 3, 4),
+        Change(1, Op.INSERT, "t", '{"a":1}', None, "{}", 1_700_000_000_123_456, '{"new_row_id":7}'),
+        Change(2, Op.UPDATE, "t", '{"a":1}', "{}", "{}", 5, None, "error", 3, 4),
     ]
     batch = to_batch(changes)
     assert [from_row(batch.columns, 0), from_row(batch.columns, 1)] == list(from_batch(batch)) == changes

@@ -21,7 +21,7 @@ class World:
     def __init__(self, keys: list[int]) -> None:
         self.key = dict(enumerate(keys, 1))
         self.unmarked, self.left, self.pipe = set(self.key), set(self.key), deque[int]()
-        self.barrier, self.under_way, self.sent = KeyBarrier(), list[Entry](), list[int]()
+        self.barrier, self.under_way, self.sent = KeyBarrier(lambda change: change.position), list[Entry](), list[int]()
 
     def mark(self, most: int) -> None:
         for row in sorted(self.unmarked)[:most]:
@@ -30,7 +30,7 @@ class World:
 
     def take(self, most: int) -> None:
         for row in [self.pipe.popleft() for _ in range(min(most, len(self.pipe)))]:
-            entry = Entry(row, Change(row, Op.INSERT, "t", str(self.key[row]), new_row_id=row), None)
+            entry = Entry(row, Change(row, Op.INSERT, "t", str(self.key[row])), None)
             if not self.barrier.put(entry):
                 self.unmarked.add(row)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from facts import facts
 from penstock.change import Change, Op, to_batch
 from penstock.cli.validate import spelled
 from penstock.duration import parse
@@ -23,9 +24,9 @@ DOC = Path(__file__).parents[2].joinpath("docs/webhook.md").read_text()
 START = 1_767_225_600_000_000
 CHEAP, DEAR = '{"id":7,"total":12.5}', '{"id":7,"total":15.0}'
 CHANGES = [
-    Change(12, Op.INSERT, "orders", '{"id":7}', None, CHEAP, START, None, 7),
-    Change(13, Op.UPDATE, "orders", '{"id":7}', CHEAP, DEAR, START + 250_000, 7, 7),
-    Change(15, Op.DELETE, "orders", '{"id":7}', DEAR, None, START + 1_000_000, 7, None),
+    Change(12, Op.INSERT, "orders", '{"id":7}', None, CHEAP, START, facts(None, 7)),
+    Change(13, Op.UPDATE, "orders", '{"id":7}', CHEAP, DEAR, START + 250_000, facts(7, 7)),
+    Change(15, Op.DELETE, "orders", '{"id":7}', DEAR, None, START + 1_000_000, facts(7, None)),
 ]
 
 

@@ -29,8 +29,7 @@ changes = st.builds(
     before=texts,
     after=texts,
     at=st.integers(0, 1 << 50),
-    old_row_id=st.none() | st.integers(-(1 << 63), (1 << 63) - 1),
-    new_row_id=st.none() | st.integers(-(1 << 63), (1 << 63) - 1),
+    facts=texts,
     error=texts,
 )
 

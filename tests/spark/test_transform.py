@@ -5,6 +5,7 @@ import json
 import pytest
 from pyspark.sql.types import Row
 
+from facts import facts
 from penstock.change import Change, Op, from_batch, to_batch
 from penstock.cursor import Cursor
 from penstock.errors import TransformInvalid
@@ -21,9 +22,9 @@ DOCUMENT = (
 )
 AT = 1767225600123456
 CHANGES = [
-    Change(1, Op.INSERT, "orders", '{"id":1}', None, DOCUMENT, AT, None, 1),
-    Change(2, Op.UPDATE, "orders", '{"id":1}', '{"total": 1.50}', '{"total": 2.50, "text": "abc"}', AT, 1, 1),
-    Change(3, Op.DELETE, "orders", '{"id":1}', '{"total": 2.50}', None, AT, 1, None),
+    Change(1, Op.INSERT, "orders", '{"id":1}', None, DOCUMENT, AT, facts(None, 1)),
+    Change(2, Op.UPDATE, "orders", '{"id":1}', '{"total": 1.50}', '{"total": 2.50, "text": "abc"}', AT, facts(1, 1)),
+    Change(3, Op.DELETE, "orders", '{"id":1}', '{"total": 2.50}', None, AT, facts(1, None)),
     Change(4, Op.SCHEMA, "orders", "{}", None, '{"columns": ["id"]}', AT),
 ]
 MARK = Mark("log", 4, Cursor('{"position":4}'))

@@ -147,7 +147,7 @@ def described(letter: DeadLetter) -> dict[str, Any]:
 
     change = letter.change
     images = {name: text and json.loads(text) for name, text in (("before", change.before), ("after", change.after))}
-    rest = {name: getattr(change, name) for name in ("old_row_id", "new_row_id", "error", "transaction")}
+    rest = {name: getattr(change, name) for name in ("error", "transaction")}
     return {
         "number": letter.number,
         "position": change.position,
@@ -155,7 +155,7 @@ def described(letter: DeadLetter) -> dict[str, Any]:
         "table": change.table,
         "key": json.loads(change.key),
         "op": str(change.op),
-        **{name: value for name, value in (images | rest).items() if value is not None},
+        **{name: value for name, value in (images | json.loads(change.facts or "{}") | rest).items() if value is not None},
         "at": instant(change.at),
         "stage": letter.stage,
         "behind": letter.is_behind,

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+import orjson
 import pyarrow as pa
 
 from penstock.formats.text import columns, field, quoted, string, untagged
 
-_SHOWN = ("op", "position", "table", "before", "after", "at", "old_row_id", "new_row_id", "error", "transaction")
+_SHOWN = ("op", "position", "table", "before", "after", "at", "facts", "error", "transaction")
+_IDS = ("new_row_id", "old_row_id")
+"""Facts of sources that the envelope shows."""
+
 _OPS = {"insert": "INSERT", "update": "UPDATE", "delete": "DELETE", "refresh": "INSERT"}
 
 
@@ -34,10 +38,11 @@ class RqliteFormat:
 
 
 def _group(op: str, row: Sequence[Any]) -> str:
-    position, table, before, after, at, old, new, error, transaction = row
+    position, table, before, after, at, facts, error, transaction = row
+    ids = orjson.loads(facts or "{}")
     return (
         f'{{"index":{position if transaction is None else transaction},"commit_timestamp":{at // 1000},"events":['
-        f'{{"op":"{_OPS[op]}","table":{quoted(table)}{field("new_row_id", new)}{field("old_row_id", old)}'
+        f'{{"op":"{_OPS[op]}","table":{quoted(table)}{"".join(field(name, ids.get(name)) for name in _IDS)}'
         f"{_content(before, after, error)}}}]}}"
     )
 

@@ -20,7 +20,7 @@ A change that `where` or `select` raised on, and that is to be spared, has the n
 
 CHANGE_DDL = (
     "position bigint not null, op string not null, table string, key string, before string, after string, "
-    "at timestamp, old_row_id bigint, new_row_id bigint, error string, transaction bigint, ordinal bigint"
+    "at timestamp, facts string, error string, transaction bigint, ordinal bigint"
 )
 
 DDL = f"{CHANGE_DDL}, mark string"

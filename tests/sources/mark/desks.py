@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
+from facts import row_id
 from penstock.change import Change, from_batch
 from penstock.cursor import Cursor
 from penstock.errors import TermLost
@@ -104,4 +105,4 @@ class Reader:
         return True
 
     def ids(self, count: int) -> list[int | None]:
-        return [change.new_row_id for change in self.changes(count)]
+        return [row_id(change) for change in self.changes(count)]

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deadline import PATIENCE, until
+from facts import row_id
 from penstock.change import Change, from_batch
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, CursorInvalid, OutboxMissing, TermLost, TransformInvalid
@@ -118,7 +119,7 @@ def test_a_reader_marks_what_it_gives_and_gives_it_once(desk: Desk) -> None:
     desk.commit("a", "b")
     reader = desk.reader(3, 7)
     found = reader.changes(2)
-    assert desk.marks() == {change.new_row_id: mark(Stamp(3, 7), change.position) for change in found}
+    assert desk.marks() == {row_id(change): mark(Stamp(3, 7), change.position) for change in found}
     assert reader.look() == []
     desk.commit("c")
     [third] = reader.changes(1)
@@ -143,7 +144,7 @@ def test_a_row_that_was_reset_comes_again(desk: Desk) -> None:
     reader.lease.reset([1])
     assert desk.marks()[1] is None
     [again] = reader.changes(1)
-    assert (again.new_row_id, again.after) == (1, a.after)
+    assert (row_id(again), again.after) == (1, a.after)
     assert again.position > a.position
 
 
@@ -169,8 +170,8 @@ def test_where_rows_were_given_back_a_successor_gets_none_of_their_keys_before_t
     if is_marked_anew:
         assert old.ids(2) == [1, 2]
     found = desk.reader(2).changes(4)
-    assert [change.new_row_id for change in found if change.key == last.key] == [4]
-    assert [change.new_row_id for change in found if change.key != last.key] == [1, 2, 3]
+    assert [row_id(change) for change in found if change.key == last.key] == [4]
+    assert [row_id(change) for change in found if change.key != last.key] == [1, 2, 3]
     assert last in found, "what is of another key keeps its place"
 
 
@@ -234,7 +235,7 @@ def test_what_an_old_leader_marks_late_is_the_new_ones_all_the_same_and_settling
     _, late = old.changes(2)
     until(lambda: time.time_ns() // 1000 > late.position + 1000)  # SQLite's clock has milliseconds
     [first] = new.changes(1)
-    assert (first.new_row_id, first.position > late.position) == (1, True), "the watermark passes where the old leader has put b"
+    assert (row_id(first), first.position > late.position) == (1, True), "the watermark passes where the old leader has put b"
     assert desk.source.retention.settle("p", LANE, new.cursor).pruned == 1
     assert new.ids(1) == [2]
 
@@ -279,7 +280,7 @@ def test_a_batch_reads_until_there_is_no_more_and_passes_its_goal(desk: Desk) ->
         return [change for batch in desk.source.read(span, Stamp(*stamp)) for change in from_batch(batch)]
 
     found = read(1, 0)
-    assert [change.new_row_id for change in found] == [1, 2, 3]
+    assert [row_id(change) for change in found] == [1, 2, 3]
     assert found[0].position > desk.source.position(goal)
     assert read(1, 1) == found
     assert list(desk.source.read(Span(LANE, goal, goal), Stamp(1, 2))) == []
@@ -291,7 +292,7 @@ def test_who_only_looks_can_read_what_was_numbered_again_and_again(desk: Desk) -
     desk.commit("c")
     assert desk.source.split(span, 4) == [span]
     first, second = (
-        [row for batch in desk.source.read(span, ANONYMOUS) for row in batch.column("new_row_id").to_pylist()] for _ in range(2)
+        [row_id(change) for batch in desk.source.read(span, ANONYMOUS) for change in from_batch(batch)] for _ in range(2)
     )
     assert first == second == [1, 2]
     assert desk.source.position(desk.source.head(LANE)) > desk.source.position(span.upto)

@@ -13,6 +13,7 @@ import sqlalchemy
 from desks import Desk
 from sqlalchemy.orm import Session
 
+from facts import row_id
 from penstock.message import Message, of_change
 from penstock.outbox import quoted, stash, stash_many
 
@@ -91,7 +92,7 @@ def test_djangos_own_connections_say_which_database_it_is(tmp_path: Path) -> Non
         stash(connection, "orders", "1", "a", {"trace": "x"}, table=desk.table, layout="goharvest")
         with connection.cursor() as opened:
             stash_many(opened, MESSAGES, table=desk.table, layout="goharvest")
-    assert [change.new_row_id for change in desk.reader(1).changes(4)] == [1, 2, 3, 4]
+    assert [row_id(change) for change in desk.reader(1).changes(4)] == [1, 2, 3, 4]
 
 
 def test_the_name_of_a_table_is_that_name_whatever_is_in_it() -> None:

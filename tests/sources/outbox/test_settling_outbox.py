@@ -11,6 +11,7 @@ import pytest
 from boxes import Box
 
 from deadline import PATIENCE, until
+from facts import row_id
 from penstock.change import Lane
 from penstock.cursor import Cursor
 from penstock.errors import (
@@ -68,7 +69,7 @@ def test_a_window_whose_late_rows_have_the_lowest_ids_is_purged_in_the_order_of_
     late.commit()
     box.commit("c")
     changes = box.changes()
-    assert [change.new_row_id for change in changes] == [2, 3, 1, 4]
+    assert [row_id(change) for change in changes] == [2, 3, 1, 4]
     assert box.source.retention.settle("p", LANE, at(box, 1)).pruned == 1
     assert box.source.retention.settle("p", LANE, at(box, 3)).pruned == 2
     assert box.changes(at(box, 3)) == changes[3:]

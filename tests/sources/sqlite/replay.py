@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from deadline import PATIENCE
+from facts import row_ids
 from penstock.change import Change, from_batch
 from penstock.source import ANONYMOUS, Span, Window
 from penstock.sources.sqlite.source import LANE, SqliteSource
@@ -75,11 +76,11 @@ class Replica:
         key = values(change.key)
         if change.before is not None:
             before = values(change.before)
-            found = table.pop(_key(key, before, change.old_row_id), None)
+            found = table.pop(_key(key, before, row_ids(change)[0]), None)
             assert not self.is_strict or (found is not None and exact(found) == exact(before)), change
         if change.after is not None:
             after = values(change.after)
-            new = _key(key, after, change.new_row_id)
+            new = _key(key, after, row_ids(change)[1])
             assert not self.is_strict or new not in table, change
             assert new == tuple(key.values()), change
             table[new] = after

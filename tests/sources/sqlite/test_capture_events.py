@@ -14,6 +14,7 @@ import pytest
 from replay import assert_log_makes, connect, logged
 
 from deadline import PATIENCE
+from facts import row_ids
 from penstock.errors import CaptureBroken
 from penstock.rows import rows_of_change
 from penstock.sources.sqlite.install import enable
@@ -29,7 +30,7 @@ def test_an_insert_has_only_an_after_and_a_delete_only_a_before(writer: sqlite3.
     inserted, deleted = logged(path)
     assert (inserted.op, inserted.before, inserted.after) == ("insert", None, '{"id":0,"status":"x","total":1}')
     assert (deleted.op, deleted.before, deleted.after) == ("delete", inserted.after, None)
-    assert (inserted.old_row_id, inserted.new_row_id, deleted.old_row_id, deleted.new_row_id) == (None, 0, 0, None)
+    assert (*row_ids(inserted), *row_ids(deleted)) == (None, 0, 0, None)
 
 
 def test_every_row_of_a_statement_is_an_event(writer: sqlite3.Connection, path: Path) -> None:
@@ -66,7 +67,7 @@ def test_a_key_change_is_an_update_under_the_new_key_with_the_old_one_in_before(
     writer.execute("insert into orders values(1, 'a', 1)")
     writer.execute("update orders set id = 5")
     moved = logged(path)[1]
-    assert (moved.op, moved.key, moved.old_row_id, moved.new_row_id) == ("update", '{"id":5}', 1, 5)
+    assert (moved.op, moved.key, *row_ids(moved)) == ("update", '{"id":5}', 1, 5)
     assert json.loads(moved.before or "")["id"] == 1
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from facts import row_ids
 from penstock.change import Change, from_batch, to_batch
 from penstock.config import parse
 from penstock.errors import ConfigInvalid
@@ -66,7 +67,7 @@ def test_the_whole_name_must_match(written: Path) -> None:
 def test_with_row_ids_only_there_are_no_images(written: Path) -> None:
     found = read(written, row_ids_only=True)
     assert images(found) == [({"id": 7}, None, None)] * 3 + [({"order_id": 7, "line": 1}, None, None)]
-    assert [(one.old_row_id, one.new_row_id) for one in found] == [(None, 7), (7, 7), (7, None), (None, None)]
+    assert [row_ids(one) for one in found] == [(None, 7), (7, 7), (7, None), (None, None)]
 
 
 def test_format_rqlite_shows_row_ids_only_as_rqlite_does(written: Path) -> None:

@@ -19,6 +19,7 @@ from replay import values as values_of
 from test_capture_histories import SCHEMAS, is_strict, statement
 
 from examples import examples
+from facts import row_ids
 from penstock.change import Change, from_batch
 from penstock.cursor import Cursor
 from penstock.errors import CaptureBroken
@@ -194,7 +195,7 @@ def upserted(changes: list[Change]) -> dict[str, dict[str, dict[str, object]]]:
         table, key = tables.setdefault(change.table, {}), json.loads(change.key)
         if change.before is not None:
             old = json.loads(change.before)
-            table.pop(json.dumps({name: old.get(name, change.old_row_id) for name in key}), None)
+            table.pop(json.dumps({name: old.get(name, row_ids(change)[0]) for name in key}), None)
         if change.after is not None:
             table[json.dumps(key)] = values_of(change.after)
     return tables

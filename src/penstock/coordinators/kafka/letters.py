@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from penstock.change import Change, Lane, Op, values
+import orjson
+
+from penstock.change import CHANGES, Change, Lane, Op, values
 from penstock.letter import DeadLetter
 from penstock.poison.parked_keys import Hold
 from penstock.rows import Row
+
+_LISTED = ["position", "op", "table", "key", "before", "after", "at", "old_row_id", "new_row_id", "error", "transaction", "ordinal"]
 
 
 class Numbers:
@@ -121,11 +125,21 @@ class Letters:
 def written(letter: DeadLetter) -> dict[str, Any]:
     """A letter as JSON has it."""
     fields = {name: getattr(letter, name) for name in DeadLetter.__slots__ if name not in ("change", "parked_at")}
-    return {**fields, "change": list(values(letter.change)), "parked_at": letter.parked_at.isoformat()}
+    change = dict(zip(CHANGES.names, values(letter.change), strict=True))
+    return {**fields, "change": change, "parked_at": letter.parked_at.isoformat()}
 
 
 def read(facts: Mapping[str, Any]) -> DeadLetter:
     """The letter that was written so."""
-    position, op, *rest = facts["change"]
-    made = {**facts, "change": Change(position, Op(op), *rest), "parked_at": datetime.fromisoformat(facts["parked_at"])}
-    return DeadLetter(**{**made, "lane": Lane(facts["lane"])})
+    fields = facts["change"] if isinstance(facts["change"], dict) else _of_list(facts["change"])
+    change = Change(**{**fields, "op": Op(fields["op"])})
+    parked_at = datetime.fromisoformat(facts["parked_at"])
+    return DeadLetter(**{**facts, "change": change, "parked_at": parked_at, "lane": Lane(facts["lane"])})
+
+
+def _of_list(listed: Sequence[Any]) -> dict[str, Any]:
+    """The fields of a change as an earlier version wrote them."""
+    fields = dict(zip(_LISTED, listed, strict=True))
+    ids = {name: fields.pop(name) for name in ("old_row_id", "new_row_id")}
+    known = {name: ids[name] for name in sorted(ids) if ids[name] is not None}
+    return {**fields, "facts": orjson.dumps(known).decode() if known else None}

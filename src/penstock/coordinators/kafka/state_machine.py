@@ -16,7 +16,7 @@ from penstock.coordinators.letters import alter, take
 
 Request = Mapping[str, Any]
 
-VERSION = 2
+VERSION = 3
 """Of records and checkpoints; earlier ones can be read, too."""
 WRITERS = 4096
 """How many processes are remembered, so that nothing of theirs that arrives late and out of order counts."""

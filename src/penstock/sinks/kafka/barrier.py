@@ -28,10 +28,11 @@ from penstock.sink import Assignment
 from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import Verdict, condemning, ending, is_refusal, said, unfit, verdict
 from penstock.sinks.kafka.handing import flushed, refused
-from penstock.sinks.kafka.key_barrier import KeyBarrier, row_of
+from penstock.sinks.kafka.key_barrier import KeyBarrier
 from penstock.sinks.kafka.record import Record, Recorder, Unfit
 from penstock.sinks.kafka.settings import KafkaSettings
 from penstock.sinks.kafka.shelf import Entry, Shelf, Suspects, sifted
+from penstock.source import RowName
 
 ROOM = 20_000
 CLOSE_SECONDS = 5.0
@@ -60,7 +61,7 @@ class BarrierDelivery:
     ) -> None:
         assert assignment.row_lease, "the pipeline file is refused where a source has none"
         self._sink, self._assignment, self._row_lease = sink, assignment, assignment.row_lease
-        self._recorder, self._shelf, self._barrier = Recorder(sink.style, assignment), Shelf(), KeyBarrier()
+        self._recorder, self._shelf, self._barrier = Recorder(sink.style, assignment), Shelf(), KeyBarrier(self._row_lease.name)
         self._given: deque[Made] = deque()
         self._changed = Condition()
         self._under_way: dict[int, Entry] = {}
@@ -191,7 +192,7 @@ class BarrierDelivery:
         """Whether these rows are still ours, as far as can be known. Raises TermLost."""
         if time.monotonic() - self._confirmed_at < CONFIRM_SECONDS:
             return True
-        is_heard = self._asked(lambda: self._row_lease.confirm(_rows(entries)))
+        is_heard = self._asked(lambda: self._row_lease.confirm(self._rows(entries)))
         if not is_heard:
             self._barrier.again(entries)
         return is_heard
@@ -287,12 +288,12 @@ class BarrierDelivery:
         if self._done:
             self._assignment.poison.secure()
             reach("sink.purging")
-            if self._asked(lambda: self._row_lease.purge(_rows(self._done))):
+            if self._asked(lambda: self._row_lease.purge(self._rows(self._done))):
                 for entry in self._done:
                     self._barrier.settle(entry)
                 self._shelve(self._done)
                 self._done = []
-        if self._returning and self._asked(lambda: self._row_lease.reset(_rows(self._returning))):
+        if self._returning and self._asked(lambda: self._row_lease.reset(self._rows(self._returning))):
             self._assignment.poison.hand_back([entry.change.place for entry in self._returning])
             self._shelve(self._returning)
             self._returning = []
@@ -339,6 +340,5 @@ class BarrierDelivery:
         self._told_at = time.monotonic()
         self._assignment.retried(reason, max(1, self._tries), wait)
 
-
-def _rows(entries: Sequence[Entry]) -> list[int]:
-    return [row_of(entry.change) for entry in entries]
+    def _rows(self, entries: Sequence[Entry]) -> list[RowName]:
+        return [self._row_lease.name(entry.change) for entry in entries]

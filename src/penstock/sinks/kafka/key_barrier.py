@@ -6,11 +6,12 @@ A key's next record gets its turn when the one before it is settled: its row is 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
 from penstock.change import Change
 from penstock.sinks.kafka.shelf import Entry
+from penstock.source import RowName
 
 Key = tuple[str, str]
 
@@ -23,10 +24,11 @@ def key_of(change: Change) -> Key:
 class KeyBarrier:
     """Entries by key, each key's in order; the first of each is due or under way, the others wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, row_of: Callable[[Change], RowName]) -> None:
+        self._row_of = row_of
         self._lines: dict[Key, deque[Entry]] = {}
         self._due: deque[Entry] = deque()
-        self._returned: dict[Key, list[int]] = {}  # heaps of rows
+        self._returned: dict[Key, list[RowName]] = {}  # heaps of rows
 
     @property
     def returned(self) -> int:
@@ -35,7 +37,7 @@ class KeyBarrier:
 
     def put(self, entry: Entry) -> bool:
         """Take one more; False if it must go back to the table, because an earlier one of its key did and has not come again."""
-        key, row = key_of(entry.change), row_of(entry.change)
+        key, row = key_of(entry.change), self._row_of(entry.change)
         if key in self._returned and not self._is_in_turn(key, row):
             return False
         line = self._lines.setdefault(key, deque())
@@ -44,7 +46,7 @@ class KeyBarrier:
             self._due.append(entry)
         return True
 
-    def _is_in_turn(self, key: Key, row: int) -> bool:
+    def _is_in_turn(self, key: Key, row: RowName) -> bool:
         """Whether nothing of its key that went back comes before it."""
         waited_for = self._returned[key]
         if row > waited_for[0]:
@@ -79,14 +81,8 @@ class KeyBarrier:
         key = key_of(entry.change)
         line = list(self._lines.pop(key))
         for one in line:
-            heappush(self._returned.setdefault(key, []), row_of(one.change))
+            heappush(self._returned.setdefault(key, []), self._row_of(one.change))
         return line
 
     def __bool__(self) -> bool:
         return bool(self._lines)
-
-
-def row_of(change: Change) -> int:
-    """The row that is purged when a change is delivered."""
-    assert change.new_row_id is not None
-    return change.new_row_id

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+import orjson
 import pyarrow as pa
 
 from penstock.change import CHANGES, NO_CHANGES, Op
@@ -51,14 +52,24 @@ def to_changes(rows: Sequence[Row], after: int) -> pa.RecordBatch:
             before,
             images,
             _times(at),
-            pa.nulls(len(rows), pa.int64()),
-            pa.array(ids, pa.int64()),
+            pa.array(map(facts_of, ids), pa.string()),
             _errors(names, said) if any(names) or any(said) else none,
             pa.array(xids, pa.int64()),
             pa.nulls(len(rows), pa.int64()),
         ],
         schema=CHANGES,
     )
+
+
+def facts_of(row: int) -> str:
+    """The facts of a change that was made of this row."""
+    return f'{{"new_row_id":{row}}}'
+
+
+def row_of(facts: str | None) -> int:
+    """The row that these facts name."""
+    row: int = orjson.loads(facts or "{}")["new_row_id"]
+    return row
 
 
 def _times(at: Sequence[bytes]) -> pa.Array:

@@ -10,7 +10,7 @@ import math
 from base64 import b64encode
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple, cast
 
 import orjson
@@ -49,6 +49,7 @@ class Makers(NamedTuple):
     key: Maker
     before: Callable[[Row], str | None]
     after: Callable[[Row], str | None]
+    facts: Callable[[Row], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +92,13 @@ def imager(shape: Shape, choice: Choice = EVERYTHING) -> Imager:
     def key(places: Mapping[str, int], row_id: int) -> Maker:
         return _maker({name: places[name] for name in shape.key} or {str(shape.row_id): row_id}, shape.reals)
 
+    facts_of_update = _row_ids if shape.key and chosen else partial(_with_old_key, key(first, OLD))
     makers = {
-        "insert": Makers(key(first, NEW), _nothing, image(first)),
-        "update": Makers(key(second, NEW), image(first), image(second)),
-        "delete": Makers(key(first, OLD), image(first), _nothing),
-        "refresh": Makers(key(first, NEW), _nothing, image(first)),
-        "schema": Makers(lambda row: "{}", lambda row: row[VALUES], lambda row: row[VALUES + 1]),
+        "insert": Makers(key(first, NEW), _nothing, image(first), _row_ids),
+        "update": Makers(key(second, NEW), image(first), image(second), facts_of_update),
+        "delete": Makers(key(first, OLD), image(first), _nothing, _row_ids),
+        "refresh": Makers(key(first, NEW), _nothing, image(first), _row_ids),
+        "schema": Makers(lambda row: "{}", lambda row: row[VALUES], lambda row: row[VALUES + 1], _nothing),
     }
     return Imager(shape, makers, frozenset({*shape.key, *chosen}))
 
@@ -116,10 +118,10 @@ def to_changes(rows: Sequence[Row], imagers: Mapping[int, Imager], *, is_doubtfu
     told = []
     for row in rows:
         reader = imagers[row[SHAPE]]
-        key, before, after = reader.makers[row[OP]]
-        seq, _, op, at, transaction, old, new = row[:VALUES]
+        key, before, after, facts = reader.makers[row[OP]]
+        seq, _, op, at, transaction = row[:OLD]
         error = _error(row, reader) if is_doubtful else None
-        told.append((seq, op, reader.shape.table, key(row), before(row), after(row), at, old, new, error, transaction, None))
+        told.append((seq, op, reader.shape.table, key(row), before(row), after(row), at, facts(row), error, transaction, None))
     return of_values(told)
 
 
@@ -128,6 +130,20 @@ def _error(row: Row, reader: Imager) -> str | None:
     bad = [i for i, value in enumerate(row[VALUES:]) if isinstance(value, NotUtf8)]
     names = dict.fromkeys(shape.columns[i % len(shape.columns)] for i in bad)
     return "; ".join(f"{shape.table}.{name} is not valid UTF-8" for name in names if name in reader.shown) or None
+
+
+def _row_ids(row: Row) -> str | None:
+    """The row ids of both sides; None of a table that has none."""
+    old, new = row[OLD], row[NEW]
+    if old is None:
+        return None if new is None else f'{{"new_row_id":{new}}}'
+    return f'{{"old_row_id":{old}}}' if new is None else f'{{"new_row_id":{new},"old_row_id":{old}}}'
+
+
+def _with_old_key(old_key: Maker, row: Row) -> str:
+    """The same, and the old key of an update whose images do not hold it."""
+    ids = _row_ids(row)
+    return f'{{"old_key":{old_key(row)}}}' if ids is None else f'{ids[:-1]},"old_key":{old_key(row)}}}'
 
 
 def _nothing(row: Row) -> None:

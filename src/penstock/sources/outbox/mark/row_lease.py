@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
+from penstock.change import Change
 from penstock.cursor import Cursor
 from penstock.errors import TermLost
-from penstock.source import Stamp
+from penstock.source import RowName, Stamp
 from penstock.sources.outbox.mark.place import of_cursor, to_cursor
 from penstock.sources.outbox.mark.stamp import of
 from penstock.sources.outbox.mark.table import Opened, Table
+from penstock.sources.outbox.rows import row_of
 
 T = TypeVar("T")
 
@@ -27,19 +29,23 @@ class TableLease:
         """The same position, with this attempt's stamp."""
         return to_cursor(of_cursor(since)[0], self._stamp)
 
-    def purge(self, rows: Sequence[int]) -> None:
+    def name(self, change: Change) -> RowName:
+        """The id of the row: ids tell the order in which rows are read."""
+        return RowName(row_of(change.facts))
+
+    def purge(self, rows: Sequence[RowName]) -> None:
         """Delete them."""
         gone = self._ask(lambda table: table.purge(rows, self._own))
         if gone < len(rows):
             self._judge(self._ask(lambda table: table.there(rows)))
 
-    def reset(self, rows: Sequence[int]) -> None:
+    def reset(self, rows: Sequence[RowName]) -> None:
         """Take the mark from them."""
         done = self._ask(lambda table: table.reset(rows, self._own))
         if done < len(rows):
             self._judge(self._ask(lambda table: table.there(rows)) - done)
 
-    def confirm(self, rows: Sequence[int]) -> None:
+    def confirm(self, rows: Sequence[RowName]) -> None:
         """Count those that bear the mark."""
         own = self._ask(lambda table: table.bearing(rows, self._own))
         if own < len(rows):

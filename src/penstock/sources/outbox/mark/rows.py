@@ -9,6 +9,7 @@ import pyarrow as pa
 from penstock.change import CHANGES, NO_CHANGES, Op
 from penstock.message import body_text, key_text
 from penstock.sources.outbox.mark.table import Row, Text
+from penstock.sources.outbox.rows import facts_of
 
 
 def to_changes(rows: Sequence[Row]) -> pa.RecordBatch:
@@ -27,8 +28,7 @@ def to_changes(rows: Sequence[Row]) -> pa.RecordBatch:
             pa.array([body if one else None for body, one in zip(bodies, gone, strict=True)], pa.string()),
             pa.array([None if one else body for body, one in zip(bodies, gone, strict=True)], pa.string()),
             pa.array(at, pa.int64()).cast(CHANGES.field("at").type),
-            pa.nulls(len(rows), pa.int64()),
-            pa.array(ids, pa.int64()),
+            pa.array(map(facts_of, ids), pa.string()),
             pa.array([_error(row) for row in rows], pa.string()),
             pa.nulls(len(rows), pa.int64()),
             pa.nulls(len(rows), pa.int64()),
