@@ -27,7 +27,7 @@ def main(out: str) -> None:
         candidate = state.candidate("engine", "bench")
         term = candidate.campaign()
         assert term
-        state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
+        state.place(term, {LANE: Watermark(source.begin(LANE, "beginning"), 0)})
         query = Query(spark, pipeline, folder)
         query.start(term)
         query.wait(lambda: state.watermark("engine", LANE).position >= source.total, SECONDS + 60)

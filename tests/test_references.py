@@ -64,7 +64,7 @@ def known(file: Path) -> None:
         term = candidate.campaign()
         assert term
         start = Watermark(pipeline.source.begin(LANE, "beginning"), 0)
-        pipeline.state.place(term, LANE, start)
+        pipeline.state.place(term, {LANE: start})
         with pipeline.state.claim(term, LANE, 1) as claim:
             claim.advance(start, Tally())
         candidate.resign()

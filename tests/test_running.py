@@ -178,7 +178,7 @@ def test_what_a_deposed_leader_meets_halts_nothing_and_it_stands_by(tmp_path: Pa
     with closing(state.candidate("p", "before")) as candidate:
         term = candidate.campaign()
         assert term
-        state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
+        state.place(term, {LANE: Watermark(source.begin(LANE, "beginning"), 0)})
         candidate.resign()
     told: list[Any] = []
     run = PipelineRun(Pipeline("p", source, DiscardSink(), state), None, Flag(), told.append)
@@ -260,7 +260,7 @@ def test_what_a_person_said_counts_once_and_not_for_a_standby_that_leads_later(t
         with closing(state.candidate("p", "before")) as candidate:
             term = candidate.campaign()
             assert term
-            state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), position))
+            state.place(term, {LANE: Watermark(source.begin(LANE, "beginning"), position)})
             if error:
                 state.halt(term, error)
             candidate.resign()

@@ -172,7 +172,7 @@ def test_rows_of_a_snapshot_that_are_still_to_come_wait_since_it_was_begun(tmp_p
             assert found.lag_seconds > 0
             assert found.last_error
             assert found.last_error["code"] == "sink.failing"
-            pipeline.state.place(term, lane, Watermark(end.upto, pipeline.source.position(end.upto)))
+            pipeline.state.place(term, {lane: Watermark(end.upto, pipeline.source.position(end.upto))})
             assert observe(pipeline).backlog == left
     found = observe(pipeline)
     assert (found.state, found.backlog, (found.last_error or {})["code"]) == ("stopped", 10, "sink.failing")

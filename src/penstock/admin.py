@@ -14,6 +14,7 @@ from penstock.change import Lane
 from penstock.coordinator import Term
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import CaptureMissing, ConfigInvalid, PenstockError, TermHeld
+from penstock.owner import Owner
 from penstock.ownership import another, owner_of
 from penstock.ownership import require as require_registration
 from penstock.pipeline import Pipeline
@@ -87,17 +88,21 @@ def _moved(old: Watermark, cursor: Cursor, position: int) -> Watermark:
 def rewind(pipeline: Pipeline, moves: Sequence[Move]) -> None:
     """Move watermarks as planned. Raises TermHeld, and ConfigInvalid if the pipeline has moved meanwhile."""
     with _leading(pipeline) as term:
-        owner, retention = owner_of(pipeline), pipeline.source.retention
+        owner = owner_of(pipeline)
         require_registration(pipeline, owner)
         for move in moves:
             if pipeline.state.watermark(pipeline.name, move.lane) != move.old:
                 raise ConfigInvalid(f"{pipeline.name} is no longer at position {move.old.position}", "look again, and decide anew")
-            if retention and not move.is_skip:  # first of all nothing may be pruned there any more
-                retention.register(pipeline.name, move.lane, move.new.cursor, owner)
-            release(pipeline, [move.lane])
-            pipeline.state.place(term, move.lane, move.new)
-            if retention and move.is_skip:
-                retention.register(pipeline.name, move.lane, move.new.cursor, owner)
+        _register(pipeline, [move for move in moves if not move.is_skip], owner)  # first: nothing may be pruned there any more
+        release(pipeline, [move.lane for move in moves])
+        pipeline.state.place(term, {move.lane: move.new for move in moves})
+        _register(pipeline, [move for move in moves if move.is_skip], owner)
+
+
+def _register(pipeline: Pipeline, moves: Sequence[Move], owner: Owner) -> None:
+    if retention := pipeline.source.retention:
+        for move in moves:
+            retention.register(pipeline.name, move.lane, move.new.cursor, owner)
 
 
 def registration(pipeline: Pipeline) -> int | None:

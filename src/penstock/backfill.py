@@ -23,25 +23,24 @@ class Backfill:
 
 def outstanding(pipeline: Pipeline, term: Term) -> Backfill | None:
     """The ranges that are still to be delivered, each with a watermark to begin at; None once every stream can go on."""
-    marks = pipeline.state.pipeline_state(pipeline.name).watermarks
+    source, marks = pipeline.source, pipeline.state.pipeline_state(pipeline.name).watermarks
+    ranges = {lane: ranges_at(source, marks[lane].cursor) for lane in marks.keys() & set(source.lanes())}
+    _place(pipeline, term, {name: begin for some in ranges.values() for name, begin in some.items() if name not in marks})
     left: dict[Lane, Cursor] = {}
-    for lane in marks.keys() & set(pipeline.source.lanes()):
-        left |= _outstanding(pipeline, term, lane, marks)
+    for lane, some in ranges.items():
+        remaining = {name: begin for name, begin in some.items() if not _is_read(pipeline, begin, marks.get(name))}
+        if source.snapshot and some and not remaining:
+            joined = source.snapshot.joined(marks[lane].cursor, [marks[name].cursor for name in some])
+            pipeline.state.place(term, {lane: Watermark(joined, source.position(joined))}, instead_of=some)
+        left |= remaining
     return Backfill(left, frozenset(left.keys() & marks)) if left else None
 
 
-def _outstanding(pipeline: Pipeline, term: Term, lane: Lane, marks: Mapping[Lane, Watermark]) -> Mapping[Lane, Cursor]:
-    source, state, cursor = pipeline.source, pipeline.state, marks[lane].cursor
-    ranges = ranges_at(source, cursor)
-    new = {name: begin for name, begin in ranges.items() if name not in marks}
-    release(pipeline, new)
-    for name, begin in new.items():
-        state.place(term, name, Watermark(begin, source.position(begin)))
-    left = {name: begin for name, begin in ranges.items() if not _is_read(pipeline, begin, marks.get(name))}
-    if source.snapshot and ranges and not left:
-        joined = source.snapshot.joined(cursor, [marks[name].cursor for name in ranges])
-        state.place(term, lane, Watermark(joined, source.position(joined)), instead_of=ranges)
-    return left
+def _place(pipeline: Pipeline, term: Term, new: Mapping[Lane, Cursor]) -> None:
+    """Place the ranges of all lanes in one step."""
+    if new:
+        release(pipeline, new)
+        pipeline.state.place(term, {name: Watermark(begin, pipeline.source.position(begin)) for name, begin in new.items()})
 
 
 def _is_read(pipeline: Pipeline, begin: Cursor, reached: Watermark | None) -> bool:

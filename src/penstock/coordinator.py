@@ -121,10 +121,11 @@ class Coordinator(Protocol):
     def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:
         """How far this lane has been delivered; None for a new pipeline."""
 
-    def place(self, term: Term, lane: Lane, watermark: Watermark, instead_of: Collection[Lane] = ()) -> None:
-        """Set a lane's watermark, also backwards: the first start, and a person's decision. Raises TermLost.
+    def place(self, term: Term, marks: Mapping[Lane, Watermark], instead_of: Collection[Lane] = ()) -> None:
+        """Set the watermarks of one or more lanes, also backwards: a first start, or a decision of an operator. Raises TermLost.
 
-        Lanes that it takes over from are dropped in the same step; what they have delivered stays counted.
+        All of them are set in one step, or none. The step drops the lanes `instead_of` that `marks` does not have; the number of
+        changes that those have delivered stays counted.
         """
 
     def forget(self, term: Term) -> None:

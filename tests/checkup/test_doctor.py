@@ -329,7 +329,7 @@ def test_the_error_that_a_pipeline_stopped_with_fails_with_its_remedy(write: Wri
     candidate = pipeline.state.candidate("orders", "me")
     term = candidate.campaign()
     assert term
-    pipeline.state.place(term, LANE, Watermark(pipeline.source.begin(LANE, "now"), 0))
+    pipeline.state.place(term, {LANE: Watermark(pipeline.source.begin(LANE, "now"), 0)})
     assert [one.verdict for one in found(lambda: standing.leader(pipeline))] == [OK]
     pipeline.state.halt(term, {"code": "sink.exhausted", "message": "no", "remedy": "repair it"})
     candidate.close()

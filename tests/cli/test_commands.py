@@ -148,7 +148,7 @@ def test_status_follows_the_watermark_while_somebody_leads(captured: Path, capsy
     with closing(pipeline.state.candidate("shop", "me")) as candidate:
         term = candidate.campaign()
         assert term
-        pipeline.state.place(term, lane, Watermark(pipeline.source.begin(lane, "beginning"), 0))
+        pipeline.state.place(term, {lane: Watermark(pipeline.source.begin(lane, "beginning"), 0)})
         with pipeline.state.claim(term, lane, 0) as claim:
             claim.advance(Watermark(head, 5, 5), Tally(5, 2.0))
         assert main(["status", str(captured), str(captured), "--json"]) == 0

@@ -127,7 +127,7 @@ def office(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Office]:
     with ExitStack() as stage:
         term = stage.enter_context(closing(state.candidate("orders", "test"))).campaign()
         assert term
-        state.place(term, LANE, mark(0))
+        state.place(term, {LANE: mark(0)})
         claim = stage.enter_context(state.claim(term, LANE, 1))
         claim.advance(mark(999), Tally())
         yield Office(tmp_path / "p.yaml", hook, term, claim)

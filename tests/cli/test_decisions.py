@@ -64,7 +64,7 @@ def stand(pipeline: Pipeline, position: int | str, error: dict[str, str] | None 
         assert term
         cursor = pipeline.source.begin(LANE, str(position))
         at = pipeline.source.position(cursor)
-        pipeline.state.place(term, LANE, Watermark(cursor, at, at))
+        pipeline.state.place(term, {LANE: Watermark(cursor, at, at)})
         pipeline.source.retention.register(pipeline.name, LANE, cursor)
         if error:
             pipeline.state.halt(term, error)
@@ -253,9 +253,9 @@ def test_status_shows_how_far_a_snapshot_has_come_and_it_cannot_be_rewound(pipel
         term = candidate.campaign()
         assert term
         begin = pipeline.source.begin(LANE, "snapshot")
-        pipeline.state.place(term, LANE, Watermark(begin, 10))
+        pipeline.state.place(term, {LANE: Watermark(begin, 10)})
         [(lane, first)] = pipeline.source.snapshot.ranges(begin).items()
-        pipeline.state.place(term, lane, Watermark(first, pipeline.source.position(first)))
+        pipeline.state.place(term, {lane: Watermark(first, pipeline.source.position(first))})
         candidate.resign()
         main(["status", str(file)])
         assert "orders: snapshot: 0 of 1 ranges" in capsys.readouterr().out
@@ -265,7 +265,7 @@ def test_status_shows_how_far_a_snapshot_has_come_and_it_cannot_be_rewound(pipel
         assert term
         *_, last = pipeline.source.snapshot.rows(first, again=False)
         assert last.upto
-        pipeline.state.place(term, lane, Watermark(last.upto, pipeline.source.position(last.upto)))
+        pipeline.state.place(term, {lane: Watermark(last.upto, pipeline.source.position(last.upto))})
     main(["status", str(file)])
     said = capsys.readouterr().out
     assert "orders: snapshot: 1 of 1 ranges" in said

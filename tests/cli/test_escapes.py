@@ -98,7 +98,7 @@ def file(database: Path, refusing: str) -> Iterator[Path]:
         term = stage.enter_context(closing(pipeline.state.candidate("orders", f"host{EVIL}"))).campaign()
         assert term
         cursor = pipeline.source.begin(LANE, "beginning")
-        pipeline.state.place(term, LANE, Watermark(cursor, 0))
+        pipeline.state.place(term, {LANE: Watermark(cursor, 0)})
         claim = stage.enter_context(pipeline.state.claim(term, LANE, 1))
         poison = Poison("dead-letter", "wait", claim, Circumstances("orders", LANE, "cafe", term.epoch, lambda _: None))
         key, image = json.dumps({"id": EVIL}, ensure_ascii=False), json.dumps({"v": EVIL}, ensure_ascii=False)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack
+from itertools import count
 from typing import Any
 
 from penstock.coordinator import Tally, Term
@@ -86,6 +87,12 @@ class _Stage:
         while True:
             position += 1
             self.advance(position)
+            _say(position)
+
+    def place_for_ever(self, pipeline: str, holder: str, epoch: int, lanes: list[Any]) -> None:
+        for position in count():
+            mark = Watermark(f"c{position}", position, position)  # type: ignore[arg-type]
+            self.coordinator.place(Term(pipeline, holder, epoch), dict.fromkeys(lanes, mark))
             _say(position)
 
 

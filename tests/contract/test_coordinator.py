@@ -98,7 +98,7 @@ def elected(candidate: Any) -> Term:
 
 
 def placed(coordinator: Any, term: Term, position: int = 0) -> Term:
-    coordinator.place(term, LANE, mark(position))
+    coordinator.place(term, {LANE: mark(position)})
     return term
 
 
@@ -192,22 +192,22 @@ def test_a_resignation_of_a_lost_term_ends_no_other(mortal: Any, clock: Clock) -
 
 def test_a_watermark_is_placed_also_backwards_but_only_under_the_current_term(coordinator: Any, leader: Any, rival: Any) -> None:
     old = placed(coordinator, leader.campaign(), 9)
-    coordinator.place(old, LANE, Watermark(Cursor("c4"), 4, None))
+    coordinator.place(old, {LANE: Watermark(Cursor("c4"), 4, None)})
     assert coordinator.watermark("p", LANE) == Watermark(Cursor("c4"), 4, None)
     leader.resign()
     with pytest.raises(TermLost):
-        coordinator.place(old, LANE, mark(5))
+        coordinator.place(old, {LANE: mark(5)})
     rival.campaign()
     with pytest.raises(TermLost):
-        coordinator.place(old, LANE, mark(5))
+        coordinator.place(old, {LANE: mark(5)})
     with pytest.raises(TermLost):
-        coordinator.place(old, Lane("new"), mark(5))
+        coordinator.place(old, {Lane("new"): mark(5)})
     assert coordinator.pipeline_state("p").watermarks == {LANE: Watermark(Cursor("c4"), 4, None)}
 
 
 def test_a_forgotten_pipeline_has_no_watermarks_and_a_later_epoch(coordinator: Any, leader: Any, rival: Any) -> None:
     old = placed(coordinator, leader.campaign(), 9)
-    coordinator.place(old, Lane("other"), mark(3))
+    coordinator.place(old, {Lane("other"): mark(3)})
     leader.resign()
     with pytest.raises(TermLost):
         coordinator.forget(old)
@@ -251,7 +251,7 @@ def test_a_claim_begins_at_the_watermark_and_moves_it_forward_only(coordinator: 
 
 def test_lanes_are_claimed_and_counted_each_for_itself(coordinator: Any, leader: Any) -> None:
     term = placed(coordinator, leader.campaign())
-    coordinator.place(term, Lane("other"), mark(1))
+    coordinator.place(term, {Lane("other"): mark(1)})
     with coordinator.claim(term, LANE, 0) as one, coordinator.claim(term, Lane("other"), 0) as two:
         one.advance(mark(5), Tally(5, 1.0))
         two.advance(mark(3), Tally(2, 2.0))
@@ -315,7 +315,7 @@ def test_what_is_tried_again_shows_until_its_lane_gets_on_and_outlives_its_leade
     coordinator: Any, leader: Any, rival: Any
 ) -> None:
     term = placed(coordinator, leader.campaign())
-    coordinator.place(term, Lane("other"), mark(0))
+    coordinator.place(term, {Lane("other"): mark(0)})
     with coordinator.claim(term, LANE, 0) as claim, coordinator.claim(term, Lane("other"), 0) as other:
         claim.advance(mark(0), Tally(trouble=TROUBLE))
         assert coordinator.pipeline_state("p").trouble == TROUBLE
@@ -521,14 +521,48 @@ def test_a_lane_that_takes_over_from_others_does_so_in_one_step_and_keeps_what_t
     with closing(candidate):
         term = elected(candidate)
         for name in ("snapshot:0", "snapshot:1"):
-            coordinator.place(term, Lane(name), mark(-1))
+            coordinator.place(term, {Lane(name): mark(-1)})
             with coordinator.claim(term, Lane(name), 1) as claim:
                 claim.advance(mark(5), Tally(delivered=3))
-        coordinator.place(term, LANE, mark(4), instead_of=[Lane("snapshot:0"), Lane("snapshot:1")])
+        coordinator.place(term, {LANE: mark(4)}, instead_of=[Lane("snapshot:0"), Lane("snapshot:1")])
         standing = coordinator.pipeline_state("orders")
         assert standing.watermarks == {LANE: mark(4)}
         assert standing.delivered == 6
         deposed = Term("orders", "other", term.epoch - 1)
         with pytest.raises(TermLost):
-            coordinator.place(deposed, Lane("other"), mark(9), instead_of=[LANE])
+            coordinator.place(deposed, {Lane("other"): mark(9)}, instead_of=[LANE])
         assert coordinator.pipeline_state("orders").watermarks == {LANE: mark(4)}
+
+
+def test_lanes_that_are_placed_together_are_placed_in_one_step_whenever_the_process_is_killed(
+    coordinator: Any, leader: Any
+) -> None:
+    term, lanes = leader.campaign(), [Lane(f"lane {number}") for number in range(20)]
+    for attempt in range(5):
+        with Puppet(coordinator, "q", "placer") as placer:
+            placer.tell("place_for_ever", "p", "leader", term.epoch, lanes)
+            placer.heard()
+            for _ in range(3 + attempt):
+                assert len(set(coordinator.pipeline_state("p").watermarks.values())) == 1, "a step that is seen in parts"
+            placer.process.kill()
+        with coordinator.claim(term, lanes[0], attempt):  # a server may still be about the last statement of the process
+            found = coordinator.pipeline_state("p").watermarks
+        assert found.keys() == set(lanes)
+        assert len(set(found.values())) == 1
+
+
+def test_lanes_that_are_placed_together_replace_others_and_keep_the_number_that_those_delivered(
+    coordinator: Any, leader: Any, rival: Any
+) -> None:
+    term, other = placed(coordinator, leader.campaign()), Lane("other")
+    with coordinator.claim(term, LANE, 0) as claim:
+        claim.advance(mark(3), Tally(delivered=3))
+    together = {other: mark(7), Lane("third"): mark(8)}
+    coordinator.place(term, together, instead_of=[LANE, other])
+    found = coordinator.pipeline_state("p")
+    assert (found.watermarks, found.delivered) == (together, 3)
+    leader.resign()
+    elected(rival)
+    with pytest.raises(TermLost):
+        coordinator.place(term, {LANE: mark(1), other: mark(1)})
+    assert coordinator.pipeline_state("p").watermarks == together

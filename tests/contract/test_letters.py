@@ -73,7 +73,7 @@ def stage(make: Callable[[], Any]) -> Iterator[Stage]:
     state = make()
     with ExitStack() as stack:
         term = stack.enter_context(closing(state.candidate("p", "leader"))).campaign()
-        state.place(term, LANE, Watermark(Cursor("c0"), 0))
+        state.place(term, {LANE: Watermark(Cursor("c0"), 0)})
         yield Stage(state, term, stack.enter_context(state.claim(term, LANE, 1)), [])
 
 
@@ -124,7 +124,7 @@ def test_a_claim_that_another_attempt_has_replaced_parks_nothing(make: Callable[
     state = make()
     with closing(state.candidate("p", "leader")) as leader:
         old = leader.campaign()
-        state.place(old, LANE, Watermark(Cursor("c0"), 0))
+        state.place(old, {LANE: Watermark(Cursor("c0"), 0)})
         with state.claim(old, LANE, 1) as claim:
             claim.park([letter(1)])
             leader.campaign()

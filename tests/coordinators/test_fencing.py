@@ -90,12 +90,12 @@ class Fencing(RuleBasedStateMachine):
     def place(self, data: st.DataObject, position: int) -> None:
         term = data.draw(st.sampled_from(self.terms))
         if term == self.current:
-            self.coordinator.place(term, LANE, _mark(position))
+            self.coordinator.place(term, {LANE: _mark(position)})
             self.registered = self.registered if self.position is not None else (term.epoch, -1)
             self.position = position
         else:
             with pytest.raises(TermLost):
-                self.coordinator.place(term, LANE, _mark(position))
+                self.coordinator.place(term, {LANE: _mark(position)})
 
     @precondition(lambda self: self.terms)
     @rule(data=st.data(), attempt=st.integers(0, 5))

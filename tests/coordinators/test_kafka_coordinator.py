@@ -84,7 +84,7 @@ def test_a_state_of_an_earlier_version_is_read_and_one_of_a_later_version_is_ref
     with monkeypatch.context() as earlier:
         earlier.setattr(log, "VERSION", log.VERSION - 1)
         with closing(state.candidate("p", "leader")) as leader:
-            state.place(until(leader.campaign), LANE, mark(7))
+            state.place(until(leader.campaign), {LANE: mark(7)})
     assert Log(state.where).look(lambda machine: machine.of("p").lanes[LANE].position) == 7
     monkeypatch.setattr(log, "VERSION", log.VERSION - 2)
     with pytest.raises(StateInvalid, match="this program reads versions up to"):
@@ -97,7 +97,7 @@ def test_after_a_checkpoint_the_old_records_are_gone_and_a_new_reader_knows_the_
     monkeypatch.setattr(log, "CHECKPOINT", 20)
     monkeypatch.setattr(log, "PART", 700)
     term = leader.campaign()
-    state.place(term, LANE, mark(0))
+    state.place(term, {LANE: mark(0)})
     long = Change(5, Op.INSERT, "t", '{"id":1}', None, f'"{"x" * 5000}"')
     with state.claim(term, LANE, 0) as claim:
         claim.park([DeadLetter("cafe", LANE, long, "sink", "sink.exhausted", "no", 1)])
@@ -120,7 +120,7 @@ def test_a_state_that_could_not_be_read_anew_is_read_anew_the_next_time(
 ) -> None:
     monkeypatch.setattr(log, "CHECKPOINT", 5)
     term = leader.campaign()
-    state.place(term, LANE, mark(0))
+    state.place(term, {LANE: mark(0)})
     behind = Log(state.where)
     assert behind.look(lambda machine: machine.of("p").lanes[LANE].position) == 0
     with state.claim(term, LANE, 0) as claim:
@@ -159,7 +159,7 @@ def test_who_may_not_delete_records_leads_on_and_hears_a_warning(
         admin.create_acls([binding], request_timeout=PATIENCE)[binding].result(PATIENCE)
     state = KafkaCoordinator(f"kafka://{broker.secured}/{topic}?session-timeout=1200s&{user}")
     with closing(state.candidate("p", "leader")) as leader:
-        state.place(leader.campaign(), LANE, mark(3))
+        state.place(leader.campaign(), {LANE: mark(3)})
         leader.renew()
         leader.renew()
     assert state.watermark("p", LANE) == mark(3)
@@ -178,7 +178,7 @@ def test_a_topic_that_would_forget_is_refused_with_the_command_that_alters_it(st
 def test_records_that_somebody_else_has_removed_or_written_are_noticed(
     state: KafkaCoordinator, leader: Any, broker: Broker, admin: AdminClient
 ) -> None:
-    state.place(leader.campaign(), LANE, mark(3))
+    state.place(leader.campaign(), {LANE: mark(3)})
     [removed] = admin.delete_records([TopicPartition(state.where.topic, 0, 2)], request_timeout=PATIENCE).values()
     removed.result(PATIENCE)
     with pytest.raises(StateInvalid, match="first records were removed"):
@@ -193,11 +193,11 @@ def test_records_that_somebody_else_has_removed_or_written_are_noticed(
 
 def test_a_state_topic_that_is_removed_under_a_leader_is_noticed(state: KafkaCoordinator, leader: Any, admin: AdminClient) -> None:
     term = leader.campaign()
-    state.place(term, LANE, mark(3))
+    state.place(term, {LANE: mark(3)})
     admin.delete_topics([state.where.topic])[state.where.topic].result()
     assert until(lambda: state.where.topic not in admin.list_topics(timeout=PATIENCE).topics)
     with pytest.raises(StateInvalid, match="it is gone"):
-        until(lambda: _tried(lambda: state.place(term, LANE, mark(4))))
+        until(lambda: _tried(lambda: state.place(term, {LANE: mark(4)})))
 
 
 def test_only_heartbeats_of_ones_own_count(state: KafkaCoordinator, leader: Any, broker: Broker) -> None:
@@ -229,7 +229,7 @@ def test_a_leader_that_is_cut_off_stands_down_before_another_leads_and_changes_n
         far = KafkaCoordinator(f"kafka://{host}:{proxy.port}/{options}", silence=PATIENCE, clock=_Clock(skipped, pace=0.001))
         with closing(near.candidate("p", "rival")) as rival, closing(far.candidate("p", "leader")) as leader:
             old = leader.campaign()
-            far.place(old, LANE, mark(0))
+            far.place(old, {LANE: mark(0)})
             with far.claim(old, LANE, 0) as held:
                 held.advance(mark(5), Tally(1))
                 assert rival.campaign() is None
@@ -243,7 +243,7 @@ def test_a_leader_that_is_cut_off_stands_down_before_another_leads_and_changes_n
                     leader.renew()
                 assert rival.campaign() is None or time.monotonic() - cut_at > session - 1
                 new = until(rival.campaign)
-                near.place(new, LANE, mark(6))
+                near.place(new, {LANE: mark(6)})
                 with hurried(monkeypatch), pytest.raises(StateUnavailable):
                     held.advance(mark(7), Tally(1))
                 proxy.heal()
@@ -306,7 +306,7 @@ def test_a_leader_and_a_claim_outlast_a_restart_of_the_brokers_and_nothing_is_co
     state = patient(breakable_broker)
     with closing(state.candidate("p", "leader")) as leader:
         term = leader.campaign()
-        state.place(term, LANE, mark(0))
+        state.place(term, {LANE: mark(0)})
         with state.claim(term, LANE, 0) as claim:
             claim.advance(mark(1), Tally(1))
             breakable_broker.kill()
@@ -324,7 +324,7 @@ def test_a_leader_and_a_claim_outlast_a_restart_of_the_brokers_and_nothing_is_co
 def test_brokers_that_are_away_are_no_topic_that_is_gone(breakable_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     state = patient(breakable_broker)
     with closing(state.candidate("p", "leader")) as leader:
-        state.place(leader.campaign(), LANE, mark(3))
+        state.place(leader.campaign(), {LANE: mark(3)})
         monkeypatch.setattr(log, "GONE_SECONDS", 0.0)
         with hurried(monkeypatch):
             until(lambda: _tried(lambda: state.pipeline_state("p")))  # those in a hurry share another log
@@ -389,7 +389,7 @@ def test_a_record_that_was_sent_twice_because_its_answer_was_lost_counts_once_an
     monkeypatch.setattr(Log, "_send", twice)
     with closing(state.candidate("p", "leader")) as leader:
         term = until(leader.campaign)
-        state.place(term, LANE, mark(0))
+        state.place(term, {LANE: mark(0)})
         with state.claim(term, LANE, 1) as claim:
             claim.advance(mark(3), Tally(delivered=3))
     assert (state.watermark("p", LANE), state.pipeline_state("p").delivered) == (mark(3), 3)

@@ -79,7 +79,7 @@ def mark(position: int) -> Watermark:
 def taken(coordinator: PostgresCoordinator, leader: PostgresCandidate) -> Term:
     term = leader.campaign()
     assert term
-    coordinator.place(term, LANE, mark(0))
+    coordinator.place(term, {LANE: mark(0)})
     return term
 
 
@@ -187,7 +187,7 @@ def test_who_lacks_rights_is_told_what_to_grant_and_needs_no_more(postgres: str,
 
     def stand() -> None:
         with closing(coordinator.candidate("p", "a")) as one:
-            coordinator.place(one.campaign() or Term("p", "a", 0), LANE, mark(1))
+            coordinator.place(one.campaign() or Term("p", "a", 0), {LANE: mark(1)})
 
     try:
         grant = refused(coordinator.examine, stand)
@@ -367,7 +367,7 @@ def test_a_leader_that_is_cut_off_is_replaced_within_its_ttl_and_changes_nothing
     with Proxy(postgres_server.port) as proxy, closing(through(empty_state, proxy, own).candidate("p", "leader")) as leader:
         old = leader.campaign()
         assert old == Term("p", "leader", 1)
-        coordinator.place(old, LANE, mark(0))
+        coordinator.place(old, {LANE: mark(0)})
         with through(empty_state, proxy).claim(old, LANE, 0) as held:
             held.advance(mark(5), Tally(1, 1.0))
             leader.renew()
@@ -474,7 +474,7 @@ def test_a_claim_of_an_older_term_cannot_move_what_was_placed_while_it_waited(
 ) -> None:
     """It has looked at its term before that ended, and writes after the watermark was set back."""
     old = taken(coordinator, leader)
-    coordinator.place(old, LANE, mark(5))
+    coordinator.place(old, {LANE: mark(5)})
     with coordinator.claim(old, LANE, 0) as held, psycopg.connect(coordinator.dsn) as blocker, ThreadPoolExecutor(1) as pool:
         blocker.execute(f"select from {NAME}.watermarks for update")
         late = pool.submit(held.advance, mark(9), Tally(4))

@@ -74,7 +74,7 @@ def mark(position: int) -> Watermark:
 def taken(coordinator: SqliteCoordinator, leader: candidate.SqliteCandidate) -> Term:
     term = leader.campaign()
     assert term
-    coordinator.place(term, LANE, mark(0))
+    coordinator.place(term, {LANE: mark(0)})
     return term
 
 
@@ -159,7 +159,7 @@ def test_a_state_file_of_an_earlier_version_is_upgraded_and_keeps_what_it_knows(
     with closing(coordinator.candidate("p", "a")) as first:
         term = first.campaign()
         assert term
-        coordinator.place(term, Lane("main"), Watermark(Cursor("c7"), 7, 7))
+        coordinator.place(term, {Lane("main"): Watermark(Cursor("c7"), 7, 7)})
     for table in ("dead_letters", "dead_rows", "dead_counts") if version == 1 else ():
         edit(path, f"drop table {table}")
     if version > 1:

@@ -42,7 +42,7 @@ def leading(path: Path) -> Iterator[None]:
     with closing(state.candidate("p", "a")) as candidate:
         term = candidate.campaign()
         assert term
-        state.place(term, Lane("main"), Watermark(Cursor("c"), 0, 0))
+        state.place(term, {Lane("main"): Watermark(Cursor("c"), 0, 0)})
         with state.claim(term, Lane("main"), 0):
             yield
 

@@ -99,7 +99,7 @@ def at_work(path: Path, *, is_whole: bool) -> Iterator[tuple[SqliteCoordinator, 
     with closing(state.candidate("p", "leader")) as leader, closing(state.candidate("p", "rival")) as rival:
         term = leader.campaign()
         assert term
-        state.place(term, LANE, mark(0))
+        state.place(term, {LANE: mark(0)})
         assert rival.campaign() is None
         with state.claim(term, LANE, 0) as claim:
             claim.advance(mark(1), Tally(1, 1.0))

@@ -89,7 +89,7 @@ def reach(pipeline: Pipeline, position: int, trouble: dict[str, str] | None = No
     assert term
     cursor = pipeline.source.begin(LANE, str(position))
     pipeline.source.retention.register(NAME, LANE, cursor)
-    pipeline.state.place(term, LANE, Watermark(cursor, position))
+    pipeline.state.place(term, {LANE: Watermark(cursor, position)})
     if trouble:
         pipeline.state.note(term, trouble)
     candidate.resign()

@@ -24,7 +24,7 @@ def behind(tmp_path):
         source = SyntheticSource(rate=1e9, total=2 * BACKLOG)
         candidate = state.candidate("far", "test")
         cursor = source.begin(LANE, str(2 * BACKLOG - changes))
-        state.place(candidate.campaign(), LANE, Watermark(cursor, source.position(cursor)))
+        state.place(candidate.campaign(), {LANE: Watermark(cursor, source.position(cursor))})
         candidate.close()
         return Pipeline("far", source, DiscardSink(), state)
 
@@ -62,6 +62,6 @@ def test_a_pipeline_whose_backlog_is_unknown_goes_live(behind):
 def test_changes_are_counted_and_not_the_positions_between(tmp_path, changes, is_far):
     state, source = SqliteCoordinator(path=str(tmp_path / "state.db")), SparseSource(total=changes)
     with closing(state.candidate("far", "test")) as candidate:
-        state.place(candidate.campaign(), LANE, Watermark(source.begin(LANE, "beginning"), 0))
+        state.place(candidate.campaign(), {LANE: Watermark(source.begin(LANE, "beginning"), 0)})
     target = catch_up(Pipeline("far", source, DiscardSink(), state))
     assert (target is not None) is is_far

@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from penstock.backfill import outstanding
 from penstock.batch_target import Batch
 from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
-from penstock.errors import LogDamaged
+from penstock.errors import LogDamaged, SourceUnavailable
 from penstock.pipeline import Pipeline
 from penstock.running.lanes import open_lanes
 from penstock.running.resume import appear, place
@@ -52,6 +53,28 @@ def test_a_lane_that_appeared_while_no_process_ran_is_read_from_its_beginning(pi
     assert positions(pipeline) == {"a": 10, "b": 1000}
 
 
+class HalfThere(LanesSource):
+    """A source of which lane b cannot be reached until its file `reachable` is there."""
+
+    def begin(self, lane, start):
+        if lane == "b" and not Path(self.folder, "reachable").exists():
+            raise SourceUnavailable("lane b cannot be reached")
+        return super().begin(lane, start)
+
+
+def test_a_start_that_fails_between_two_lanes_places_none_of_them(pipeline, term):
+    source = HalfThere(folder=pipeline.source.folder, start="now")
+    source.write("b", 1000, 1003)
+    pipeline = replace(pipeline, source=source)
+    with pytest.raises(SourceUnavailable):
+        place(pipeline, term, None, None)
+    assert positions(pipeline) == {}
+    Path(source.folder, "reachable").touch()
+    source.write("a", 0, 12)
+    place(pipeline, term, None, None)
+    assert positions(pipeline) == {"a": 12, "b": 1003}, "both begin at the same now"
+
+
 class Damaged(LanesSource):
     """A source without registrations that no longer continues where it was read."""
 
@@ -69,7 +92,7 @@ def test_a_lane_is_over_once_it_was_delivered_to_its_end(pipeline, term):
     place(pipeline, term, None, None)
     pipeline.source.write("a", 0, 12, has_ended=True)
     assert open_lanes(pipeline) == {"a"}
-    pipeline.state.place(term, "a", Watermark(pipeline.source.head("a"), 12))
+    pipeline.state.place(term, {"a": Watermark(pipeline.source.head("a"), 12)})
     assert open_lanes(pipeline) == set()
 
 

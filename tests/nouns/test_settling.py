@@ -57,7 +57,7 @@ def shared(folder: Path, then: str) -> Pipeline:
     with closing(pipeline.state.candidate("orders", "me")) as candidate:
         term = candidate.campaign()
         assert term
-        pipeline.state.place(term, LANE, Watermark(pipeline.source.head(LANE), 10))
+        pipeline.state.place(term, {LANE: Watermark(pipeline.source.head(LANE), 10)})
     return pipeline
 
 
@@ -125,7 +125,7 @@ def stand(pipeline: Pipeline, position: int) -> None:
     with closing(pipeline.state.candidate("orders", "me")) as candidate:
         term = candidate.campaign()
         assert term
-        pipeline.state.place(term, LANE, Watermark(pipeline.source.begin(LANE, str(position)), position))
+        pipeline.state.place(term, {LANE: Watermark(pipeline.source.begin(LANE, str(position)), position)})
 
 
 def test_who_finds_that_another_process_has_settled_a_later_watermark_goes_on(beside: Callable[..., Pipeline]) -> None:
@@ -155,7 +155,7 @@ def test_a_term_that_begins_while_its_predecessor_records_and_settles_starts_at_
     def go_on() -> None:
         """The statement of the predecessor began in its own term, and is committed in the next one."""
         if pipeline.state.watermark("orders", LANE).position < 8:
-            pipeline.state.place(term, LANE, Watermark(pipeline.source.begin(LANE, "8"), 8))
+            pipeline.state.place(term, {LANE: Watermark(pipeline.source.begin(LANE, "8"), 8)})
             settled_elsewhere(pipeline, 8)
 
     pipeline = beside(go_on)

@@ -261,7 +261,7 @@ def test_a_record_that_is_refused_in_its_turn_has_not_overtaken_the_letter_of_it
 
     with closing(state.candidate("p", "me")) as candidate:
         term = candidate.campaign()
-        state.place(term, Lane("main"), Watermark(Cursor("c"), 0))
+        state.place(term, {Lane("main"): Watermark(Cursor("c"), 0)})
         with state.claim(term, Lane("main"), 0) as claim, line.open(claim, keys="go-on") as opened:
             for position in (1, 2):
                 deliver(opened, to_batch([line.message(position, b"x" * 2 * LIMIT, key=b"k")]))

@@ -84,7 +84,7 @@ def desk(receiver: Receiver, told: Any, tmp_path: Path) -> Iterator[Desk]:
     with ExitStack() as stage:
         term = stage.enter_context(closing(state.candidate("orders", "test"))).campaign()
         assert term
-        state.place(term, LANE, Watermark(Cursor("c0"), 0))
+        state.place(term, {LANE: Watermark(Cursor("c0"), 0)})
         yield Desk(receiver, state, stage.enter_context(state.claim(term, LANE, 1)), told, stage)
 
 

@@ -29,7 +29,7 @@ class Batch:
         source = source or SyntheticSource(rate=1e6, total=TOTAL)
         pipeline = Pipeline("batch", source, FileSink(path=str(self.out), **sink), self.state, Transform(where=where), "batch")
         if self.state.watermark("batch", LANE) is None:
-            self.state.place(self.term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
+            self.state.place(self.term, {LANE: Watermark(source.begin(LANE, "beginning"), 0)})
         query = Restarted(self.spark, pipeline, str(self.folder), goal or heads(source))
         self.queries.append(query)
         query.start(self.term)
@@ -122,7 +122,7 @@ def test_a_batch_whose_term_was_taken_changes_nothing(batch):
     batch.candidate.close()
     batch.candidate = batch.state.candidate("batch", "successor")
     term = until(batch.candidate.campaign)
-    batch.state.place(term, LANE, Watermark(SyntheticSource().begin(LANE, "beginning"), 0))
+    batch.state.place(term, {LANE: Watermark(SyntheticSource().begin(LANE, "beginning"), 0)})
     failure = until(query.failure)
     assert failure.code == "term.lost"
     assert batch.position == 0

@@ -76,7 +76,7 @@ class Lane:
         self._candidate = self.state.candidate("p", "me")
         self._term = self._candidate.campaign()
         assert self._term
-        self.state.place(self._term, LANE, Watermark(self.source.begin(LANE, "beginning"), 0))
+        self.state.place(self._term, {LANE: Watermark(self.source.begin(LANE, "beginning"), 0)})
         self._spec = TaskSpec(Pipeline("p", self.source, sink, self.state), self._term, folder, "query", 300.0)
         self.begin()
 

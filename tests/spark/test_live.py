@@ -54,7 +54,7 @@ class Live:
         self.candidate = self.state.candidate(name, "test")
         self.term = term = self.candidate.campaign()
         if self.state.watermark(name, LANE) is None:
-            self.state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
+            self.state.place(term, {LANE: Watermark(source.begin(LANE, "beginning"), 0)})
         self.query = Restarted(self.spark, self.pipeline, str(self.folder))
 
     def until_position(self, position=TOTAL):
@@ -268,7 +268,7 @@ def test_a_deposed_leader_ends_by_itself_and_changes_nothing(live):
     successor = live.state.candidate("live", "successor")
     term = until(successor.campaign)
     assert term.epoch == 2
-    live.state.place(term, LANE, Watermark(live.pipeline.source.begin(LANE, "beginning"), 0))
+    live.state.place(term, {LANE: Watermark(live.pipeline.source.begin(LANE, "beginning"), 0)})
     failure = until(live.query.failure)
     assert failure.code == "term.lost"
     assert live.watermark().position == 0

@@ -51,7 +51,7 @@ class Carried:
         self.candidate = self.state.candidate("large", "test")
         self.term = self.candidate.campaign()
         cursor = self.source.begin(LANE, begin)
-        self.state.place(self.term, LANE, Watermark(cursor, self.source.position(cursor)))
+        self.state.place(self.term, {LANE: Watermark(cursor, self.source.position(cursor))})
 
     def start(self, goal=None):
         self.query = Restarted(self._spark, self.pipeline, self._folder, goal)

@@ -40,7 +40,7 @@ def query(spark: Any, source: MarkSource, tmp_path: Any) -> Iterator[Restarted]:
     candidate = state.candidate("own", "test")
     term = candidate.campaign()
     assert term
-    state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
+    state.place(term, {LANE: Watermark(source.begin(LANE, "beginning"), 0)})
     made = Restarted(spark, pipeline, str(tmp_path))
     made.start(term)
     yield made

@@ -46,7 +46,7 @@ def spec(tmp_path):
     state = SqliteCoordinator(path=str(tmp_path / "state.db"))
     candidate = state.candidate("p", "me")
     term = candidate.campaign()
-    state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
+    state.place(term, {LANE: Watermark(source.begin(LANE, "beginning"), 0)})
     yield TaskSpec(Pipeline("p", source, DiscardSink(), state), term, str(tmp_path), "query", 300.0)
     candidate.close()
 
@@ -56,7 +56,7 @@ def test_what_was_delivered_and_purged_while_a_reader_began_is_no_loss_to_it(spe
     reading = _read(spec, LANE, 0)
     assert [piece.position for piece in unbundled(next(reading)) if isinstance(piece, Mark)] == [0]
     source = spec.pipeline.source
-    spec.pipeline.state.place(spec.term, LANE, Watermark(source.begin(LANE, "500"), 500))
+    spec.pipeline.state.place(spec.term, {LANE: Watermark(source.begin(LANE, "500"), 500)})
     (tmp_path / "pruned").write_text("500")
     found = [piece for batch in (next(reading) for _ in range(4)) for piece in unbundled(batch)]
     assert next(piece.position for piece in found if isinstance(piece, Mark)) == 500
@@ -74,7 +74,7 @@ def test_what_was_purged_and_never_delivered_stops_the_pipeline(spec, tmp_path):
 
 def test_a_batch_whose_goal_a_predecessor_has_passed_and_purged_reads_nothing(spec, tmp_path):
     source = spec.pipeline.source
-    spec.pipeline.state.place(spec.term, LANE, Watermark(source.begin(LANE, "500"), 500))
+    spec.pipeline.state.place(spec.term, {LANE: Watermark(source.begin(LANE, "500"), 500)})
     (tmp_path / "pruned").write_text("500")
     batch = replace(spec, target={LANE: source.begin(LANE, "400")})
     found = [piece for given in _read(batch, LANE, 0) for piece in unbundled(given)]

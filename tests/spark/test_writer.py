@@ -73,7 +73,7 @@ class Lane:
         self.state = SqliteCoordinator(path=str(folder / "state.db"), ttl=ttl)
         self.candidate = self.state.candidate("live", "test")
         term = self.candidate.campaign()
-        self.state.place(term, LANE, Watermark(SOURCE.begin(LANE, "beginning"), 0))
+        self.state.place(term, {LANE: Watermark(SOURCE.begin(LANE, "beginning"), 0)})
         transform = Transform(function="rules:spread")
         pipeline = Pipeline("live", SOURCE, sink, self.state, transform, folder=str(Path(__file__).parent))
         self.spec = TaskSpec(pipeline, term, str(folder / "run"), "query", 300.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 from penstock.batch_target import prove
 from penstock.change import Lane
@@ -15,6 +16,7 @@ from penstock.owner import Owner
 from penstock.ownership import owner_of, require
 from penstock.pipeline import Pipeline
 from penstock.sink_watermark import is_same_life, kept, release
+from penstock.source import Source
 from penstock.watermark import at_watermark
 
 UNKNOWN = {
@@ -46,20 +48,50 @@ def decide(
     return "file" if registered is None else None
 
 
+class Resumption(NamedTuple):
+    """The decision about one lane. `mark`: the watermark where one counts, of the store or of the sink."""
+
+    by: str
+    mark: Watermark | None
+    delivered: int | None
+    has_appeared: bool
+
+
 def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[str, str] | None) -> int | None:
     """Make sure that every lane has a watermark to start from; the position of one that counts instead of what was said.
 
+    All lanes are placed in one step, after each of them was decided: a start that ends in between leaves no lane behind.
     Raises SourceOwned before anything is placed, whatever was said, if the registration belongs to another state.
     """
-    source, state, owner = pipeline.source, pipeline.state, owner_of(pipeline)
+    source, owner = pipeline.source, owner_of(pipeline)
     require(pipeline, owner)
-    standing, unheeded = state.pipeline_state(pipeline.name), None
-    lanes = source.lanes()
-    is_begun = not standing.watermarks.keys().isdisjoint(lanes)
+    marks = pipeline.state.pipeline_state(pipeline.name).watermarks
+    found = _decided(pipeline, marks, said, last_error)
+    if (last_error or {}).get("code") == SourceRewound.code and source.seek and any(one.by == "person" for one in found.values()):
+        source.seek.renew()
+    kept = {lane: one.mark for lane, one in found.items() if one.by == "watermark" and one.mark}
+    for lane in kept:
+        _confirm(pipeline, lane, owner)
+    begun = [lane for lane, one in found.items() if one.mark is None]
+    release(pipeline, begun)
+    placed = {lane: one.mark or _begun(source, lane, one, said) for lane, one in found.items() if lane not in kept}
+    if placed:
+        is_anew = any(not found[lane].has_appeared for lane in begun)
+        pipeline.state.place(term, placed, marks.keys() - found.keys() if is_anew else ())  # of a snapshot that was given up
+    for lane, mark in placed.items():
+        _register(pipeline, lane, mark.cursor, owner)
+    return max((mark.position for mark in kept.values()), default=None) if said else None
+
+
+def _decided(
+    pipeline: Pipeline, marks: Mapping[Lane, Watermark], said: str | None, last_error: Mapping[str, str] | None
+) -> Mapping[Lane, Resumption]:
+    """Where each lane goes on. Raises StateLost."""
+    lanes, retention = pipeline.source.lanes(), pipeline.source.retention
+    is_begun, found = not marks.keys().isdisjoint(lanes), {}
     for lane in lanes:
-        known = state.watermark(pipeline.name, lane)
-        registered = source.retention.registered(pipeline.name, lane) if source.retention else None
-        copy = _copy(pipeline, lane) if known is None else None
+        known, registered = marks.get(lane), retention.registered(pipeline.name, lane) if retention else None
+        copy = None if known else _copy(pipeline, lane)
         has_appeared = is_begun and known is None and registered is None
         by = decide(known is not None, registered, None if has_appeared else said, last_error, copy is not None)
         if by is None:
@@ -69,26 +101,26 @@ def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[
                 "point `state` at the store it used; or say where to go on: "
                 f"penstock run FILE --from {registered} | --from beginning | --from now | --from snapshot",
             )
-        if by == "person" and (last_error or {}).get("code") == SourceRewound.code and source.seek:
-            source.seek.renew()
-        if by == "watermark" and known:
-            # The pipeline lives, and the source must still continue at its watermark.
-            with suppress(SourceUnavailable):  # one that can only be read is delivered from: `Settling` reports it
-                if source.retention:
-                    at_watermark(pipeline, lane, partial(source.retention.settle, pipeline.name, lane, owner=owner))
-                else:
-                    at_watermark(pipeline, lane, partial(prove, source, lane))
-            unheeded = known.position if said else unheeded
-        elif by == "sink" and copy:
-            state.place(term, lane, copy)
-            _register(pipeline, lane, copy.cursor, owner)
+        mark = {"watermark": known, "sink": copy}.get(by)
+        found[lane] = Resumption(by, mark, known.delivered if known else None, has_appeared)
+    return found
+
+
+def _confirm(pipeline: Pipeline, lane: Lane, owner: Owner) -> None:
+    """The pipeline lives, and the source must still continue at its watermark."""
+    source = pipeline.source
+    with suppress(SourceUnavailable):  # one that can only be read is delivered from: `Settling` reports it
+        if source.retention:
+            at_watermark(pipeline, lane, partial(source.retention.settle, pipeline.name, lane, owner=owner))
         else:
-            release(pipeline, [lane])
-            cursor = source.begin(lane, said if by == "person" and said else "beginning" if has_appeared else source.start)
-            ranges = () if has_appeared else standing.watermarks.keys() - set(lanes)  # of a snapshot that was given up
-            state.place(term, lane, Watermark(cursor, source.position(cursor), known.delivered if known else None), ranges)
-            _register(pipeline, lane, cursor, owner)
-    return unheeded
+            at_watermark(pipeline, lane, partial(prove, source, lane))
+
+
+def _begun(source: Source, lane: Lane, found: Resumption, said: str | None) -> Watermark:
+    """Where a lane begins; one that has appeared, at its beginning."""
+    start = said if found.by == "person" and said else "beginning" if found.has_appeared else source.start
+    cursor = source.begin(lane, start)
+    return Watermark(cursor, source.position(cursor), found.delivered)
 
 
 def appear(pipeline: Pipeline, term: Term) -> None:

@@ -29,7 +29,7 @@ def warm(spark: Any, folder: str, is_enough: Callable[[], bool] = lambda: False)
     with closing(state.candidate(pipeline.name, "warm-up")) as candidate:
         term = candidate.campaign()
         assert term is not None
-        state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
+        state.place(term, {LANE: Watermark(source.begin(LANE, "beginning"), 0)})
         query = Query(spark, pipeline, own)
         query.start(term)
         query.wait(lambda: _position(state) >= _CHANGES or is_enough(), within=_PATIENCE)

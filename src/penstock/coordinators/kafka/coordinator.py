@@ -87,9 +87,13 @@ class KafkaCoordinator(StoreLetters):
         """How far this lane has been delivered; None for a new pipeline."""
         return self._log.look(lambda machine: _watermarks(machine, pipeline).get(lane))
 
-    def place(self, term: Term, lane: Lane, watermark: Watermark, instead_of: Collection[Lane] = ()) -> None:
-        """Set a lane's watermark, also backwards, and drop lanes whose work it takes over. Raises TermLost."""
-        self._under(term, "place", lane=lane, mark=mark(watermark), gone=list(instead_of))
+    def place(self, term: Term, marks: Mapping[Lane, Watermark], instead_of: Collection[Lane] = ()) -> None:
+        """Set the watermarks of lanes in one step, also backwards, and drop lanes that these replace. Raises TermLost."""
+        [(lane, first), *others], gone = marks.items(), list(instead_of)
+        if others:
+            self._under(term, "place_all", marks={lane: mark(one) for lane, one in marks.items()}, gone=gone)
+        else:  # as earlier versions write it, which read the same topic during an upgrade and refuse `place_all`
+            self._under(term, "place", lane=lane, mark=mark(first), gone=gone)
 
     def forget(self, term: Term) -> None:
         """Remove all watermarks and letters of a pipeline. Raises TermLost."""

@@ -153,12 +153,14 @@ class StateMachine:
         return is_led
 
     def _place(self, entry: PipelineEntry, asked: Request) -> None:
-        cursor, position, delivered = asked["mark"]
-        lane = entry.lanes.setdefault(asked["lane"], LaneEntry(cursor, position, delivered))
-        lane.cursor, lane.position, lane.delivered = cursor, position, delivered
+        marks = asked["marks"] if asked["do"] == "place_all" else {asked["lane"]: asked["mark"]}
+        for name, (cursor, position, delivered) in marks.items():
+            lane = entry.lanes.setdefault(name, LaneEntry(cursor, position, delivered))
+            lane.cursor, lane.position, lane.delivered = cursor, position, delivered
+        heir = entry.lanes[next(iter(marks))]
         for gone in asked["gone"]:
-            if gone != asked["lane"] and gone in entry.lanes:
-                lane.total += entry.lanes.pop(gone).total
+            if gone not in marks and gone in entry.lanes:
+                heir.total += entry.lanes.pop(gone).total
 
     def _forget(self, entry: PipelineEntry, asked: Request) -> None:
         parked = Letters(self._numbers)
@@ -228,6 +230,7 @@ class StateMachine:
 
 _UNDER_TERM: Mapping[str, Callable[[StateMachine, PipelineEntry, Request], None]] = {
     "place": StateMachine._place,
+    "place_all": StateMachine._place,
     "forget": StateMachine._forget,
     "halt": StateMachine._halt,
     "note": StateMachine._note,

@@ -93,14 +93,15 @@ class PostgresCoordinator(StoreLetters):
         with borrowed(self.dsn) as store:
             return _watermarks(store, pipeline).get(lane)
 
-    def place(self, term: Term, lane: Lane, watermark: Watermark, instead_of: Collection[Lane] = ()) -> None:
-        """Set a lane's watermark, also backwards, and drop lanes whose work it takes over. Raises TermLost."""
-        facts = {"pipeline": term.pipeline, "lane": lane, "epoch": term.epoch, "gone": [*instead_of]}
-        mark = {"cursor": watermark.cursor, "position": watermark.position, "delivered": watermark.delivered}
+    def place(self, term: Term, marks: Mapping[Lane, Watermark], instead_of: Collection[Lane] = ()) -> None:
+        """Set the watermarks of lanes in one step, also backwards, and drop lanes that these replace. Raises TermLost."""
+        gone = {"pipeline": term.pipeline, "gone": [lane for lane in instead_of if lane not in marks]}
         with self._under(term) as store:
-            store.write(PLACE, **facts, **mark)
-            store.write(_TAKE_OVER, **facts)
-            store.write(f"delete from {NAME}.watermarks where {_GONE}", **facts)
+            for lane, mark in marks.items():
+                facts = {"cursor": mark.cursor, "position": mark.position, "delivered": mark.delivered}
+                store.write(PLACE, pipeline=term.pipeline, lane=lane, epoch=term.epoch, **facts)
+            store.write(_TAKE_OVER, lane=next(iter(marks)), **gone)
+            store.write(f"delete from {NAME}.watermarks where {_GONE}", **gone)
 
     def forget(self, term: Term) -> None:
         """Remove all watermarks and letters of a pipeline. Raises TermLost."""

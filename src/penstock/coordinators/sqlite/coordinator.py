@@ -95,13 +95,13 @@ class SqliteCoordinator(StoreLetters):
             store.flush()
             return found
 
-    def place(self, term: Term, lane: Lane, watermark: Watermark, instead_of: Collection[Lane] = ()) -> None:
-        """Set a lane's watermark, also backwards, and drop lanes whose work it takes over. Raises TermLost."""
-        row = (term.pipeline, lane, watermark.cursor, watermark.position, watermark.delivered, term.epoch)
-        gone = json.dumps([*instead_of])
+    def place(self, term: Term, marks: Mapping[Lane, Watermark], instead_of: Collection[Lane] = ()) -> None:
+        """Set the watermarks of lanes in one step, also backwards, and drop lanes that these replace. Raises TermLost."""
+        gone = json.dumps([lane for lane in instead_of if lane not in marks])
         with self._under(term) as store:
-            store.write(_PLACE, *row)
-            store.write(_TAKE_OVER, term.pipeline, gone, term.pipeline, lane)
+            for lane, mark in marks.items():
+                store.write(_PLACE, term.pipeline, lane, mark.cursor, mark.position, mark.delivered, term.epoch)
+            store.write(_TAKE_OVER, term.pipeline, gone, term.pipeline, next(iter(marks)))
             store.write(_DROP, term.pipeline, gone)
 
     def forget(self, term: Term) -> None:
