@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.delivery.driver import Driver
 from penstock.delivery.settings import Batch, Pace
-from penstock.delivery.transport import Accepted, Attempt, Outcome
+from penstock.delivery.transport import Accepted, Attempt, Deferred, Outcome, Refused
 from penstock.retry import Retry
 from penstock.settings import settings
 from penstock.sink import Assignment, Delivery, Sink
@@ -50,11 +50,25 @@ class MemoryTransport:
     def close(self) -> None: ...
 
 
+DOWN: set[str] = set()
+"""The names that take nothing."""
+
+POISON: dict[str, set[int]] = {}
+"""The positions that each name refuses."""
+
+
+def decided(name: str, positions: Sequence[int]) -> Outcome:
+    if name in DOWN:
+        return Deferred("down")
+    return Refused("poison") if POISON.get(name, set()) & set(positions) else Accepted()
+
+
 @settings
 class MemorySink(Sink):
     name: str
     parallel: int = 1
+    retry: Retry = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=10))
 
     def open(self, assignment: Assignment) -> Delivery:
-        pace = Pace(Batch(size=3, delay=timedelta(milliseconds=1)), self.parallel, retry=Retry(min=timedelta(milliseconds=1)))
-        return Driver(pace, assignment, MemoryTransport(self.name, lambda positions, attempt: Accepted()))
+        pace = Pace(Batch(size=3, delay=timedelta(milliseconds=1)), self.parallel, retry=self.retry)
+        return Driver(pace, assignment, MemoryTransport(self.name, lambda positions, attempt: decided(self.name, positions)))

@@ -1,4 +1,4 @@
-"""Imports point one way, and only `spark/` knows pyspark."""
+"""Imports point one way, and only `spark/` knows pyspark, only the contract suites pytest."""
 
 from __future__ import annotations
 
@@ -89,6 +89,8 @@ def judged_outside(module: str, package: str) -> Iterator[str]:
     is_allowed = package in sys.stdlib_module_names or ALSO_OF_NOUNS.get(package, "nobody") in (None, module)
     if package in ("pyspark", "py4j") and not module.startswith("spark."):
         yield f"{module} imports {package}"
+    elif package == "pytest" and not module.startswith("testing.contract."):
+        yield f"{module} imports {package}, which only its extra installs"
     elif depth(module) == len(LAYERS) and not is_allowed:
         yield f"{module} is a noun and imports {package}"
     if package in ALSO_HERE:
@@ -125,6 +127,7 @@ def test_imports_point_one_way() -> None:
         ("testing/receiver", "from servers.ports import free_port"),
         ("cli/run", "from pyspark.sql import SparkSession"),
         ("spark/query", "from penstock.testing.receiver import Receiver"),
+        ("testing/receiver", "import pytest"),
         ("running", "def late():\n    from penstock.demo import shop"),
     ],
 )

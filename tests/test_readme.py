@@ -90,7 +90,8 @@ def headings(file: Path) -> set[str]:
 
 
 def test_every_test_that_a_page_names_exists() -> None:
-    tests = "".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
+    files = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "src/penstock/testing/contract").glob("*.py")]
+    tests = "".join(file.read_text() for file in files)
     named = {name for page in PAGES for name in re.findall(r"`(test_\w+)`", page.read_text())}
     assert named
     assert {name for name in named if f"def {name}(" not in tests} == set()

@@ -1,17 +1,15 @@
-"""How to make each kind of source, and how to make changes in it. A new source adds a rig and a line to RIGS."""
+"""How to make each kind of source, and how to make changes in it. A new source adds a rig, and a class to test_source.py."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Collection
 from pathlib import Path
-from typing import Protocol
 from uuid import uuid4
 
 import psycopg
-import pytest
 
 from deadline import PATIENCE
 from many_lanes import LanesSource
@@ -24,28 +22,6 @@ from penstock.sources.outbox.schema import init
 from penstock.sources.outbox.source import OutboxSource
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.source import SqliteSource
-
-
-class Rig(Protocol):
-    """A source, and the application that writes to it."""
-
-    source: Source
-
-    def commit(self, changes: int) -> None:
-        """One transaction of so many changes."""
-
-    def rest(self) -> None:
-        """Let it look as if nobody had written for a while, if that makes a difference to `settle`."""
-
-    def close(self) -> None:
-        """Leave nothing open."""
-
-
-class SharedRig(Rig, Protocol):
-    """One whose log several pipelines may read."""
-
-    def replace(self) -> None:
-        """Put another life of the source in its place, with as many changes."""
 
 
 class SqliteRig:
@@ -72,6 +48,13 @@ class SqliteRig:
     def rest(self) -> None:
         for name in (self.path, Path(f"{self.path}-wal")):
             os.utime(name, (time.time() - 10, time.time() - 10))
+
+    def keys(self) -> Collection[str]:
+        return [f'{{"id":{number}}}' for (number,) in self.writer.execute("select id from orders")]
+
+    def remove(self) -> str:
+        (number,) = self.writer.execute("delete from orders where id = (select min(id) from orders) returning id").fetchone()
+        return f'{{"id":{number}}}'
 
     def replace(self) -> None:
         self.close()
@@ -142,9 +125,6 @@ class MarkedRig:
             )
         self.writer.commit()
 
-    def rest(self) -> None:
-        pass
-
     def close(self) -> None:
         self.writer.close()
 
@@ -165,26 +145,5 @@ class LanesRig:
         self.commits += 1
         self.lanes.write(f"b{self.commits}", 1000, 1000 + self.commits)
 
-    def rest(self) -> None:
-        pass
-
     def close(self) -> None:
         pass
-
-
-RIGS: dict[str, Callable[[pytest.FixtureRequest], SharedRig]] = {
-    "sqlite": lambda request: SqliteRig(request.getfixturevalue("tmp_path")),
-    "sqlite, some tables": lambda request: FilteredSqliteRig(request.getfixturevalue("tmp_path")),
-    "outbox": lambda request: OutboxRig(request.getfixturevalue("postgres_of_module")),
-}
-"""Sources with a log that several pipelines may read."""
-
-OWN: dict[str, Callable[[pytest.FixtureRequest], Rig]] = {
-    "marked outbox": lambda request: MarkedRig(request.getfixturevalue("tmp_path")),
-}
-"""Sources of one pipeline alone: it has nobody to be registered beside, and nothing to go back to."""
-
-SEVERAL: dict[str, Callable[[pytest.FixtureRequest], Rig]] = {
-    "several lanes": lambda request: LanesRig(request.getfixturevalue("tmp_path")),
-}
-"""Sources with lanes that appear and end."""

@@ -1,0 +1,212 @@
+"""The contract of every sink: order, the durable position, repeats, closing."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from penstock.change import Change, Lane, Op, last_place, to_batch
+from penstock.cursor import Cursor, Watermark
+from penstock.sink import Assignment, Delivery, Sink, TransactionalDelivery
+from penstock.testing.contract.suite import Contract
+
+KEYS = 10
+"""Change n has the key n modulo this."""
+
+
+class SinkRig:
+    """A sink with an empty destination."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink, self.attempt = sink, 0
+
+    def arrived(self) -> Sequence[tuple[int, object]] | None:
+        """What arrived at the destination, in this order: position and content of each change; None where nothing is kept."""
+        raise NotImplementedError
+
+    def assignment(self) -> Assignment:
+        """What the next delivery is for: the next attempt."""
+        self.attempt += 1
+        return Assignment("orders", Lane("main"), 1, self.attempt, "cafe", None, lambda event: None)
+
+    def changes(self, positions: Iterable[int]) -> list[Change]:
+        """The changes with these positions."""
+        return [_change(position) for position in positions]
+
+    def open(self, assignment: Assignment | None = None, sink: Sink | None = None) -> Delivery:
+        """Start delivering."""
+        opened = (sink or self.sink).open(assignment or self.assignment())
+        return Marked(cast(TransactionalDelivery, opened)) if self.sink.keeps_watermark else opened
+
+    def offer(self, delivery: Delivery, positions: Iterable[int], patience: float) -> None:
+        """Offer the changes with these positions."""
+        assert delivery.offer(to_batch(self.changes(positions)), patience), f"no room for an offer within {patience} s"
+
+    def positions(self) -> list[int] | None:
+        """The positions that arrived, in this order."""
+        arrived = self.arrived()
+        return None if arrived is None else [position for position, _ in arrived]
+
+
+def _change(position: int) -> Change:
+    key = f'"id":{position % KEYS}'
+    return Change(position, Op.UPDATE, "t", f"{{{key}}}", f'{{{key},"a":1}}', f'{{{key},"a":2}}', at=position * 1000)
+
+
+class Marked:
+    """A delivery of a sink that keeps the watermark, with a mark after every offer, as a source gives it."""
+
+    def __init__(self, inner: TransactionalDelivery) -> None:
+        self.inner, self.delivered, self.drain, self.close = inner, inner.delivered, inner.drain, inner.close
+
+    def offer(self, changes: pa.RecordBatch, wait: float) -> bool:
+        """Offer the changes, then the mark."""
+        is_taken = self.inner.offer(changes, wait)
+        if is_taken and changes.num_rows:
+            position = last_place(changes)[0]
+            self.inner.mark(Watermark(Cursor(f'{{"at":{position}}}'), position, position))
+        return is_taken
+
+
+def assert_order(arrived: Sequence[tuple[int, object]], positions: Iterable[int]) -> None:
+    """First deliveries of all of these and no others, in order per key; repeats have the same content."""
+    firsts, wanted = list(dict.fromkeys(position for position, _ in arrived)), list(positions)
+    assert sorted(firsts) == sorted(wanted), "not all changes arrived, or others did"
+    for key in range(KEYS):
+        of_key = [position for position in firsts if position % KEYS == key]
+        assert of_key == sorted(of_key), f"first deliveries of key {key} are out of order"
+    assert len(dict.fromkeys(map(repr, arrived))) == len(firsts), "a repeat has another content"
+
+
+class SinkContract(Contract):
+    """Every sink."""
+
+    @pytest.fixture
+    def rig(self) -> Any:
+        """The implementation under test."""
+        raise NotImplementedError("define the fixture `rig` in the subclass: see docs/testing.md")
+
+    def assert_arrived(self, rig: SinkRig, positions: Iterable[int]) -> None:
+        """All of these, in order."""
+        if (arrived := rig.arrived()) is not None:
+            assert_order(arrived, positions)
+
+    def test_settings_can_be_pickled_and_still_deliver(self, rig: SinkRig) -> None:
+        """A sink is equal to its copy by pickle, and the copy delivers."""
+        sink = pickle.loads(pickle.dumps(rig.sink))
+        assert sink == rig.sink
+        with closing(rig.open(sink=sink)) as delivery:
+            rig.offer(delivery, [1], self.patience)
+            assert delivery.drain(self.patience)
+
+    def test_nothing_is_delivered_before_anything_was_offered(self, rig: SinkRig) -> None:
+        """A delivery without offers is drained, and `delivered` is None."""
+        with closing(rig.open()) as delivery:
+            assert delivery.delivered() is None
+            assert delivery.drain(self.patience)
+
+    def test_after_draining_the_last_change_offered_is_delivered_and_comes_back_whole(self, rig: SinkRig) -> None:
+        """After `drain`, `delivered` is the last change that was offered, with all its fields."""
+        with closing(rig.open()) as delivery:
+            rig.offer(delivery, range(1, 6), self.patience)
+            assert delivery.drain(self.patience)
+            assert delivery.delivered() == rig.changes([5])[0]
+
+    def test_first_deliveries_happen_in_the_order_offered_per_key_and_all_arrive(self, rig: SinkRig) -> None:
+        """First deliveries happen in the order offered per key, and every change arrives."""
+        with closing(rig.open()) as delivery:
+            for start in range(1, 100, 33):
+                rig.offer(delivery, range(start, start + 33), self.patience)
+            assert delivery.drain(self.patience)
+        self.assert_arrived(rig, range(1, 100))
+
+    def test_delivered_moves_forward_only_and_never_ahead_of_the_destination(self, rig: SinkRig) -> None:
+        """`delivered` moves forward only, over changes that are durable at the destination, without a gap."""
+        seen = [0]
+        with closing(rig.open()) as delivery:
+            for position in range(1, 60):
+                rig.offer(delivery, [position], self.patience)
+                change = delivery.delivered()
+                seen.append(change.position if change else 0)
+                if change and seen[-1] != seen[-2] and (arrived := rig.positions()) is not None:
+                    assert set(range(1, change.position + 1)) <= set(arrived), f"delivered is {change.position}"
+            assert delivery.drain(self.patience)
+        assert seen == sorted(seen)
+
+    def test_an_empty_offer_is_taken_and_changes_nothing(self, rig: SinkRig) -> None:
+        """An offer without changes is taken, and `delivered` stays."""
+        with closing(rig.open()) as delivery:
+            rig.offer(delivery, [], self.patience)
+            assert delivery.drain(self.patience)
+            assert delivery.delivered() is None
+            rig.offer(delivery, [1], self.patience)
+            rig.offer(delivery, [], self.patience)
+            assert delivery.drain(self.patience)
+            assert _position(delivery) == 1
+
+    def test_one_offer_may_be_larger_than_any_buffer(self, rig: SinkRig) -> None:
+        """One offer may have any number of changes."""
+        with closing(rig.open()) as delivery:
+            rig.offer(delivery, range(1, 2001), self.patience)
+            assert delivery.drain(self.patience)
+            assert _position(delivery) == 2000
+
+    def test_batches_may_have_columns_after_those_of_changes(self, rig: SinkRig) -> None:
+        """Further columns of a batch are ignored."""
+        batch = to_batch(rig.changes([1, 2]))
+        with closing(rig.open()) as delivery:
+            assert delivery.offer(batch.append_column("more", batch.column(0)), self.patience)
+            assert delivery.drain(self.patience)
+            assert _position(delivery) == 2
+
+    def test_changes_that_are_offered_again_arrive_with_the_same_content(self, rig: SinkRig) -> None:
+        """After a crash before the watermark was recorded, changes are repeated with the same content, then the next ones come."""
+        with closing(rig.open()) as delivery:
+            rig.offer(delivery, range(1, 21), self.patience)
+            assert delivery.drain(self.patience)
+        with closing(rig.open()) as successor:
+            rig.offer(successor, range(_kept(successor) + 1, 31), self.patience)
+            assert successor.drain(self.patience)
+        self.assert_arrived(rig, range(1, 31))
+
+    def test_after_closing_nothing_more_arrives_and_delivered_still_answers(self, rig: SinkRig) -> None:
+        """Nothing arrives after `close` has returned; `delivered` still answers, and a successor goes on there."""
+        delivery = rig.open()
+        rig.offer(delivery, range(1, 40), self.patience)
+        delivery.close()
+        end = _position(delivery)
+        if (arrived := rig.positions()) is None:
+            return
+        assert set(arrived) >= set(range(1, end + 1)), f"delivered is {end}"
+        assert len(set(arrived)) < 39 or end == 39, "every change arrived, and delivered does not say so"
+        with closing(rig.open(replace(rig.assignment(), previous=end or None))) as successor:
+            rig.offer(successor, range(end + 1, 41), self.patience)
+            assert successor.drain(self.patience)
+        for key in range(KEYS):
+            before, now = ([one for one in some if one % KEYS == key] for some in (arrived, rig.positions() or []))
+            assert now[: len(before)] == before, f"more of key {key} arrived after close"
+        self.assert_arrived(rig, range(1, 41))
+
+    def test_closing_twice_is_closing_once(self, rig: SinkRig) -> None:
+        """`close` can be repeated."""
+        delivery = rig.open()
+        delivery.close()
+        delivery.close()
+
+
+def _position(delivery: Delivery) -> int:
+    """The position of the last durable change; 0 before there is one."""
+    change = delivery.delivered()
+    return change.position if change else 0
+
+
+def _kept(delivery: Delivery) -> int:
+    """The position up to which the destination has the watermark; 0 where it keeps none."""
+    kept = delivery.inner.kept if isinstance(delivery, Marked) else None
+    return kept.position if kept else 0
