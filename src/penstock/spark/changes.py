@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from penstock.batch_target import Target, covers, heads, prove
 from penstock.change import Lane
 from penstock.cursor import Cursor
-from penstock.errors import SourceUnavailable
+from penstock.errors import SourcePruned, SourceUnavailable
 from penstock.source import Source, Span, count
 from penstock.spark.request import Request
 
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 BEAT_SECONDS = 60.0
 """How often a named reader that has nothing to read is noted, so that nobody takes it for gone."""
 _CUTS = 4
+
+At = str | list[str]
+"""Where a stream is on a lane: a cursor; in a list, if the lane has ended there and is read completely."""
+Offset = dict[str, At]
+"""The progress of a stream on each of its lanes, as Spark's checkpoint has it."""
 
 
 class SpanPartition(InputPartition):
@@ -53,7 +58,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, request: Request) -> None:
         self.request = request
         self._target: Target | None = None
-        self._committed: dict[str, str] = {}
+        self._committed: Offset = {}
         self._noted_at = time.monotonic()
 
     @property
@@ -69,19 +74,20 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What is committed from now on waits for the next run."""
         self._target = heads(self.source)
 
-    def initialOffset(self) -> dict[str, str]:
-        """Where a query without a checkpoint begins; from here on nothing is pruned under a reader with a name."""
-        begin = {lane: self.request.begin(lane, self.source.start) for lane in self.source.lanes()}
-        if self.request.reader and self.source.retention:
-            for lane, cursor in begin.items():
-                self.source.retention.register(self.request.reader, lane, cursor)
-        return {str(lane): str(cursor) for lane, cursor in begin.items()}
+    def initialOffset(self) -> Offset:
+        """Where a query without a checkpoint begins."""
+        return self._begun({lane: self.request.begin(lane, self.source.start) for lane in self.source.lanes()})
 
-    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:
-        """The end of the next batch; its beginning, as long as there is nothing new."""
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """The end of the next batch; its beginning, as long as there is nothing new.
+
+        A lane that has appeared gets its beginning, which the checkpoint has before the lane is read: a repeated batch is the same.
+        """
         try:
             self._beat()
-            return {lane: self._end(Lane(lane), Cursor(at), limit) for lane, at in start.items()}
+            lanes = list(self.source.lanes() if self._target is None else self._target)
+            known = {lane: self._end(Lane(lane), at, limit) for lane, at in start.items() if not _is_over(Lane(lane), at, lanes)}
+            return known | self._begun({lane: self.source.begin(lane, "beginning") for lane in lanes if lane not in start})
         except SourceUnavailable:
             if self._target is not None:
                 raise  # nothing new would mean the end
@@ -91,22 +97,38 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the source ends, for the progress that Spark shows."""
         return {str(lane): str(cursor) for lane, cursor in heads(self.source).items()}
 
-    def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The pieces of a batch, in parallel: rows have positions, and no order in Spark."""
-        spans = [Span(Lane(lane), Cursor(start[lane]), Cursor(end[lane])) for lane in end if start[lane] != end[lane]]
-        return [SpanPartition(piece) for span in spans for piece in self.request.pieces(span)]
+        spans = [Span(Lane(lane), self._after(Lane(lane), start), cursor_of(at)) for lane, at in end.items()]
+        return [SpanPartition(piece) for span in spans if span.after != span.upto for piece in self.request.pieces(span)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The changes of a piece."""
         assert isinstance(partition, SpanPartition)
         return self.request.batches(partition.span)
 
-    def commit(self, end: dict[str, str]) -> None:
+    def commit(self, end: Offset) -> None:
         """Spark will not ask for anything before this again."""
         self._committed = end
         self._note()
 
-    def _end(self, lane: Lane, at: Cursor, limit: ReadLimit) -> Cursor:
+    def _after(self, lane: Lane, start: Offset) -> Cursor:
+        return cursor_of(start[lane]) if lane in start else self.source.begin(lane, "beginning")
+
+    def _begun(self, lanes: Mapping[Lane, Cursor]) -> Offset:
+        """The offset of lanes that begin; from here on nothing is pruned under a reader with a name."""
+        if self.request.reader and self.source.retention:
+            for lane, cursor in lanes.items():
+                self.source.retention.register(self.request.reader, lane, cursor)
+        return {str(lane): str(cursor) for lane, cursor in lanes.items()}
+
+    def _end(self, lane: Lane, at: At, limit: ReadLimit) -> At:
+        if isinstance(at, list):
+            return at
+        upto, end = self._upto(lane, Cursor(at), limit), self.source.end(lane)
+        return [upto] if end is not None and covers(self.source, upto, end) else upto
+
+    def _upto(self, lane: Lane, at: Cursor, limit: ReadLimit) -> Cursor:
         prove(self.source, lane, at)
         head = self.source.head(lane) if self._target is None else self._target[lane]
         if covers(self.source, at, head):
@@ -120,9 +142,24 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _note(self) -> None:
         self._noted_at = time.monotonic()
         if self.request.reader and self.source.retention:
-            for lane, cursor in self._committed.items():
+            for lane, at in self._committed.items():
                 with suppress(SourceUnavailable):  # a source that can only be read is read all the same
-                    self.source.retention.settle(self.request.reader, Lane(lane), Cursor(cursor))
+                    self.source.retention.settle(self.request.reader, Lane(lane), cursor_of(at))
+
+
+def cursor_of(at: At) -> Cursor:
+    """The cursor of a lane in an offset."""
+    return Cursor(at[0] if isinstance(at, list) else at)
+
+
+def _is_over(lane: Lane, at: At, lanes: Collection[Lane]) -> bool:
+    """Whether a lane is left out: it was read to its end, and the source lists it no more. Raises SourcePruned if it was not."""
+    if lane not in lanes and not isinstance(at, list):
+        raise SourcePruned(
+            f"lane {lane} is no longer in the source, and this stream has not read it to its end",
+            "set the option reader, which keeps a lane until it is read; begin anew with another checkpoint",
+        )
+    return lane not in lanes
 
 
 def cut(source: Source, span: Span, most: int) -> Cursor:
