@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
+from facts import facts
 from memory_sink import ARRIVED, DOWN, POISON, MemorySink
 from penstock.change import Change
 from penstock.delivery.settings import Batch
@@ -122,4 +123,4 @@ class BarrierRig(KafkaRig):
         return replace(given, row_lease=self.source.row_lease.open(stamp))
 
     def changes(self, positions: Sequence[int]) -> list[Change]:
-        return [change.replace(new_row_id=change.position) for change in super().changes(positions)]
+        return [change.replace(facts=facts(None, change.position)) for change in super().changes(positions)]
