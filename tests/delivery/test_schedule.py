@@ -288,5 +288,5 @@ def test_an_update_that_changes_the_key_is_about_two_rows():
 def test_a_change_of_schema_and_an_update_whose_old_key_nothing_tells_are_about_the_whole_table():
     assert about(Op.SCHEMA, "") == (("t", None),)
     assert about(Op.SCHEMA, "", '{"table":"old"}') == (("t", None), ("old", None))
-    assert about(Op.UPDATE, '{"name":"x"}', '{"total":1}', old=2, new=2) == (("t", None),)
+    assert about(Op.UPDATE, '{"name":"x"}', '{"total":1}', '{"new_row_id":2}') == (("t", None),)
     assert about(Op.UPDATE, '{"name":"x"}') == (("t", None),)
