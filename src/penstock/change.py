@@ -13,6 +13,11 @@ from typing import Any, NewType
 
 import pyarrow as pa
 
+from penstock.raw import json_of
+
+KEY_SHOWN = 200
+"""So much of a key is in an error."""
+
 Lane = NewType("Lane", str)
 """An ordered sub-stream of a source, carried by one Spark task."""
 
@@ -41,18 +46,32 @@ CHANGES = pa.schema(
         pa.field("error", pa.string()),
         pa.field("transaction", pa.int64()),
         pa.field("ordinal", pa.int64()),
+        pa.field("headers", pa.map_(pa.string(), pa.binary())),
+        pa.field("schema", pa.int64()),
     ]
 )
-"""The columns of a batch of changes, in the order of Change's fields."""
+"""The columns of a batch of changes of rows, in the order of Change's fields."""
 
-_STRUCT = pa.struct(list(CHANGES))  # all columns in one call: for a few rows that takes a third of one call for each column
+BYTES = ("key", "before", "after")
+MESSAGES = pa.schema([field.with_type(pa.binary()) if field.name in BYTES else field for field in CHANGES])
+"""The columns of a batch of messages: key and values are bytes, not the text of JSON."""
+
+Header = tuple[str, bytes | None]
+
+# All columns in one call: for a few rows that takes a third of one call for each column.
+_STRUCT, _MESSAGE_STRUCT = pa.struct(list(CHANGES)), pa.struct(list(MESSAGES))
+_KEY, _AFTER = CHANGES.get_field_index("key"), CHANGES.get_field_index("after")
 
 NO_CHANGES = pa.RecordBatch.from_pylist([], CHANGES)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One committed change of one row. `key`, `before` and `after` are JSON text, kept byte for byte up to the sink.
+    """One committed change of one row, or one message (penstock.message).
+
+    Of a row `key`, `before` and `after` are JSON text, kept byte for byte up to the sink. Of a message `table` is its topic, `key`
+    and `after` are bytes, or None, and `headers` are ordered pairs. `schema` is the version of the schema of a row, if its source
+    has one.
 
     `facts` is a JSON object that the source interprets; the engine reads only `old_key` of it, the key before an update, where
     `before` does not have it. Changes of one `transaction` share its number, where the writer gave it one. An `ordinal` tells apart
@@ -62,14 +81,26 @@ class Change:
     position: int
     op: Op
     table: str
-    key: str
-    before: str | None = None
-    after: str | None = None
+    key: str | bytes | None
+    before: str | bytes | None = None
+    after: str | bytes | None = None
     at: int = 0  # microseconds since 1970, UTC
     facts: str | None = None
     error: str | None = None
     transaction: int | None = None
     ordinal: int | None = None
+    headers: Sequence[Header] = ()
+    schema: int | None = None
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it carries a message, and not a row."""
+        return not (isinstance(self.key, str) or isinstance(self.after, str))
+
+    @property
+    def key_text(self) -> str:
+        """The key as JSON text."""
+        return self.key if isinstance(self.key, str) else key_text(self.key)
 
     @property
     def place(self) -> tuple[int, int]:
@@ -87,7 +118,7 @@ class Change:
 
     def checksum(self) -> str:
         """A digest of what no transform may alter, to recognise this change in its source again."""
-        text = "\x1f".join(map(str, (self.position, self.op, self.table, self.key, self.at)))
+        text = "\x1f".join(map(str, (self.position, self.op, self.table, self.key_text, self.at)))
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
@@ -119,9 +150,23 @@ def _copy(change: Change) -> Change:
     made.error = change.error
     made.transaction = change.transaction
     made.ordinal = change.ordinal
+    made.headers = change.headers
+    made.schema = change.schema
     made.__class__ = Change
     copied: Change = made
     return copied
+
+
+def key_text(key: bytes | None) -> str:
+    """The key of a message as JSON text."""
+    return f'{{"key":{json_of(key)}}}'
+
+
+def described(change: Change) -> str:
+    """A change as an error names it."""
+    place = change.position if change.ordinal is None else f"{change.position}.{change.ordinal}"
+    key = change.key_text
+    return f"change {place} of {change.table}, key {key if len(key) <= KEY_SHOWN else key[:KEY_SHOWN] + '...'}"
 
 
 def to_batch(changes: Iterable[Change]) -> pa.RecordBatch:
@@ -130,8 +175,12 @@ def to_batch(changes: Iterable[Change]) -> pa.RecordBatch:
 
 
 def of_values(rows: Iterable[tuple[Any, ...]]) -> pa.RecordBatch:
-    """Changes, each given by its fields, as one Arrow batch."""
-    return pa.RecordBatch.from_struct_array(pa.array(list(rows), _STRUCT))
+    """Changes, each given by its fields, as one Arrow batch. Raises TypeError for rows and messages together."""
+    given = list(rows)
+    kinds = {type(row[_KEY]) for row in given} - {type(None)} or {type(row[_AFTER]) for row in given}
+    if len(kinds & {str, bytes}) > 1:
+        raise TypeError("one batch has rows or messages, not both")
+    return pa.RecordBatch.from_struct_array(pa.array(given, _STRUCT if str in kinds or not given else _MESSAGE_STRUCT))
 
 
 def last_place(changes: pa.RecordBatch) -> tuple[int, int]:
@@ -164,6 +213,8 @@ def from_batch(batch: pa.RecordBatch) -> Iterator[Change]:
 
 def listed(column: pa.Array) -> list[Any]:
     """The values of a column of changes, times in microseconds."""
+    if pa.types.is_map(column.type):
+        return [tuple(pairs or ()) for pairs in column.to_pylist()] if len(column.items) else [()] * len(column)
     if column.null_count == len(column):  # as most of the last ones are
         return [None] * len(column)
     values: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
@@ -179,11 +230,12 @@ def from_row(columns: Sequence[pa.Array], index: int) -> Change:
     """The change in this row of a batch with these columns: the same as `from_batch`, in a third of the time for one."""
     made = _NEW(Change)
     for put, column in zip(_PUT.values(), columns, strict=True):
-        if column.null_count == len(column):
+        if pa.types.is_map(column.type):
+            put(made, tuple(column[index].as_py() or ()))
+        elif column.null_count == len(column):
             put(made, None)
-            continue
-        value = column[index]
-        put(made, value.value if pa.types.is_timestamp(column.type) else value.as_py())
+        else:
+            put(made, column[index].value if pa.types.is_timestamp(column.type) else column[index].as_py())
     return made
 
 

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 import pyarrow as pa
 
-from penstock.change import CHANGES, Change, Op, from_batch, of_values, places, values
+from penstock.change import CHANGES, Change, Op, described, from_batch, of_values, places, values
 from penstock.errors import TransformInvalid
+from penstock.message import document, pairs_of
 
 Row = tuple[Any, ...]
 """A change as its fields."""
@@ -22,12 +23,9 @@ Row = tuple[Any, ...]
 ROOM = 1000
 """The ordinals of changes that have one already are so far apart, once a function may make several of each."""
 
-KEY_SHOWN = 200
-"""So much of a key is in an error."""
-
 _SCHEMA = Op.SCHEMA.value
 NAMES = tuple(CHANGES.names)
-_ORDINAL = NAMES.index("ordinal")
+_KEY, _ORDINAL = NAMES.index("key"), NAMES.index("ordinal")
 WITNESSED = {"op", "table", "at"}
 """What a source knows a change by, beside what may not be altered."""
 
@@ -97,7 +95,7 @@ class Function:
                 failures.append((change, found))
                 in_row += 1
             last = change
-        return Outcome(of_values(rows), last, not altered.isdisjoint(WITNESSED), error, failures, in_row)
+        return Outcome(_together(rows), last, not altered.isdisjoint(WITNESSED), error, failures, in_row)
 
     def _made(self, change: Change, altered: set[str]) -> Sequence[Row]:
         """What it makes of a change, and which fields it has altered."""
@@ -115,10 +113,10 @@ class Function:
             raise self._failure(change, f"returned {_kind(made)} instead of a Change, None or a list of Changes")
         row = values(made)
         for name in compress(NAMES, map(is_not, row, given)):
-            if wrong := complaint(name, getattr(made, name), getattr(change, name)):
+            if wrong := complaint(name, getattr(made, name), getattr(change, name), is_message=change.is_message):
                 raise self._failure(change, f"returned a change with {name} {wrong}")
             altered.add(name)
-        return row
+        return values(_settled(made)) if change.is_message or made.headers else row
 
     def _called(self, change: Change) -> Any:
         try:
@@ -137,13 +135,6 @@ class Function:
         file = getattr(sys.modules.get(self.name.partition(":")[0]), "__file__", None)
         own = [frame for frame in frames if frame.filename == file] or frames[:1]
         return f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
-
-
-def described(change: Change) -> str:
-    """A change as an error names it."""
-    place = change.position if change.ordinal is None else f"{change.position}.{change.ordinal}"
-    key = change.key if len(change.key) <= KEY_SHOWN else f"{change.key[:KEY_SHOWN]}..."
-    return f"change {place} of {change.table}, key {key}"
 
 
 def way_on(change: Change) -> str:
@@ -169,10 +160,27 @@ def _placed(row: Row, ordinal: int) -> Row:
     return (*row[:_ORDINAL], ordinal, *row[_ORDINAL + 1 :])
 
 
-def complaint(name: str, value: Any, original: Any) -> str | None:
+def _settled(made: Change) -> Change:
+    """A change with headers as pairs; a message with text for a value becomes a document, and one without a value a `delete`."""
+    made = made.replace(headers=pairs_of(made.headers))
+    if isinstance(made.after, str) or isinstance(made.before, str):
+        return made.replace(key=made.key_text)
+    is_gone = made.after is None
+    is_told = isinstance(made.key, str) or (made.op == Op.DELETE) == is_gone
+    return made if is_told else made.replace(op=Op.DELETE if is_gone else Op.INSERT)
+
+
+def _together(rows: Sequence[Row]) -> pa.RecordBatch:
+    """Changes as one batch: messages as documents, where some of them have become rows."""
+    is_mixed = len({isinstance(row[_KEY], str) for row in rows}) > 1
+    return of_values([values(document(Change(*row))) for row in rows] if is_mixed else rows)
+
+
+def complaint(name: str, value: Any, original: Any, *, is_message: bool = False) -> str | None:
     """What is wrong with a field that is not the original one."""
     is_same = type(value) is type(original) and value == original
-    return None if is_same or _RULES[name].allows(value) else f"{_shown(value)}: {_RULES[name].text}"
+    rule = _OF_MESSAGES.get(name, _RULES[name]) if is_message else _RULES[name]
+    return None if is_same or rule.allows(value) else f"{_shown(value)}: {rule.text}"
 
 
 class _Rule(NamedTuple):
@@ -198,6 +206,13 @@ def _is_document(value: Any) -> bool:
         return False
 
 
+def _are_headers(value: Any) -> bool:
+    try:
+        return all(_is_text(name) and (said is None or isinstance(said, bytes)) for name, said in pairs_of(value))
+    except (TypeError, ValueError):
+        return False
+
+
 _OPS = {Op.INSERT, Op.UPDATE, Op.DELETE, Op.REFRESH}
 _SAME = _Rule("it may not change it", lambda value: False)
 _DOCUMENT = _Rule("it must be None or the text of a JSON object", _is_document)
@@ -212,9 +227,14 @@ _RULES = {
     "after": _DOCUMENT,
     "at": _Rule("it must be a whole number of microseconds", _is_number),
     "facts": _DOCUMENT,
+    "headers": _Rule("it must be pairs, or a mapping, of text to bytes, text or None", _are_headers),
+    "schema": _NUMBER,
     "transaction": _NUMBER,
     "error": _Rule("it must be None or text", lambda value: value is None or _is_text(value)),
 }
+
+_VALUE = _Rule("it must be None, bytes or the text of a JSON object", lambda said: isinstance(said, bytes) or _is_document(said))
+_OF_MESSAGES = {"before": _VALUE, "after": _VALUE}
 
 
 def _kind(value: Any) -> str:

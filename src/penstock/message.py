@@ -1,19 +1,20 @@
-"""A message for a topic, and the change in which it travels: every byte of key, value and headers is kept.
+"""A message for a topic, the change in which it travels, and its document: the same change as JSON text, for all that reads JSON.
 
-Bytes that are UTF-8 are JSON strings, all others {"$blob": base64}. A message without a value (a tombstone) is a `delete`.
+A message without a value (a tombstone) is a `delete`. A document has the key {"key": ...} and
+the image {"value": ..., "headers": ...}.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import orjson
+import pyarrow as pa
 
-from penstock.change import Change, Op
-
-Header = tuple[str, bytes | None]
+from penstock.change import CHANGES, Change, Header, Op, from_batch, key_text, listed, to_batch
+from penstock.raw import bytes_of, json_of
 
 
 class Message(NamedTuple):
@@ -27,14 +28,14 @@ class Message(NamedTuple):
 
 def to_change(message: Message, position: int, at: int = 0) -> Change:
     """The change that carries this message."""
-    key, body = key_text(message.key), body_text(message.value, message.headers)
-    if message.value is None:
-        return Change(position, Op.DELETE, message.topic, key, before=body, at=at)
-    return Change(position, Op.INSERT, message.topic, key, after=body, at=at)
+    op = Op.DELETE if message.value is None else Op.INSERT
+    return Change(position, op, message.topic, message.key, None, message.value, at, headers=tuple(message.headers))
 
 
 def of_change(change: Change) -> Message | None:
-    """The message that this change of a source of messages carries; None if a transform has made something else of it."""
+    """The message of a change of a source of messages, or of its document; None if a transform has made something else of it."""
+    if change.is_message:
+        return Message(change.table, change.key, change.after, change.headers)  # type: ignore[arg-type]
     image = change.after if change.op != Op.DELETE else change.before
     if not change.key or not image:
         return None
@@ -45,32 +46,74 @@ def of_change(change: Change) -> Message | None:
         word, value, pairs = key["key"], body["value"], body["headers"]
     except KeyError:
         return None
-    headers = tuple((name, _bytes(said)) for name, said in pairs) if pairs != [] else ()
-    return Message(change.table, _bytes(word), _bytes(value), headers)
+    return Message(change.table, bytes_of(word), bytes_of(value), _pairs(pairs))
 
 
-def key_text(key: bytes | None) -> str:
-    """The key of a change that carries a message with this key."""
-    return f'{{"key":{_text(key)}}}'
+def document(change: Change) -> Change:
+    """The document of a message; any other change as it is."""
+    if not change.is_message:
+        return change
+    body = body_text(change.after, change.headers)  # type: ignore[arg-type]
+    images = {"before": body, "after": None} if change.after is None else {"before": None, "after": body}
+    return change.replace(key=change.key_text, headers=(), **images)
+
+
+def native(change: Change) -> Change:
+    """The message of a document; any other change as it is."""
+    try:
+        message = None if change.is_message else of_change(change)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return change  # the sink says why no message can be made of it
+    return change if message is None else change.replace(key=message.key, before=None, after=message.value, headers=message.headers)
+
+
+def natives(documents: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The messages of these documents, in runs: a transform may have made rows of some of them."""
+    for _, run in groupby(map(native, from_batch(documents)), lambda change: change.is_message):
+        yield to_batch(run)
+
+
+def documents(changes: pa.RecordBatch) -> pa.RecordBatch:
+    """The documents of messages; changes of rows as they are."""
+    if not is_messages(changes):
+        return changes
+    keys, values, headers = (listed(changes.column(name)) for name in ("key", "after", "headers"))
+    bodies = list(map(body_text, values, headers))
+    made = {
+        "key": list(map(key_text, keys)),
+        "before": [body if value is None else None for body, value in zip(bodies, values, strict=True)],
+        "after": [None if value is None else body for body, value in zip(bodies, values, strict=True)],
+        "headers": [None] * len(bodies),
+    }
+    columns = [pa.array(made[one.name], one.type) if one.name in made else changes.column(one.name) for one in CHANGES]
+    return pa.RecordBatch.from_arrays(columns, schema=CHANGES)
+
+
+def is_messages(changes: pa.RecordBatch) -> bool:
+    """Whether this is a batch of messages, and not of rows."""
+    return bool(pa.types.is_binary(changes.schema.field("key").type))
 
 
 def body_text(value: bytes | None, headers: Sequence[Header]) -> str:
-    """The image of a change that carries a message with this value and these headers."""
-    pairs = ",".join([f"[{_text(name.encode())},{_text(said)}]" for name, said in headers]) if headers else ""
-    return f'{{"value":{_text(value)},"headers":[{pairs}]}}'
+    """The image of the document of a message with this value and these headers."""
+    return f'{{"value":{json_of(value)},"headers":{headers_text(headers) if headers else "[]"}}}'
 
 
-def _text(raw: bytes | None) -> str:
-    """These bytes as JSON: joined by hand, since an object for each would take twice the time."""
-    if raw is None:
-        return "null"
-    try:
-        return orjson.dumps(raw.decode()).decode()
-    except UnicodeDecodeError:
-        return f'{{"$blob":"{b64encode(raw).decode()}"}}'
+def pairs_of(headers: Any) -> Sequence[Header]:
+    """Headers that were given as pairs or as a mapping, with bytes or text, as pairs of text and bytes."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return tuple((name, said.encode() if isinstance(said, str) else said) for name, said in pairs)
 
 
-def _bytes(word: Any) -> bytes | None:
-    if isinstance(word, str):
-        return word.encode()
-    return None if word is None else b64decode(word["$blob"])
+def headers_text(headers: Iterable[Header]) -> str:
+    """Headers as JSON text."""
+    return f"[{','.join([f'[{json_of(name.encode())},{json_of(said)}]' for name, said in headers])}]"
+
+
+def headers_of(text: str | None) -> Sequence[Header]:
+    """The headers of such a text."""
+    return _pairs(orjson.loads(text)) if text else ()
+
+
+def _pairs(pairs: Any) -> Sequence[Header]:
+    return tuple((name, bytes_of(said)) for name, said in pairs) if pairs != [] else ()

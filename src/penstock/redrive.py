@@ -15,6 +15,7 @@ from penstock.coordinator import PipelineState
 from penstock.errors import DeliveryExhausted, PenstockError
 from penstock.event import Event
 from penstock.letter import DeadLetter, ordered
+from penstock.message import natives
 from penstock.pipeline import Pipeline
 from penstock.poison.condemned import IN_A_ROW
 from penstock.rows import Row, touching
@@ -130,6 +131,8 @@ class Sending:
     def _transformed(self, letter: DeadLetter) -> pa.RecordBatch:
         """The letter behind the stages that it had not passed, as they are now."""
         given = self._put_through(letter.change) if letter.stage == "sql" else to_batch([letter.change])
+        if self._pipeline.source.gives_messages:
+            given = next(natives(given), given)
         if letter.stage == "sink" or not given.num_rows or not (function := function_of(self._pipeline)):
             return given
         outcome = function.apply(given)

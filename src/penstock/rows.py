@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from penstock.change import Change, Op
+from penstock.change import Change, Op, key_text
 
 Row = tuple[str, str | None]
 """A table and the text of a key, the same text for equal keys; no key: all rows of the table."""
@@ -41,6 +41,8 @@ def plain_keys(changes: pa.RecordBatch) -> list[str] | None:
     import pyarrow.compute as pc
 
     ops, keys, befores = (changes.column(name) for name in ("op", "key", "before"))
+    if pa.types.is_binary(keys.type):  # of messages
+        return list(map(key_text, keys.to_pylist()))
     if not pc.all(pc.match_substring_regex(keys, _OWN_TEXT), skip_nulls=False).as_py():
         return None
     told = set(ops.unique().to_pylist())
@@ -70,6 +72,9 @@ def touching(held: Collection[Row]) -> Callable[[Iterable[Row]], bool]:
 
 def rows_of_change(change: Change) -> tuple[Row, ...]:
     """The rows that this change is about."""
+    if not isinstance(change.key, str):
+        return ((change.table, change.key_text),)
+    assert not isinstance(change.before, bytes)
     return _rows(change.op, change.table, change.key, change.before, change.facts)
 
 

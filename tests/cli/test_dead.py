@@ -351,7 +351,9 @@ def test_what_is_parked_while_a_person_is_asked_is_not_dropped(
 
 
 def test_programs_are_told_all_of_a_letter() -> None:
-    change = Change(7, Op.UPDATE, "t", '{"id":1}', '{"id":1}', '{"id":1}', 1_767_225_600_250_000, facts(1, 2), "odd", 9, 3)
+    change = Change(
+        7, Op.UPDATE, "t", '{"id":1}', '{"id":1}', '{"id":1}', 1_767_225_600_250_000, facts(1, 2), "odd", 9, 3, (("a", b"b"),), 4
+    )
     letter = DeadLetter("cafe", Lane("log"), change, "sink", "c", "m", 2, 4, True, False, True, number=5)
     told = described(letter)
     names = {one.name for part in (change, letter) for one in fields(part)} - {"change", "facts"}
@@ -361,6 +363,8 @@ def test_programs_are_told_all_of_a_letter() -> None:
         "new_row_id": 2,
         "error": "odd",
         "transaction": 9,
+        "headers": [["a", "b"]],
+        "schema": 4,
     }.items() <= told.items()
     assert set(told) == {name.removeprefix("is_") for name in names} | {"old_row_id", "new_row_id"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,13 +13,14 @@ from typing import Any
 import pytest
 
 from penstock.change import Change, Lane, Op
-from penstock.coordinators.kafka.letters import Letters
+from penstock.coordinators.kafka.letters import Letters, read, written
 from penstock.coordinators.letters import Storage, alter, take
 from penstock.coordinators.postgres.letters import PostgresLetters
 from penstock.coordinators.postgres.store import Store as PostgresStore
 from penstock.coordinators.sqlite.letters import SqliteLetters
 from penstock.coordinators.sqlite.store import Store as SqliteStore
 from penstock.letter import DeadLetter, in_order
+from penstock.message import Message, document, native, to_change
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 STEPS = ["park", "park", "park", "follow", "follow", "give_back", "hold", "remove"]
@@ -90,3 +92,15 @@ def test_a_history_of_steps_has_the_same_outcome_in_tables_as_in_memory(tables: 
         assert taken(table, step, letter, chance) == taken(memory, step, letter, chance), (step, letter.name)
         assert shown(table) == shown(memory), (step, letter.name)
     assert memory.all(), "nothing was compared"
+
+
+ROW = Change(7, Op.UPDATE, "t", '{"id":1}', '{"id":1}', "{}", 5, '{"new_row_id":1}', "odd", 9, 3, (("a", b"\xff"), ("b", None)), 4)
+MESSAGE = to_change(Message("t", b"\xff", b"\x00\xfe", (("raw", b"\xfd"),)), 8)
+
+
+def test_every_field_of_a_change_is_kept_and_a_message_as_its_document(tables: Any) -> None:
+    given, storage = [DeadLetter("cafe", Lane("main"), one, "sink", parked_at=NOW) for one in (ROW, MESSAGE)], tables("p")
+    take("park", storage, given)
+    kept = [one.change for one in in_order(storage.all())]
+    assert kept == [read(json.loads(json.dumps(written(one)))).change for one in given] == [ROW, document(MESSAGE)]
+    assert native(kept[1]) == MESSAGE

@@ -47,6 +47,14 @@ def parked(position: int) -> dict[str, Any]:
     return letters.written(DeadLetter("cafe", Lane("main"), change, "sink", "sink.exhausted", "no", 1))
 
 
+def test_a_letter_that_an_earlier_version_wrote_as_a_list_is_read() -> None:
+    listed = [7, "update", "t", '{"id":1}', "{}", '{"n":1}', 5, 1, 2, "odd", 9, 3]
+    change = letters.read(parked(7) | {"change": listed}).change
+    facts = '{"new_row_id":2,"old_row_id":1}'
+    assert change == Change(7, Op.UPDATE, "t", '{"id":1}', "{}", '{"n":1}', 5, facts, "odd", 9, 3)
+    assert (change.headers, change.schema) == ((), None)
+
+
 def test_an_epoch_is_the_offset_of_the_record_that_took_the_term(writer: Writer) -> None:
     assert writer.machine.of("p").epoch == 1
     assert writer.asks("take", holder="other", seat="t", over=1) == writer.offset == 4

@@ -152,7 +152,8 @@ def test_a_schema_of_the_first_version_is_upgraded_by_its_owner_alone_and_keeps_
             "dead_letters drop column overtaken_by",
             "terms drop column ttl",
             "about drop column identity",
-            "dead_letters drop column facts, add column old_row_id bigint, add column new_row_id bigint",
+            "dead_letters drop column facts, drop column headers, drop column schema_version",
+            "dead_letters add column old_row_id bigint, add column new_row_id bigint",
         ):
             postgres_server.execute(f"alter table {NAME}.{column}", empty_state)
         postgres_server.execute(f"update {NAME}.about set version = 1", empty_state)

@@ -152,6 +152,33 @@ def test_a_state_file_of_a_later_version_is_refused(coordinator: SqliteCoordinat
         coordinator.pipeline_state("p")
 
 
+def take_back_facts(path: Path) -> None:
+    """Give the dead letters the columns of version 5."""
+    for change in ("drop column facts", "drop column headers", "drop column schema_version"):
+        edit(path, f"alter table dead_letters {change}")
+    for column in ("old_row_id", "new_row_id"):
+        edit(path, f"alter table dead_letters add column {column} integer")
+
+
+def test_a_letter_of_an_earlier_version_is_read(coordinator: SqliteCoordinator, path: Path) -> None:
+    with closing(coordinator.candidate("p", "a")) as first:
+        first.campaign()
+    take_back_facts(path)
+    columns = "pipeline, incarnation, lane, position, ordinal, table_name, key, op, before, after, at, old_row_id, new_row_id"
+    why = "stage, code, message, tries, epoch, behind, holds, parked_at"
+    for position, ids in enumerate([(1, 2), (None, 2), (None, None)], 1):
+        change = ("p", "cafe", "main", position, 0, "t", '{"id":1}', "update", "{}", '{"n":1}', 5, *ids)
+        values = (*change, "sink", "c", "m", 1, 1, 0, 1, "2026-01-01T00:00:00+00:00")
+        edit(path, f"insert into dead_letters ({columns}, {why}) values ({', '.join('?' * len(values))})", *values)
+    edit(path, "pragma user_version = 5")
+    found = [letter.change for letter in coordinator.letters("p")]
+    assert found == [
+        Change(position, Op.UPDATE, "t", '{"id":1}', "{}", '{"n":1}', 5, facts)
+        for position, facts in enumerate(['{"new_row_id":2,"old_row_id":1}', '{"new_row_id":2}', None], 1)
+    ]
+    assert {(change.headers, change.schema) for change in found} == {((), None)}
+
+
 @pytest.mark.parametrize("version", store.UPGRADES)
 def test_a_state_file_of_an_earlier_version_is_upgraded_and_keeps_what_it_knows(
     coordinator: SqliteCoordinator, path: Path, version: int
@@ -163,9 +190,7 @@ def test_a_state_file_of_an_earlier_version_is_upgraded_and_keeps_what_it_knows(
     for table in ("dead_letters", "dead_rows", "dead_counts") if version == 1 else ():
         edit(path, f"drop table {table}")
     if version > 1:
-        edit(path, "alter table dead_letters drop column facts")
-        edit(path, "alter table dead_letters add column old_row_id integer")
-        edit(path, "alter table dead_letters add column new_row_id integer")
+        take_back_facts(path)
     if version < 5:
         edit(path, "drop table about")
     if version < 4:

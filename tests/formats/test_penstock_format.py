@@ -30,7 +30,18 @@ def changes(draw):
     op = draw(st.sampled_from([op for op in Op if op is not Op.RESOLVED]))
     at = draw(st.integers(-AT, AT * 4))
     error = draw(st.none() | texts)
-    return Change(draw(st.integers(1, 2**63 - 1)), op, draw(texts), json.dumps(key), before, after, at, None, error)
+    return Change(
+        draw(st.integers(1, 2**63 - 1)),
+        op,
+        draw(texts),
+        json.dumps(key),
+        before,
+        after,
+        at,
+        None,
+        error,
+        schema=draw(st.none() | st.integers(0, 9)),
+    )
 
 
 def expected(change, previous):
@@ -43,7 +54,8 @@ def expected(change, previous):
     }
     images = {"before": change.before, "after": change.after}
     whole |= {name: json.loads(image) for name, image in images.items() if image is not None}
-    return whole | ({} if change.error is None else {"error": change.error})
+    rest = {"error": change.error, "schema": change.schema}
+    return whole | {name: value for name, value in rest.items() if value is not None}
 
 
 @given(st.lists(changes(), min_size=1, max_size=5), st.none() | st.integers(0, 2**63 - 1), texts)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.change import Change, Op, from_batch, to_batch
 from penstock.function import ROOM, Function, origins
+from penstock.message import Message, document, native, to_change
 
 CHANGE = Change(7, Op.UPDATE, "orders", '{"id":1}', '{"id":1,"n":0}', '{"id":1,"n":1}', 5, '{"new_row_id":1}')
 
@@ -79,6 +80,33 @@ def test_what_is_no_row_passes_by():
     assert made(lambda change: None, told, CHANGE) == [told]
 
 
+MESSAGE = to_change(Message("orders", b"\xff", b"\x00\xfe", (("trace", b"\xfd"),)), 7)
+TOMBSTONE = to_change(Message("orders", b"k", None), 8)
+
+
+@pytest.mark.parametrize(
+    ("altered", "expected"),
+    [
+        ({}, MESSAGE),
+        ({"after": b"new"}, MESSAGE.replace(after=b"new")),
+        ({"headers": {"a": "ä", "b": None}}, MESSAGE.replace(headers=(("a", "ä".encode()), ("b", None)))),
+        ({"headers": [("a", b"1"), ("a", b"2")]}, MESSAGE.replace(headers=(("a", b"1"), ("a", b"2")))),
+        ({"after": None}, MESSAGE.replace(op=Op.DELETE, after=None)),
+        ({"after": '{"id":1}'}, document(MESSAGE).replace(after='{"id":1}', headers=MESSAGE.headers)),
+    ],
+)
+def test_a_function_sees_the_bytes_and_headers_of_a_message(altered, expected):
+    seen = []
+    found = outcome(lambda change: seen.append(change) or replace(change, **altered), MESSAGE)
+    assert (seen, list(from_batch(found.changes))) == ([MESSAGE], [expected])
+
+
+def test_messages_beside_rows_that_a_function_made_of_others_are_documents():
+    found = outcome(lambda change: change.replace(after='{"id":1}') if change.after else change, TOMBSTONE, MESSAGE)
+    assert [change.position for change in from_batch(found.changes) if change.is_message] == []
+    assert native(next(from_batch(found.changes))) == TOMBSTONE
+
+
 @pytest.mark.parametrize(
     ("altered", "is_rewritten"), [({"op": Op.DELETE}, True), ({"table": "x"}, True), ({"at": 6}, True), ({"after": None}, False)]
 )
@@ -135,6 +163,10 @@ def _is_encodable(text):
         ({"transaction": 1 << 63}, "it must be None or a whole number of 64 bits"),
         ({"transaction": True}, "it must be None or a whole number of 64 bits"),
         ({"error": 5}, "error 5: it must be None or text"),
+        ({"schema": "2"}, "schema '2': it must be None or a whole number of 64 bits"),
+        ({"headers": "trace"}, "headers 'trace': it must be pairs, or a mapping, of text to bytes, text or None"),
+        ({"headers": {"trace": 5}}, "of text to bytes, text or None"),
+        ({"headers": ((b"trace", b"x"),)}, "of text to bytes, text or None"),
     ],
 )
 @pytest.mark.parametrize("in_list", [False, True])

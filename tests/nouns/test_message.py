@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from penstock.change import Change, Op, from_batch, to_batch
-from penstock.message import Message, of_change, to_change
+from penstock.change import Change, Op, from_batch, of_values, to_batch, values
+from penstock.message import Message, document, documents, native, natives, of_change, to_change
 
 MESSAGES = [
     Message("orders", b"42", b'{"id": 42, "text": "a \\"quoted\\" line\\n"}', (("trace", b"abc"), ("trace", b"def"))),
@@ -28,14 +28,39 @@ def test_every_byte_of_a_message_survives_its_change(message: Message) -> None:
     assert of_change(change) == message
 
 
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.topic)
+def test_every_byte_of_a_message_survives_its_document(message: Message) -> None:
+    given = to_change(message, 7, at=5)
+    [change] = from_batch(documents(to_batch([given])))
+    assert change == document(given)
+    assert (type(change.key), change.headers, change.checksum()) == (str, (), given.checksum())
+    assert of_change(change) == message
+    assert native(change) == given
+
+
+def test_documents_of_messages_and_of_rows_come_back_in_runs() -> None:
+    given = [to_change(message, at) for at, message in enumerate(MESSAGES)]
+    row = Change(99, Op.INSERT, "pairs", '{"key":"a"}', after='{"id":1}')
+    spoilt = row.replace(after='{"value":"x","headers":[["only a name"]]}')
+    made = [document(change) for change in given]
+    runs = [list(from_batch(run)) for run in natives(to_batch([*made[:3], row, spoilt, *made[3:]]))]
+    assert runs == [given[:3], [row, spoilt], given[3:]]
+
+
+def test_a_batch_has_rows_or_messages_and_never_both() -> None:
+    row = Change(1, Op.INSERT, "pairs", '{"key":"a"}', after='{"id":1}')
+    with pytest.raises(TypeError, match="not both"):
+        of_values([values(row), values(to_change(MESSAGES[0], 1))])
+
+
 def test_a_message_is_an_insert_and_one_without_value_a_delete() -> None:
     assert to_change(MESSAGES[0], 1).op == Op.INSERT
     tombstone = to_change(MESSAGES[6], 2)
     assert (tombstone.op, tombstone.after) == (Op.DELETE, None)
 
 
-def test_text_is_readable_in_the_change() -> None:
-    change = to_change(Message("orders", b"42", b"hello", (("trace", b"abc"),)), 1)
+def test_text_is_readable_in_the_document() -> None:
+    change = document(to_change(Message("orders", b"42", b"hello", (("trace", b"abc"),)), 1))
     assert (change.key, change.after) == ('{"key":"42"}', '{"value":"hello","headers":[["trace","abc"]]}')
 
 

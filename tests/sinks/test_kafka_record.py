@@ -8,7 +8,7 @@ from penstock import config
 from penstock.change import Change, Lane, Op, to_batch
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid
-from penstock.message import Message, to_change
+from penstock.message import Message, document, to_change
 from penstock.sink import Assignment
 from penstock.sinks.kafka.group_watermark import PIECE, joined, pieces
 from penstock.sinks.kafka.record import Record, Recorder, Style, Unfit
@@ -34,9 +34,9 @@ def recorded(*changes, has_messages=False, **style):
     ids=["headers", "tombstone", "no key", "binary"],
 )
 def test_a_message_stays_what_it_was_to_the_byte(message):
-    assert recorded(to_change(message, 5), has_messages=True) == [
-        Record("orders", message.key, message.value, list(message.headers))
-    ]
+    record = Record("orders", message.key, message.value, list(message.headers))
+    assert recorded(to_change(message, 5), has_messages=True) == [record]
+    assert recorded(document(to_change(message, 5)), has_messages=True) == [record]
 
 
 def test_a_message_goes_to_another_topic_if_the_file_says_so():
@@ -45,7 +45,7 @@ def test_a_message_goes_to_another_topic_if_the_file_says_so():
 
 
 def test_a_message_that_cannot_be_read_is_unfit():
-    spoilt = to_change(Message("orders", b"k", b"v"), 5).replace(after='{"value":"v","headers":[["only a name"]]}')
+    spoilt = document(to_change(Message("orders", b"k", b"v"), 5)).replace(after='{"value":"v","headers":[["only a name"]]}')
     told = spoilt.replace(after="{}", error="unequal number of header keys (1) and values (2)")
     first, second = recorded(spoilt, told, has_messages=True)
     assert isinstance(first, Unfit)
@@ -53,7 +53,7 @@ def test_a_message_that_cannot_be_read_is_unfit():
 
 
 def test_a_row_of_a_table_with_just_the_columns_of_a_message_is_a_row():
-    change = to_change(Message("mail", b"k", b"v"), 5)
+    change = document(to_change(Message("mail", b"k", b"v"), 5))
     [record] = recorded(change)
     assert (record.topic, record.key) == ("shop.mail", b'{"key":"k"}')
     assert json.loads(record.value)["after"] == {"value": "v", "headers": []}
@@ -61,7 +61,7 @@ def test_a_row_of_a_table_with_just_the_columns_of_a_message_is_a_row():
 
 
 def test_what_a_transform_has_made_of_a_message_is_a_row():
-    [record] = recorded(to_change(Message("mail", b"k", b"v"), 5).replace(after='{"id":1}'), has_messages=True)
+    [record] = recorded(document(to_change(Message("mail", b"k", b"v"), 5)).replace(after='{"id":1}'), has_messages=True)
     assert (record.topic, json.loads(record.value)["after"]) == ("shop.mail", {"id": 1})
 
 

@@ -10,6 +10,7 @@ from pyspark.sql.conversion import ArrowBatchTransformer
 
 from penstock.change import CHANGES, NO_CHANGES, Change, Lane, Op, from_batch, to_batch
 from penstock.cursor import Cursor
+from penstock.message import document
 from penstock.spark import bundles
 from penstock.spark.encoding import encoding_of
 from penstock.spark.rows import FLUSH_BYTES, ROWS, Mark
@@ -31,10 +32,16 @@ changes = st.builds(
     at=st.integers(0, 1 << 50),
     facts=texts,
     error=texts,
+    headers=st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=2).map(tuple),
+    schema=st.none() | st.integers(0, 9),
+)
+raw = st.none() | st.binary(max_size=20)
+messages = st.builds(
+    lambda change, key, after: change.replace(key=key, before=None, after=after), changes, st.binary(max_size=9), raw
 )
 
 
-@given(st.lists(changes))
+@given(st.lists(changes) | st.lists(messages))
 def test_changes_survive_arrow(given_changes):
     assert list(from_batch(to_batch(given_changes))) == given_changes
 
@@ -100,3 +107,12 @@ def test_the_schema_for_spark_names_the_same_columns_in_the_same_order(encoding)
 
 def test_rows_have_the_columns_of_changes_and_one_for_marks():
     assert [*CHANGES.names, "mark"] == ROWS.names
+
+
+@given(st.lists(messages, min_size=1, max_size=5))
+def test_messages_stay_bytes_in_bundles_and_are_documents_where_expressions_see_them(given_messages):
+    batch, packed = to_batch(given_messages), bundles.bundles(to_batch(given_messages))
+    [run] = bundles.unbundled(packed)
+    assert list(from_batch(run)) == given_messages
+    [row] = encoding_of(has_sql=True).pieces(encoding_of(has_sql=True).pack(batch, None, 0))
+    assert list(from_batch(row)) == list(map(document, given_messages))

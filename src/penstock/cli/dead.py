@@ -144,16 +144,19 @@ def drop(
 def described(letter: DeadLetter) -> dict[str, Any]:
     """A letter as `--json` tells it."""
     from penstock.formats.text import instant
+    from penstock.message import headers_text
 
     change = letter.change
-    images = {name: text and json.loads(text) for name, text in (("before", change.before), ("after", change.after))}
-    rest = {name: getattr(change, name) for name in ("error", "transaction")}
+    headers = headers_text(change.headers) if change.headers else None
+    texts = {"before": change.before, "after": change.after, "headers": headers}
+    images = {name: text and json.loads(text) for name, text in texts.items()}
+    rest = {name: getattr(change, name) for name in ("error", "transaction", "schema")}
     return {
         "number": letter.number,
         "position": change.position,
         "ordinal": change.ordinal,
         "table": change.table,
-        "key": json.loads(change.key),
+        "key": json.loads(change.key_text),
         "op": str(change.op),
         **{name: value for name, value in (images | json.loads(change.facts or "{}") | rest).items() if value is not None},
         "at": instant(change.at),
@@ -200,7 +203,7 @@ def _condition(word: str) -> Callable[[DeadLetter], bool]:
         return lambda letter: letter.change.position == int(value)
     if name == "key":
         wanted = _key(value)
-        return lambda letter: json.loads(letter.change.key) == wanted
+        return lambda letter: json.loads(letter.change.key_text) == wanted
     raise ConfigInvalid(f"{word!r} names no letter", f"say which: {_WHICH}")
 
 
@@ -234,7 +237,7 @@ def _row(letter: DeadLetter) -> list[str]:
     place = str(change.position) if change.ordinal is None else f"{change.position}.{change.ordinal}"
     why = "waits behind another" if letter.is_behind else letter.message
     at = letter.parked_at.isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
-    return [str(letter.number), place, change.table, change.key, str(change.op), letter.stage, why, str(letter.tries), at]
+    return [str(letter.number), place, change.table, change.key_text, str(change.op), letter.stage, why, str(letter.tries), at]
 
 
 def _fact(one: Redriven) -> dict[str, Any]:
@@ -256,7 +259,7 @@ _WORDS = {
 def _line(one: Redriven) -> str:
     change = one.letter.change
     why = f": {one.error.message}" if one.error else ""
-    return f"{one.letter.number}  change {change.position} of {change.table}, key {change.key}  {_WORDS[one.outcome]}{why}"
+    return f"{one.letter.number}  change {change.position} of {change.table}, key {change.key_text}  {_WORDS[one.outcome]}{why}"
 
 
 def _summary(told: Sequence[Redriven]) -> str:

@@ -11,18 +11,17 @@ from typing import Any, ClassVar, Protocol, Self
 
 import orjson
 
-from penstock.change import CHANGES, Change, Lane, Op, values
+from penstock.change import CHANGES, Change, Lane, described
+from penstock.coordinators.letters import change_of, fields_of
 from penstock.errors import LetterTooLarge
 from penstock.letter import DeadLetter
 from penstock.poison.parked_keys import Hold
 from penstock.rows import Row
 
-_NAMES = {"table": "table_name", "transaction": "transaction_id"}
+_NAMES = {"table": "table_name", "transaction": "transaction_id", "schema": "schema_version"}
 _CHANGE = [_NAMES.get(name, name) for name in CHANGES.names]
 _ABOUT = ("pipeline", "incarnation", "lane", "stage", "code", "message", "tries", "epoch", "behind", "holds")
 _PASSED = ("overtaken", "overtaken_by")
-
-_KEY_SHOWN = 200
 
 COLUMNS = (*_ABOUT, *_PASSED, "parked_at", *_CHANGE)
 """The columns of a letter; the store adds its `number`."""
@@ -206,18 +205,19 @@ def _row_of(letter: DeadLetter) -> dict[str, object]:
     why = (letter.stage, letter.code, letter.message, letter.tries, letter.epoch)
     passed = (letter.is_overtaken, letter.overtaken_by)
     about = (letter.incarnation, letter.lane, *why, letter.is_behind, letter.holds, *passed, letter.parked_at)
-    *fields, ordinal = values(letter.change)
-    return dict(zip(COLUMNS[1:], (*about, *fields, ordinal or 0), strict=True))
+    stored = fields_of(letter.change)
+    fields = [(stored[name] or 0) if name == "ordinal" else stored[name] for name in CHANGES.names]
+    return dict(zip(COLUMNS[1:], (*about, *fields), strict=True))
 
 
 def _letter_of(row: Mapping[str, Any]) -> DeadLetter:
     """The letter of these columns and its `number`."""
-    position, op, *fields, ordinal = (row[name] for name in _CHANGE)
+    fields = dict(zip(CHANGES.names, (row[name] for name in _CHANGE), strict=True))
     parked_at = row["parked_at"]
     return DeadLetter(
         incarnation=row["incarnation"],
         lane=Lane(row["lane"]),
-        change=Change(position, Op(op), *fields).replace(ordinal=ordinal or None),
+        change=change_of({**fields, "ordinal": fields["ordinal"] or None}),
         stage=row["stage"],
         code=row["code"],
         message=row["message"],
@@ -244,7 +244,5 @@ def _place(letter: DeadLetter) -> dict[str, object]:
 
 def _too_large(change: Change, said: object) -> LetterTooLarge:
     """The error about a change that a store has refused with these words."""
-    place = change.position if change.ordinal is None else f"{change.position}.{change.ordinal}"
-    key = change.key if len(change.key) <= _KEY_SHOWN else f"{change.key[:_KEY_SHOWN]}..."
     size = sum(len(text) for text in (change.key, change.before, change.after) if text)
-    return LetterTooLarge(f"change {place} of {change.table}, key {key}, has {size} characters, and cannot be parked: {said}")
+    return LetterTooLarge(f"{described(change)}, has {size} characters, and cannot be parked: {said}")

@@ -7,8 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
+from penstock.change import CHANGES, Change, Op, values
 from penstock.errors import TermHeld
 from penstock.letter import DeadLetter, in_order
+from penstock.message import document, headers_of, headers_text
 from penstock.poison.parked_keys import Hold
 from penstock.rows import Row
 
@@ -48,6 +50,18 @@ class Storage(Protocol):
 
     def summary(self) -> dict[str, Any]:
         """`dead`, `waiting`, `dropped`, `passed` and `redriven`."""
+
+
+def fields_of(change: Change) -> dict[str, Any]:
+    """A change as it is stored: of a message its document, headers as JSON text."""
+    kept = document(change)
+    stored = dict(zip(CHANGES.names, values(kept), strict=True))
+    return {**stored, "op": str(kept.op), "headers": headers_text(kept.headers) if kept.headers else None}
+
+
+def change_of(fields: Mapping[str, Any]) -> Change:
+    """The change of these fields; earlier versions stored fewer."""
+    return Change(**{**fields, "op": Op(fields["op"]), "headers": headers_of(fields.get("headers"))})
 
 
 def _follow(storage: Storage, letter: DeadLetter) -> bool:

@@ -61,7 +61,7 @@ def event_of(kind: type[ChangeParked | ChangeDropped], pipeline: str, change: Ch
         pipeline=pipeline,
         position=change.position,
         table=change.table,
-        key=change.key[:_SHOWN],
+        key=change.key_text[:_SHOWN],
         code=code,
         message=message[: 2 * _SHOWN],
     )

@@ -110,8 +110,7 @@ class SyntheticSource(OneLane):
                 pa.array(made, CHANGES.field("at").type),
                 pa.nulls(rows, pa.string()),
                 pa.nulls(rows, pa.string()),
-                pa.nulls(rows, pa.int64()),
-                pa.nulls(rows, pa.int64()),
+                *(pa.nulls(rows, field.type) for field in list(CHANGES)[CHANGES.get_field_index("transaction") :]),
             ],
             schema=CHANGES,
         )

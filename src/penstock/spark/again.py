@@ -8,12 +8,12 @@ from functools import partial
 
 import pyarrow as pa
 
-from penstock.change import CHANGES, NO_CHANGES, Change, to_batch
+from penstock.change import NO_CHANGES, Change, described, to_batch
 from penstock.errors import EngineFailed
-from penstock.function import described
 from penstock.pipeline import Pipeline
 from penstock.spark.failing_row import Trial
 from penstock.spark.query import DYING_SECONDS, engine_lost
+from penstock.spark.rows import SHOWN, hidden
 from penstock.spark.trial import engine
 
 
@@ -35,4 +35,4 @@ def put_through(trial: Trial, change: Change) -> pa.RecordBatch:
             raise trial.failing_row(given).error
     except (Py4JError, OSError) as error:
         raise engine_lost(trial.spark, DYING_SECONDS) or EngineFailed(f"Spark failed on {described(change)}: {error}") from error
-    return made.select(CHANGES.names).cast(CHANGES).combine_chunks().to_batches()[0] if made.num_rows else NO_CHANGES
+    return hidden(made.select(SHOWN.names).cast(SHOWN).combine_chunks().to_batches()[0]) if made.num_rows else NO_CHANGES

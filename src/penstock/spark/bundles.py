@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from penstock.change import CHANGES
+from penstock.change import CHANGES, MESSAGES
 from penstock.cursor import Cursor
+from penstock.message import is_messages
 from penstock.spark.rows import Aside, Mark
 
 BUNDLES = pa.schema(
@@ -16,18 +17,19 @@ BUNDLES = pa.schema(
         pa.field("position", pa.int64()),
         pa.field("cursor", pa.string()),
         pa.field("count", pa.int64()),
+        pa.field("messages", pa.bool_()),
         pa.field("changes", pa.binary()),
     ]
 )
-"""A mark, if there is one, and before it so many changes, as Arrow writes them to a file."""
+"""A mark, if there is one, and before it so many changes of rows, or messages, as Arrow writes them to a file."""
 
-DDL = "lane string, position bigint, cursor string, count bigint, changes binary"
+DDL = "lane string, position bigint, cursor string, count bigint, messages boolean, changes binary"
 
 BUNDLE_BYTES = 1 << 20
 """Spark has a row in memory four times: changes that take more than this travel in several."""
 
 _STRUCT = pa.struct(list(BUNDLES))
-_FACTS = ("lane", "position", "cursor", "count")
+_FACTS = ("lane", "position", "cursor", "count", "messages")
 _ASIDE = -1
 _UNMARKED = (None, None, None)
 _THIN = (None,) * len(BUNDLES)
@@ -40,14 +42,15 @@ def bundles(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> 
     more. The bytes of changes come last, more of them than any buffer on the way holds, so that nothing of it stays behind.
     """
     *others, (count, packed) = [*_packed(changes)]
+    kind = is_messages(changes)
     marked = (mark.lane, mark.position, mark.cursor) if mark else _UNMARKED
-    rows = [*((*_UNMARKED, *other) for other in others), (*marked, count, packed.ljust(pad, b"\0"))]
+    rows = [*((*_UNMARKED, number, kind, some) for number, some in others), (*marked, count, kind, packed.ljust(pad, b"\0"))]
     return pa.RecordBatch.from_struct_array(pa.array([*rows, _THIN] if pad else rows, _STRUCT))
 
 
 def aside(path: str, pad: int) -> pa.RecordBatch:
     """The sign of a change that is in a file, padded like any bundle."""
-    return pa.RecordBatch.from_struct_array(pa.array([(*_UNMARKED, _ASIDE, path.encode().ljust(pad, b"\0")), _THIN], _STRUCT))
+    return pa.RecordBatch.from_struct_array(pa.array([(*_UNMARKED, _ASIDE, None, path.encode().ljust(pad, b"\0")), _THIN], _STRUCT))
 
 
 def _packed(changes: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
@@ -63,10 +66,10 @@ def _packed(changes: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
 def unbundled(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark | Aside]:
     """The runs of changes, what is in files, and the marks of a batch, in order."""
     facts, changes = zip(*(batch.column(name).to_pylist() for name in _FACTS), strict=True), batch.column("changes")
-    for index, (lane, position, cursor, count) in enumerate(facts):
+    for index, (lane, position, cursor, count, kind) in enumerate(facts):
         if count == _ASIDE:
             yield Aside(changes[index].as_py().rstrip(b"\0").decode())
         elif count:
-            yield pa.ipc.read_record_batch(changes[index].as_buffer(), CHANGES)
+            yield pa.ipc.read_record_batch(changes[index].as_buffer(), MESSAGES if kind else CHANGES)
         if cursor is not None:
             yield Mark(lane, position, Cursor(cursor))

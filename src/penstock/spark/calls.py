@@ -24,10 +24,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import privacy
-from penstock.change import Change, Lane, from_batch
+from penstock.change import Change, Lane, described, from_batch
 from penstock.errors import EngineFailed, TransformInvalid
 from penstock.event import CallDied
-from penstock.function import described
 from penstock.retry import Retry
 from penstock.spark.death import Death, Name, how_it_ended, name_of, place_in
 from penstock.spark.endings import ending_of
@@ -152,7 +151,7 @@ class Calls:
             pipeline=self._spec.pipeline.name,
             position=change.position,
             table=change.table,
-            key=change.key[:200],
+            key=change.key_text[:200],
             tries=death.tries,
             code=found.code,
             message=found.message,

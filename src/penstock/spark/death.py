@@ -8,9 +8,9 @@ import signal
 from dataclasses import dataclass
 from datetime import timedelta
 
-from penstock.change import Change
+from penstock.change import Change, described
 from penstock.errors import EngineFailed, TransformInvalid
-from penstock.function import described, way_on
+from penstock.function import way_on
 from penstock.retry import Retry
 
 Name = tuple[int, str]
@@ -26,7 +26,7 @@ def name_of(change: Change) -> Name:
     """Its position; for a row of a range, which is read anew each time, its table and key, or a digest of a long key."""
     if change.ordinal is None:
         return change.position, ""
-    key = change.key
+    key = change.key_text
     if len(key) > LONGEST_KEY:
         key = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
     return 0, f"{change.table}\0{key}"

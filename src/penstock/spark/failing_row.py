@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from penstock.change import Change, Op, from_batch, to_batch
+from penstock.change import Change, Op, described, from_batch, to_batch
 from penstock.errors import TransformInvalid
 from penstock.following import follow
-from penstock.function import described, way_on
+from penstock.function import way_on
+from penstock.message import documents
 from penstock.pipeline import Pipeline, Transform
 from penstock.source import ANONYMOUS, Window, ranges_at
 from penstock.spark.outsize import PIECE_BYTES, Outsize, cut
@@ -134,7 +135,7 @@ def _waiting(pipeline: Pipeline) -> Iterator[pa.RecordBatch]:
                 for cursor in ranges.values():
                     yield from _gathered(source.snapshot.rows(cursor, again=True))
             if source.row_lease:
-                yield from source.row_lease.leased(lane, watermark.cursor)
+                yield from map(documents, source.row_lease.leased(lane, watermark.cursor))
             elif not ranges:
                 yield from _gathered(follow(source, lane, watermark.cursor, ANONYMOUS))
 
@@ -142,7 +143,7 @@ def _waiting(pipeline: Pipeline) -> Iterator[pa.RecordBatch]:
 def _gathered(windows: Iterator[Window]) -> Iterator[pa.RecordBatch]:
     held: list[pa.RecordBatch] = []
     for window in windows:
-        held.append(window.changes)
+        held.append(documents(window.changes))
         is_last = window.idle and window.upto is not None
         if is_last or sum(map(len, held)) >= ROWS or sum(one.nbytes for one in held) >= PIECE_BYTES:
             yield pa.concat_batches(held)

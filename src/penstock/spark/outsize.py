@@ -7,16 +7,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.change import Change, last_of
+from penstock.change import BYTES, Change, described, last_of
 from penstock.errors import RowTooLarge
 from penstock.function import way_on
 from penstock.size import LEAST_HEAP, MIB, Bytes
 
 PIECE_BYTES = 4 * MIB
 """Changes that take more than this go in several Arrow batches."""
-
-_TEXTS = ("key", "before", "after")
-_KEY_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +57,23 @@ def _above(changes: pa.RecordBatch, limit: int | None) -> list[tuple[int, int]]:
         return []
     import pyarrow.compute as pc
 
-    lengths = [pc.fill_null(pc.binary_length(changes.column(name)), 0).cast(pa.int64()) for name in _TEXTS]
+    lengths = [pc.fill_null(pc.binary_length(changes.column(name)), 0).cast(pa.int64()) for name in BYTES]
     sizes = pc.add(pc.add(lengths[0], lengths[1]), lengths[2])
     found = pc.indices_nonzero(pc.greater(sizes, limit))
     return list(zip(found.to_pylist(), sizes.take(found).to_pylist(), strict=True))
 
 
+def size_of(change: Change) -> int:
+    """The bytes of a change, as its limit counts them."""
+    texts = (change.key, change.before, change.after)
+    return sum(len(text if isinstance(text, bytes) else text.encode()) for text in texts if text)
+
+
 def refused(change: Change, size: int, limit: int, per_heap: int) -> RowTooLarge:
     """The error about a change of this size."""
-    place = change.position if change.ordinal is None else f"{change.position}.{change.ordinal}"
-    key = change.key if len(change.key) <= _KEY_SHOWN else f"{change.key[:_KEY_SHOWN]}..."
     heap = size * per_heap
     memory = f" and spark.memory to {-(-heap // MIB)}m or more" if heap > LEAST_HEAP else ""  # no session has less than that
     return RowTooLarge(
-        f"change {place} of {change.table}, key {key}, has {size} bytes, and source.max_row is {Bytes(limit)}",
+        f"{described(change)}, has {size} bytes, and source.max_row is {Bytes(limit)}",
         f"set source.max_row to {-(-size // MIB)}MiB{memory}, {way_on(change)}",
     )

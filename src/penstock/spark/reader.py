@@ -135,7 +135,7 @@ class Reading:
 
     def rows_of(self, window: Window) -> Iterator[pa.RecordBatch]:
         """A window as rows, with a mark where it ends on a commit, and where nothing waits behind it what pushes it through."""
-        *before, last = cut(window.changes, self._spec.max_row)
+        *before, last = cut(self._encoding.seen(window.changes), self._spec.max_row)
         for piece in before:
             yield from self._given(piece)
         if window.upto is None or isinstance(last, Outsize):

@@ -16,10 +16,12 @@ from penstock.batch_target import Target, heads
 from penstock.change import Lane
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, SourceUnavailable
+from penstock.message import documents
 from penstock.source import ANONYMOUS, Source, Span, count
 from penstock.spark.borrowed import Borrowed, borrowed
 from penstock.spark.heap import refused
 from penstock.spark.outsize import Outsize, cut
+from penstock.spark.rows import shown
 
 OPTIONS = ("pipeline", "from", "to", "maxChangesPerTrigger", "partitions", "reader")
 _SPARKS_OWN = ("path", "checkpointlocation")
@@ -83,10 +85,10 @@ class Request:
     def batches(self, span: Span) -> Iterator[pa.RecordBatch]:
         """The changes of a piece, in batches that Spark can carry. Raises RowTooLarge of one above the source's own limit."""
         limit = self.source.max_row
-        for piece in chain.from_iterable(cut(changes, limit) for changes in self.source.read(span, ANONYMOUS)):
+        for piece in chain.from_iterable(cut(documents(changes), limit) for changes in self.source.read(span, ANONYMOUS)):
             if isinstance(piece, Outsize):
                 raise refused(piece, limit or 0)
-            yield piece
+            yield shown(piece)
 
     def _end(self, lane: Lane) -> Cursor:
         return self.head[lane] if self.upto is None else self.source.begin(lane, self.upto)

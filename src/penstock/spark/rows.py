@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
-from penstock.change import CHANGES, Change, Lane, Op, columns_of, from_row, last_of
+from penstock.change import CHANGES, Change, Lane, Op, last_of, listed
 from penstock.cursor import Cursor
+from penstock.message import documents, headers_of, headers_text
 
-ROWS = CHANGES.append(pa.field("mark", pa.string()))
+SHOWN = pa.schema([field.with_type(pa.string()) if field.name == "headers" else field for field in CHANGES])
+"""Changes as expressions and sessions of users see them: messages as documents, headers as JSON text."""
+
+ROWS = SHOWN.append(pa.field("mark", pa.string()))
 """A change, or a mark: op `resolved`, its lane in `key`, its cursor in `mark`. Filters let marks pass.
 
 A change that `where` or `select` raised on, and that is to be spared, has the name of that in `mark`.
@@ -20,7 +25,8 @@ A change that `where` or `select` raised on, and that is to be spared, has the n
 
 CHANGE_DDL = (
     "position bigint not null, op string not null, table string, key string, before string, after string, "
-    "at timestamp, facts string, error string, transaction bigint, ordinal bigint"
+    "at timestamp, facts string, error string, transaction bigint, ordinal bigint, "
+    "headers string, schema bigint"
 )
 
 DDL = f"{CHANGE_DDL}, mark string"
@@ -80,8 +86,25 @@ def rows(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> pa.
     One batch for all of it: each one costs Spark a good part of a millisecond. Its last bytes are those of the padded mark,
     more than any buffer on the way holds, so that nothing of it stays behind.
     """
-    unmarked = changes.append_column(ROWS.field("mark"), pa.nulls(changes.num_rows, pa.string()))
+    unmarked = shown(changes).append_column(ROWS.field("mark"), pa.nulls(changes.num_rows, pa.string()))
     return pa.concat_batches([unmarked, _marks(mark, pad)]) if mark else unmarked
+
+
+def shown(changes: pa.RecordBatch) -> pa.RecordBatch:
+    """Changes with the columns of SHOWN."""
+    found = documents(changes)
+    return _with_headers(found, SHOWN, [headers_text(pairs) if pairs else None for pairs in listed(found.column("headers"))])
+
+
+def hidden(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The changes of rows with the columns of SHOWN."""
+    return _with_headers(rows, CHANGES, list(map(headers_of, listed(rows.column("headers")))))
+
+
+def _with_headers(rows: pa.RecordBatch, schema: pa.Schema, headers: Sequence[Any]) -> pa.RecordBatch:
+    field = schema.field("headers")
+    column = pa.array(headers, field.type) if any(headers) else pa.nulls(len(headers), field.type)
+    return rows.set_column(schema.get_field_index("headers"), field, column)
 
 
 def _marks(mark: Mark, pad: int) -> pa.RecordBatch:
@@ -111,9 +134,9 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark | Raised | A
     begin, is_mark, marks = 0, pc.equal(batch.column("op"), _RESOLVED[0]), batch.column("mark")
     for index in pc.indices_nonzero(pc.or_(is_mark, pc.is_valid(marks))).to_pylist():
         if index > begin:
-            yield batch.slice(begin, index - begin)
+            yield hidden(batch.slice(begin, index - begin))
         if not is_mark[index].as_py():
-            yield Raised(from_row(columns_of(batch), index), marks[index].as_py())
+            yield Raised(last_of(hidden(batch.slice(index, 1))), marks[index].as_py())
         elif batch.column("table")[index].as_py() == ASIDE:
             yield Aside(marks[index].as_py().partition(_PADDING)[0])
         elif cursor := marks[index].as_py():
@@ -121,4 +144,4 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark | Raised | A
             yield Mark(lane, position, Cursor(cursor.partition(_PADDING)[0]))
         begin = index + 1
     if begin < batch.num_rows:
-        yield batch.slice(begin)
+        yield hidden(batch.slice(begin))

@@ -23,7 +23,7 @@ import pyarrow as pa
 from penstock import privacy
 from penstock.backfill import Backfill
 from penstock.batch_target import Target
-from penstock.change import CHANGES, Lane
+from penstock.change import Lane
 from penstock.coordinator import Term
 from penstock.errors import Directive, EngineFailed, PenstockError
 from penstock.event import AttemptFailed, Event, from_line, shortened, to_line
@@ -217,7 +217,7 @@ def _write_row(path: str, row: pa.RecordBatch) -> None:
     with ExitStack() as undo:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, privacy.FILE), "wb") as file:
             undo.callback(os.unlink, path)
-            with pa.ipc.new_file(file, CHANGES) as writer:
+            with pa.ipc.new_file(file, row.schema) as writer:
                 writer.write_batch(row)
         undo.pop_all()
 

@@ -8,8 +8,8 @@ from typing import Any
 from penstock.errors import TransformInvalid
 from penstock.pipeline import Transform
 
-_DOCUMENTS = ("key", "before", "after", "facts")
-_SEEN = "position, op, table, key, before, after, at, facts, error, transaction and ordinal"
+_DOCUMENTS = ("key", "before", "after", "facts", "headers")
+_SEEN = "position, op, table, key, before, after, at, facts, error, transaction, ordinal, headers and schema"
 _JSON = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",

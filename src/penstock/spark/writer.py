@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from penstock.change import NO_CHANGES, Change, Lane, from_batch, last_place
+from penstock.change import NO_CHANGES, Change, Lane, described, from_batch, last_place
 from penstock.coordinator import Claim, Tally
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateUnavailable, TransformInvalid
 from penstock.event import Delivered, LaneClaimed, LaneReleased
 from penstock.failpoint import reach
-from penstock.function import Function, Outcome, Watch, described, origins, way_on
+from penstock.function import Function, Outcome, Watch, origins, way_on
+from penstock.message import natives
 from penstock.pipeline import Pipeline
 from penstock.poison.condemned import IN_A_ROW, Circumstances
 from penstock.poison.policy import policy
@@ -30,7 +31,7 @@ from penstock.spark.death import Death
 from penstock.spark.encoding import encoding_of
 from penstock.spark.heap import HEAP_PER_ROW
 from penstock.spark.meter import Meter
-from penstock.spark.outsize import refused
+from penstock.spark.outsize import refused, size_of
 from penstock.spark.progress import Place, Progress
 from penstock.spark.rows import Aside, Mark, Raised
 from penstock.spark.task_spec import TaskSpec
@@ -178,7 +179,7 @@ class LaneWriter:
             self._park(piece)
         elif run := self._above_floor(piece):
             self._raised_in_row = 0
-            self._call(self._function, run) if self._function else self._hand(run)
+            self._hand(run) if self._function is None else self._call_all(self._function, run)
         self._tick()
 
     def _mark(self, position: int, cursor: Cursor) -> None:
@@ -218,10 +219,18 @@ class LaneWriter:
             aside.done()
 
     def _condemn_large(self, change: Change) -> None:
-        size = sum(len(text.encode()) for text in (change.key, change.before, change.after) if text)
-        error = refused(change, size, self._spec.max_row or 0, HEAP_PER_ROW)
+        error = refused(change, size_of(change), self._spec.max_row or 0, HEAP_PER_ROW)
         self._poison.condemn(change, error, stage="sql" if self._spec.pipeline.transform.has_sql else "function")
         self._poison.park()
+
+    def _call_all(self, function: Function, run: pa.RecordBatch) -> None:
+        """The function sees messages, also after expressions, which saw documents."""
+        pipeline = self._spec.pipeline
+        has_documents = pipeline.transform.has_sql and pipeline.source.gives_messages
+        for part in natives(run) if has_documents else (run,):
+            self._call(function, part)
+            if self._spec.is_stopped():
+                return
 
     def _call(self, function: Function, run: pa.RecordBatch) -> None:
         """Hand over what the function makes of a run; a change that a worker died on before goes by itself."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import time
 from collections.abc import Iterator
@@ -86,9 +85,9 @@ def test_rows_come_in_the_order_of_ids_with_every_letter(desk: Desk) -> None:
     desk.commit("a", 'ü"\\', None, key="clé", names=["trace", "trace"], said=["x", "ß"])
     first, second, third = desk.reader(1).changes(3)
     assert first.position < second.position < third.position
-    assert (first.table, first.key, first.op, third.op) == ("orders", '{"key":"clé"}', "insert", "delete")
-    assert json.loads(second.after or "") == {"value": 'ü"\\', "headers": [["trace", "x"], ["trace", "ß"]]}
-    assert json.loads(third.before or "")["value"] is None
+    assert (first.table, first.key, first.op, third.op) == ("orders", "clé".encode(), "insert", "delete")
+    assert (second.after, second.headers) == ('ü"\\'.encode(), (("trace", b"x"), ("trace", "ß".encode())))
+    assert (third.before, third.after) == (None, None)
     assert first.at > 1_700_000_000_000_000
 
 
@@ -328,7 +327,7 @@ def test_what_others_were_given_can_be_looked_at_without_taking_it_from_them(des
     behind = desk.source.cursor_after(given[1], desk.start)
     assert [change for batch in desk.source.row_lease.leased(LANE, behind) for change in from_batch(batch)] == given[2:]
     assert desk.marks() == marks
-    assert [change.after for change in reader.changes(1)] == ['{"value":"d","headers":[]}']
+    assert [change.after for change in reader.changes(1)] == [b"d"]
 
 
 def test_a_bar_before_a_row_keeps_it_and_all_later_rows_back(desk: Desk) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -31,4 +30,4 @@ def box(postgres_of_module: str) -> Iterator[Box]:
 @pytest.fixture
 def values() -> Values:
     """The values of text messages."""
-    return lambda changes: [json.loads(change.after or "{}").get("value") for change in changes]
+    return lambda changes: [None if change.after is None else change.after.decode() for change in changes]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from typing import Any
 
@@ -161,7 +160,7 @@ def test_a_long_window_is_read_in_pages_from_any_place(box: Box) -> None:
     box.execute("insert into {} (topic, key, value) select 't', 'k', (i::text)::bytea from generate_series(1, 25000) i")
     changes = box.changes()
     assert [change.position for change in changes] == list(range(1, 25001))
-    assert [json.loads(change.after or "")["value"] for change in changes] == [str(n) for n in range(1, 25001)]
+    assert [(change.after or b"").decode() for change in changes] == [str(n) for n in range(1, 25001)]
     place = box.source.begin(LANE, "12345")
     assert box.changes(place) == changes[12345:]
     follower = follow(box.source, LANE, place, ANONYMOUS)

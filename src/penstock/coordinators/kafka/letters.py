@@ -10,7 +10,8 @@ from typing import Any
 
 import orjson
 
-from penstock.change import CHANGES, Change, Lane, Op, values
+from penstock.change import Lane
+from penstock.coordinators.letters import change_of, fields_of
 from penstock.letter import DeadLetter
 from penstock.poison.parked_keys import Hold
 from penstock.rows import Row
@@ -125,16 +126,14 @@ class Letters:
 def written(letter: DeadLetter) -> dict[str, Any]:
     """A letter as JSON has it."""
     fields = {name: getattr(letter, name) for name in DeadLetter.__slots__ if name not in ("change", "parked_at")}
-    change = dict(zip(CHANGES.names, values(letter.change), strict=True))
-    return {**fields, "change": change, "parked_at": letter.parked_at.isoformat()}
+    return {**fields, "change": fields_of(letter.change), "parked_at": letter.parked_at.isoformat()}
 
 
 def read(facts: Mapping[str, Any]) -> DeadLetter:
     """The letter that was written so."""
     fields = facts["change"] if isinstance(facts["change"], dict) else _of_list(facts["change"])
-    change = Change(**{**fields, "op": Op(fields["op"])})
     parked_at = datetime.fromisoformat(facts["parked_at"])
-    return DeadLetter(**{**facts, "change": change, "parked_at": parked_at, "lane": Lane(facts["lane"])})
+    return DeadLetter(**{**facts, "change": change_of(fields), "parked_at": parked_at, "lane": Lane(facts["lane"])})
 
 
 def _of_list(listed: Sequence[Any]) -> dict[str, Any]:

@@ -32,7 +32,8 @@ create table {NAME}.standbys (pipeline text, seat bigint, seen_at timestamptz no
 create table {NAME}.dead_letters (
     number bigint generated always as identity primary key, pipeline text not null, incarnation text not null, lane text not null,
     position bigint not null, ordinal bigint not null, table_name text not null, key text not null, op text not null,
-    before text, after text, at bigint not null, facts text, error text, transaction_id bigint,
+    before text, after text, at bigint not null, facts text, error text, transaction_id bigint, headers text,
+    schema_version bigint,
     stage text not null, code text not null, message text not null, tries bigint not null, epoch bigint not null,
     behind boolean not null, holds boolean not null, overtaken boolean not null default false, overtaken_by text,
     parked_at timestamptz not null,
@@ -52,7 +53,8 @@ _UPGRADES = {
     f"update {NAME}.about set version = 2",
     2: f"alter table {NAME}.terms add column ttl double precision; update {NAME}.about set version = 3",
     3: f"alter table {NAME}.about add column {_IDENTITY}; update {NAME}.about set version = 4",
-    4: f"alter table {NAME}.dead_letters add column facts text; update {NAME}.dead_letters set facts = "
+    4: f"alter table {NAME}.dead_letters add column facts text, add column headers text, "
+    f"add column schema_version bigint; update {NAME}.dead_letters set facts = "
     "json_strip_nulls(json_build_object('new_row_id', new_row_id, 'old_row_id', old_row_id)) "
     "where coalesce(new_row_id, old_row_id) is not null; "
     f"alter table {NAME}.dead_letters drop column old_row_id, drop column new_row_id; update {NAME}.about set version = 5",

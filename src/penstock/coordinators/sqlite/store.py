@@ -26,7 +26,8 @@ _LETTERS = """
 create table dead_letters (
     number integer primary key autoincrement, pipeline text not null, incarnation text not null, lane text not null,
     position integer not null, ordinal integer not null, table_name text not null, key text not null, op text not null,
-    before text, after text, at integer not null, facts text, error text, transaction_id integer,
+    before text, after text, at integer not null, facts text, error text, transaction_id integer, headers text,
+    schema_version integer,
     stage text not null, code text not null, message text not null, tries integer not null, epoch integer not null,
     behind integer not null, holds integer not null, overtaken integer not null default 0, overtaken_by text,
     parked_at text not null,
@@ -71,7 +72,8 @@ UPGRADES = {
     3: "alter table terms add column ttl real; pragma user_version = 4;",
     4: f"{_ABOUT} pragma user_version = 5;",
     5: """
-    alter table dead_letters add column facts text;
+    alter table dead_letters add column facts text; alter table dead_letters add column headers text;
+    alter table dead_letters add column schema_version integer;
     update dead_letters set facts = json_patch('{}', json_object('new_row_id', new_row_id, 'old_row_id', old_row_id))
     where coalesce(new_row_id, old_row_id) is not null;
     alter table dead_letters drop column old_row_id; alter table dead_letters drop column new_row_id; pragma user_version = 6;

@@ -13,7 +13,7 @@ from penstock.change import Change
 from penstock.sinks.kafka.shelf import Entry
 from penstock.source import RowName
 
-Key = tuple[str, str]
+Key = tuple[str, str | bytes | None]
 
 
 def key_of(change: Change) -> Key:

@@ -60,7 +60,7 @@ class Recorder:
     def records(self, changes: pa.RecordBatch) -> list[tuple[Change, Record | Unfit | None]]:
         """The changes, each with its record; None where the format has no words for it."""
         several = list(from_batch(changes))
-        made = [self._of_message(change) if self._has_messages else None for change in several]
+        made = [self._of_message(change) if change.is_message or self._has_messages else None for change in several]
         if any(record is None for record in made):
             rows = self._of_rows(changes, several)
             made = [record or row for record, row in zip(made, rows, strict=True)]
@@ -101,8 +101,8 @@ class Recorder:
 
     def _key(self, change: Change) -> bytes:
         if self._style.key == "json":
-            return change.key.encode()
-        parts = list(orjson.loads(change.key).values())
+            return change.key_text.encode()
+        parts = list(orjson.loads(change.key_text).values())
         return str(parts[0]).encode() if len(parts) == 1 and isinstance(parts[0], str | int) else orjson.dumps(parts)
 
 
@@ -112,6 +112,7 @@ def _place(change: Change) -> str:
 
 def _row(change: Change) -> str | None:
     """The row as it is now; none for one that is gone."""
+    assert not isinstance(change.after, bytes), "a message has its record already"
     return None if change.op == Op.DELETE else change.after
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import orjson
 import pyarrow as pa
 
-from penstock.change import CHANGES, NO_CHANGES, Op
-from penstock.message import body_text, key_text
+from penstock.change import MESSAGES, NO_CHANGES, Op
 from penstock.size import MIB
 
 COLUMNS = (
@@ -27,7 +27,6 @@ Names = list[str] | None
 Said = list[bytes | None] | None
 Row = tuple[int, int, str, bytes | None, bytes | None, Names, Said, bytes]
 
-_INSERT = pa.scalar(Op.INSERT.value)
 _SINCE_1970 = (datetime(2000, 1, 1, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)).days * 86_400_000_000
 """Microseconds until the moment from which Postgres counts them."""
 
@@ -37,28 +36,35 @@ def to_changes(rows: Sequence[Row], after: int) -> pa.RecordBatch:
     if not rows:
         return NO_CHANGES
     ids, xids, topics, keys, values, names, said, at = zip(*rows, strict=True)
-    none, bodies = pa.nulls(len(rows), pa.string()), _bodies(values, names, said)
-    ops, before, images = pa.repeat(_INSERT, len(rows)), none, pa.array(bodies, pa.string())
-    if None in values:
-        ops = pa.array([Op.DELETE.value if value is None else Op.INSERT.value for value in values])
-        before = pa.array([body if value is None else None for body, value in zip(bodies, values, strict=True)], pa.string())
-        images = pa.array([None if value is None else body for body, value in zip(bodies, values, strict=True)], pa.string())
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(range(after + 1, after + 1 + len(rows)), pa.int64()),
-            ops,
-            pa.array(topics, pa.string()),
-            pa.array(list(map(key_text, keys)), pa.string()),
-            before,
-            images,
-            _times(at),
-            pa.array(map(facts_of, ids), pa.string()),
-            _errors(names, said) if any(names) or any(said) else none,
-            pa.array(xids, pa.int64()),
-            pa.nulls(len(rows), pa.int64()),
-        ],
-        schema=CHANGES,
-    )
+    columns = {
+        "position": range(after + 1, after + 1 + len(rows)),
+        "op": ops_of(values),
+        "table": topics,
+        "key": keys,
+        "after": values,
+        "at": _times(at),
+        "facts": map(facts_of, ids),
+        "transaction": xids,
+    }
+    if any(names) or any(said):
+        columns |= {"error": _errors(names, said), "headers": list(map(paired, names, said))}
+    return batch_of(columns, len(rows))
+
+
+def batch_of(columns: Mapping[str, Any], rows: int) -> pa.RecordBatch:
+    """Messages of these columns; those that are missing are null."""
+    arrays = [pa.array(columns[one.name], one.type) if one.name in columns else pa.nulls(rows, one.type) for one in MESSAGES]
+    return pa.RecordBatch.from_arrays(arrays, schema=MESSAGES)
+
+
+def ops_of(values: Sequence[object]) -> list[str]:
+    """What messages with these values are."""
+    return [Op.DELETE.value if value is None else Op.INSERT.value for value in values]
+
+
+def paired(names: Sequence[str] | None, said: Sequence[Any] | None) -> list[tuple[str, Any]]:
+    """Header keys and values as pairs, as far as there are both."""
+    return list(zip(names or (), said or (), strict=False))
 
 
 def facts_of(row: int) -> str:
@@ -72,18 +78,14 @@ def row_of(facts: str | None) -> int:
     return row
 
 
-def _times(at: Sequence[bytes]) -> pa.Array:
-    made = struct.unpack(f"!{len(at)}q", b"".join(at))
-    return pa.array([since + _SINCE_1970 for since in made], CHANGES.field("at").type)
+def _times(at: Sequence[bytes]) -> list[int]:
+    return [since + _SINCE_1970 for since in struct.unpack(f"!{len(at)}q", b"".join(at))]
 
 
-def _bodies(values: Sequence[bytes | None], names: Sequence[Names], said: Sequence[Said]) -> list[str]:
-    if not any(names):
-        return [body_text(value, ()) for value in values]
-    pairs = [list(zip(keys or (), told or (), strict=False)) for keys, told in zip(names, said, strict=True)]
-    return list(map(body_text, values, pairs))
+def _errors(names: Sequence[Names], said: Sequence[Said]) -> list[str | None]:
+    return [unequal(len(keys or ()), len(told or ())) for keys, told in zip(names, said, strict=True)]
 
 
-def _errors(names: Sequence[Names], said: Sequence[Said]) -> pa.Array:
-    counts = [(len(keys or ()), len(told or ())) for keys, told in zip(names, said, strict=True)]
-    return pa.array([None if a == b else f"unequal number of header keys ({a}) and values ({b})" for a, b in counts], pa.string())
+def unequal(names: int, said: int) -> str | None:
+    """The error of a row with so many header keys and values, if their numbers differ."""
+    return None if names == said else f"unequal number of header keys ({names}) and values ({said})"

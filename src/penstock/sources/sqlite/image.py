@@ -26,6 +26,7 @@ Maker = Callable[[Row], str]
 COLUMNS = "seq, shape, op, cast(round((at - 2440587.5) * 86400000.0) as integer) * 1000, tx, old_row_id, new_row_id"
 """What every row starts with; the values of the images follow."""
 
+_REST = (None, None, None)  # ordinal, headers, schema
 _INFINITIES = frozenset({math.inf, -math.inf})
 
 SEQ, SHAPE, OP, AT, TX, OLD, NEW, VALUES = range(8)
@@ -121,7 +122,7 @@ def to_changes(rows: Sequence[Row], imagers: Mapping[int, Imager], *, is_doubtfu
         key, before, after, facts = reader.makers[row[OP]]
         seq, _, op, at, transaction = row[:OLD]
         error = _error(row, reader) if is_doubtful else None
-        told.append((seq, op, reader.shape.table, key(row), before(row), after(row), at, facts(row), error, transaction, None))
+        told.append((seq, op, reader.shape.table, key(row), before(row), after(row), at, facts(row), error, transaction, *_REST))
     return of_values(told)
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, get_args, get_type_hints
 
 import pytest
 
-from penstock.change import CHANGES, Change, from_batch
+from penstock.change import CHANGES, MESSAGES, Change, from_batch
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, CursorInvalid
 from penstock.following import beating, follow
@@ -58,10 +58,11 @@ class SourceContract(Contract):
         assert read(rig.source, span) == first
 
     def test_batches_have_the_shape_of_changes(self, rig: SourceRig) -> None:
-        """Every batch has the columns of `penstock.change.CHANGES`."""
+        """Every batch has the columns of `penstock.change.CHANGES`, or of `MESSAGES`."""
         rig.commit(2)
-        assert all(batch.schema == CHANGES for batch in rig.source.read(whole(rig.source), ANONYMOUS))
-        assert next(follow(rig.source, rig.source.lanes()[0], beginning(rig.source), ANONYMOUS)).changes.schema == CHANGES
+        schema = MESSAGES if rig.source.gives_messages else CHANGES
+        assert all(batch.schema == schema for batch in rig.source.read(whole(rig.source), ANONYMOUS))
+        assert next(follow(rig.source, rig.source.lanes()[0], beginning(rig.source), ANONYMOUS)).changes.schema == schema
 
     @pytest.mark.parametrize("part", PARTS)
     def test_an_optional_part_is_whole_or_none(self, rig: SourceRig, part: str) -> None:
