@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from inspect import getdoc
-from pathlib import Path
 from xml.etree import ElementTree
 
 import broken_kinds
@@ -23,8 +22,7 @@ def failures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (folder / "pytest.ini").write_text("[pytest]\n")
     tests = [f"{broken_kinds.__file__}::Test{kind.__name__}::{test}" for kind, (_, test) in FAULTS.items()]
     words = ["-q", "--noconftest", "-p", "no:cacheprovider", "-c", "pytest.ini", f"--junitxml={folder / 'report.xml'}"]
-    here = Path(__file__).parent
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words, *tests], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
