@@ -18,7 +18,7 @@ from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, CursorInvalid
 from penstock.following import Polled, Steps
 from penstock.settings import settings
-from penstock.source import Backlog, Following, Span, Stamp, Window, at_most
+from penstock.source import Backlog, Following, Source, Span, Stamp, Window, at_most
 from penstock.sources.synthetic import SyntheticSource
 
 
@@ -31,13 +31,11 @@ class Extent(NamedTuple):
 
 
 @settings
-class LanesSource:
+class LanesSource(Source):
     """The changes of a lane have the positions that its file names, without gaps."""
 
     folder: str
     start: str = "beginning"
-    gives_messages = False
-    max_row = snapshot = retention = seek = row_lease = None
 
     def write(self, lane: str, first: int, last: int, *, has_ended: bool = False) -> None:
         """Let a lane have these changes."""

@@ -224,36 +224,44 @@ class Source(Protocol):
     - `head` ends on a commit and never goes back. `read` gives the same changes for the same span every time.
     - The spans of a `split` are disjoint, in order, and cover the whole span.
     - A source that no longer continues at a cursor (damaged, replaced, rewound) raises; it never skips.
-    - The optional parts are None where a source does not have them.
+    - The optional parts are None where a source does not have them. A class that inherits from this declares only the parts that
+      it has.
     """
 
     @property
     def start(self) -> str:
         """Where a new pipeline begins: a word of the pipeline file."""
+        return "beginning"
 
     @property
     def gives_messages(self) -> bool:
         """Whether its changes carry messages (penstock.message), not rows."""
+        return False
 
     @property
     def snapshot(self) -> Snapshot | None:
         """The rows that were there before the log."""
+        return None
 
     @property
     def retention(self) -> Retention | None:
         """The registrations of pipelines, and the deletion of settled changes."""
+        return None
 
     @property
     def seek(self) -> Seek | None:
         """Other places to go on from than the start and a position."""
+        return None
 
     @property
     def row_lease(self) -> RowLeases | None:
         """The leases of a source that one pipeline has for itself."""
+        return None
 
     @property
     def max_row(self) -> Bytes | None:
         """The bytes of the largest change that is delivered; None: as large as the engine can carry."""
+        return None
 
     def lanes(self) -> Sequence[Lane]:
         """The lanes of this source, each one Spark task; the engine asks again while a pipeline runs.
@@ -264,6 +272,7 @@ class Source(Protocol):
 
     def end(self, lane: Lane) -> Cursor | None:
         """The cursor after the last change of a lane that has ended, for good; None while changes may come."""
+        return None
 
     def begin(self, lane: Lane, start: str) -> Cursor:
         """The cursor at `beginning`, `now`, `snapshot` or a position, for a pipeline without a watermark."""
@@ -282,6 +291,7 @@ class Source(Protocol):
 
     def split(self, span: Span, parts: int) -> Sequence[Span]:
         """Cut a span into at most so many."""
+        return (span,)
 
     def read(self, span: Span, reader: Stamp) -> Iterator[pa.RecordBatch]:
         """The changes of a span in order; where rows are leased, those of its end or a little more."""
