@@ -9,12 +9,12 @@ from itertools import pairwise
 from penstock.change import Lane
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid
-from penstock.source import Span
+from penstock.source import Source, Span
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class OneLane:
+class OneLane(Source):
     """A source with one lane."""
 
     lane = Lane("log")
@@ -22,10 +22,6 @@ class OneLane:
     def lanes(self) -> Sequence[Lane]:
         """The lane."""
         return (self.lane,)
-
-    def end(self, lane: Lane) -> Cursor | None:
-        """None: the lane never ends."""
-        return None
 
 
 def number(start: str, words: str) -> int:

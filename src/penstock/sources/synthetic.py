@@ -31,8 +31,7 @@ class SyntheticSource(OneLane):
     total: int = 1 << 62
     origin: float = 0.0
     start: str = "beginning"
-    lane, gives_messages = LANE, False
-    max_row = snapshot = retention = seek = row_lease = None
+    lane = LANE
 
     def begin(self, lane: Lane, start: str) -> Cursor:
         """The cursor before the first change, after the newest, or at a position."""

@@ -37,7 +37,7 @@ class OutboxSource(OneLane):
     notify: bool = False
     retain: Retain = Retain()
     max_row: Size | None = absent("a sixteenth of the heap")
-    lane, gives_messages, snapshot, row_lease = LANE, True, None, None
+    lane, gives_messages = LANE, True
 
     def __post_init__(self) -> None:
         Names(self.table)

@@ -42,7 +42,7 @@ class SqliteSource(OneLane):
     retain: Retain = Retain()
     heal: bool = True
     max_row: Size | None = absent("a sixteenth of the heap")
-    lane, gives_messages, row_lease = LANE, False, None
+    lane = LANE
 
     def __post_init__(self) -> None:
         try:

@@ -41,7 +41,7 @@ class MarkSource(OneLane):
     mark_query_records: int = 2000
     mark_backoff: Duration = timedelta(milliseconds=10)
     max_row: Size | None = absent("a sixteenth of the heap")
-    lane, gives_messages, snapshot, seek = LANE, True, None, None
+    lane, gives_messages = LANE, True
 
     def __post_init__(self) -> None:
         named(self.database, self.table)
