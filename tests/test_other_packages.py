@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
 import sys
-import zipfile
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import yaml
+
+from wheels import install
 
 SINK = """
 from penstock.finding import ok
@@ -56,28 +55,6 @@ class TickSource(SyntheticSource):
 FILE = {"name": "ticks", "source": {"type": "ticks", "clock": "clock.txt"}, "sink": {"type": "folder", "folder": "out"}}
 
 
-def wheel(folder: Path, name: str, code: str, points: Mapping[str, Mapping[str, str]]) -> Path:
-    """A package of one module with these entry points, as a build makes it."""
-    info = f"{name}-1.0.dist-info"
-    written = "\n".join(f"[{group}]\n" + "\n".join(f"{k} = {v}" for k, v in some.items()) for group, some in points.items())
-    files = {
-        f"{name}.py": code,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/entry_points.txt": written + "\n",
-    }
-    record = "".join(f"{path},sha256={digest(text)},{len(text.encode())}\n" for path, text in files.items())
-    made = folder / f"{name}-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(made, "w") as archive:
-        for path, text in {**files, f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}.items():
-            archive.writestr(path, text)
-    return made
-
-
-def digest(text: str) -> str:
-    return urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-
-
 class Site:
     """A folder with installed packages."""
 
@@ -86,9 +63,8 @@ class Site:
         (folder / "pipeline.yaml").write_text(yaml.safe_dump(FILE))
 
     def install(self, name: str, code: str, points: Mapping[str, Mapping[str, str]]) -> None:
-        """As a user does."""
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(self.site)]
-        subprocess.run([*pip, str(wheel(self.folder, name, code, points))], check=True)
+        """Install a package of one module."""
+        install(self.site, name, {f"{name}.py": code}, points)
 
     def penstock(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run the program with these packages."""
