@@ -44,6 +44,9 @@ SHARED = (
 ALSO_OF_NOUNS = {"pyarrow": None, "pydantic_core": ("settings",), "orjson": ("rows", "raw")}
 """What nouns import beside the standard library, and which of them alone may."""
 
+SUITES = "testing.contract"
+"""The suites, which only tests import: their extra installs pytest."""
+
 ALSO_HERE = ("bench", "servers", "tests")
 """Folders of this repository that an installed package does not have."""
 
@@ -67,7 +70,7 @@ def names(node: ast.AST) -> list[str]:
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
         assert node.level == 0, "relative imports hide where they point"
-        inside = node.module in ("penstock", *(f"penstock.{kind}" for kind in KINDS))
+        inside = node.module in ("penstock", "penstock.testing", *(f"penstock.{kind}" for kind in KINDS))
         return [f"{node.module}.{alias.name}" if inside else str(node.module) for alias in node.names]
     return []
 
@@ -81,6 +84,8 @@ def judged(module: str, imported: str) -> Iterator[str]:
         return
     if depth(target) < depth(module):
         yield f"{module} imports {target}, which lies above it"
+    if target.startswith(SUITES) and not module.startswith(SUITES):
+        yield f"{module} imports {target}, which needs pytest"
     mine, other = implementation(module), implementation(target)
     if mine and other and mine != other and other not in SHARED:
         yield f"{module} imports {target}: implementations do not know each other"
@@ -91,7 +96,7 @@ def judged_outside(module: str, package: str) -> Iterator[str]:
     is_allowed = package in sys.stdlib_module_names or nouns is None or module in nouns
     if package in ("pyspark", "py4j") and not module.startswith("spark."):
         yield f"{module} imports {package}"
-    elif package == "pytest" and not module.startswith("testing.contract."):
+    elif package == "pytest" and not module.startswith(f"{SUITES}."):
         yield f"{module} imports {package}, which only its extra installs"
     elif depth(module) == len(LAYERS) and not is_allowed:
         yield f"{module} is a noun and imports {package}"
@@ -130,6 +135,9 @@ def test_imports_point_one_way() -> None:
         ("cli/run", "from pyspark.sql import SparkSession"),
         ("spark/query", "from penstock.testing.receiver import Receiver"),
         ("testing/receiver", "import pytest"),
+        ("testing/receiver", "from penstock.testing.contract import SinkContract"),
+        ("demo/run", "from penstock.testing import contract"),
+        ("cli/run", "from penstock.testing.contract.suite import Contract"),
         ("running", "def late():\n    from penstock.demo import shop"),
     ],
 )
