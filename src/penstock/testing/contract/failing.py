@@ -22,7 +22,7 @@ from penstock.poison.policy import Poison
 from penstock.retry import Retry
 from penstock.rows import Row
 from penstock.sink import Delivery, Sink
-from penstock.testing.contract.sink import KEYS, SinkContract, SinkRig
+from penstock.testing.contract.sink import KEYS, SinkContract, SinkRig, position_of
 
 REFUSED = 5
 """The position of the change that a destination refuses."""
@@ -101,10 +101,6 @@ class MemoryParking:
     def secure(self) -> None:
         """Memory does not outlive a loss of power."""
 
-    def positions(self) -> list[int]:
-        """The positions of all letters."""
-        return [letter.change.position for letter in in_order(self.storage.all())]
-
 
 class PoisonContract(SinkContract):
     """Every sink that bisects refused batches and condemns changes: those of `penstock.delivery`."""
@@ -117,12 +113,14 @@ class PoisonContract(SinkContract):
         retry = Retry(tries=2, min=timedelta(milliseconds=1), max=timedelta(milliseconds=2), then=then)
         return rig.open(replace(given, poison=Poison(then, "wait", parking, about)), rig.sink_with(retry))
 
-    def assert_all_but(self, rig: PoisonRig, delivery: Delivery, missing: Iterable[int]) -> None:
-        """All others have arrived, and `delivered` passes those that are missing."""
-        change = delivery.delivered()
-        assert change
-        assert change.position == 30
+    def assert_all_but(self, missing: Iterable[int], rig: PoisonRig, then: Literal["drop", "dead-letter"]) -> MemoryParking:
+        """All others arrive, and `delivered` passes those that are missing."""
+        parking = MemoryParking()
+        with closing(self.deliver(rig, then, parking)) as delivery:
+            _offer_and_drain(rig, delivery, self.patience)
+            assert position_of(delivery) == 30
         self.assert_arrived(rig, sorted(set(range(1, 31)) - set(missing)))
+        return parking
 
     def test_a_refused_change_halts_the_delivery(self, rig: PoisonRig) -> None:
         """With `then: halt` every call after a refusal raises it, and `delivered` stays before the change."""
@@ -130,23 +128,17 @@ class PoisonContract(SinkContract):
             for _ in range(2):
                 with pytest.raises(PenstockError):
                     _offer_and_drain(rig, delivery, self.patience)
-            change = delivery.delivered()
-            assert change is None or change.position < REFUSED
+            assert position_of(delivery) < REFUSED
         assert REFUSED not in (rig.positions() or ())
 
     def test_a_refused_change_and_its_key_are_parked(self, rig: PoisonRig) -> None:
         """With `then: dead-letter` a refused change and the later ones of its key are parked, and all others arrive."""
-        parking = MemoryParking()
-        with closing(self.deliver(rig, "dead-letter", parking)) as delivery:
-            _offer_and_drain(rig, delivery, self.patience)
-            self.assert_all_but(rig, delivery, range(REFUSED, 31, KEYS))
-        assert parking.positions() == [*range(REFUSED, 31, KEYS)]
+        parking = self.assert_all_but(range(REFUSED, 31, KEYS), rig, "dead-letter")
+        assert [letter.change.position for letter in in_order(parking.storage.all())] == [*range(REFUSED, 31, KEYS)]
 
     def test_a_refused_change_is_dropped(self, rig: PoisonRig) -> None:
         """With `then: drop` a refused change is left out, and all others arrive."""
-        with closing(self.deliver(rig, "drop", MemoryParking())) as delivery:
-            _offer_and_drain(rig, delivery, self.patience)
-            self.assert_all_but(rig, delivery, [REFUSED])
+        self.assert_all_but([REFUSED], rig, "drop")
 
 
 def _offer_and_drain(rig: SinkRig, delivery: Delivery, patience: float) -> None:

@@ -12,9 +12,9 @@ import pytest
 from penstock.change import Change, Op, from_batch
 from penstock.cursor import Cursor
 from penstock.errors import TermLost
-from penstock.source import RowLeases, RowName, Snapshot, Span, Stamp, Window
+from penstock.source import RowName, Span, Stamp, Window
 from penstock.testing.contract.reading import DAY, beginning, polled, polled_at, read, whole
-from penstock.testing.contract.source import SourceContract, SourceRig
+from penstock.testing.contract.source import SourceContract, SourceRig, part_of
 
 FIRST, SECOND = Stamp(1, 1), Stamp(1, 2)
 """Two attempts under one term: the second takes over."""
@@ -81,8 +81,8 @@ class SnapshotContract(SourceContract):
     def test_only_the_last_window_of_a_range_is_whole(self, rig: SnapshotRig) -> None:
         """The last window of a range has a cursor, and no other window has."""
         rig.commit(5)
-        for cursor in _snapshot(rig).ranges(_planned(rig)).values():
-            *others, last = (window.upto for window in _snapshot(rig).rows(cursor, again=False))
+        for cursor in part_of(rig, "snapshot").ranges(_planned(rig)).values():
+            *others, last = (window.upto for window in part_of(rig, "snapshot").rows(cursor, again=False))
             assert others == [None] * len(others)
             assert last
 
@@ -93,7 +93,7 @@ class SnapshotContract(SourceContract):
         rig.commit(2)
         changes, ends = _delivered(rig, planned)
         rig.commit(2)
-        stream = read(rig.source, whole(rig.source, _snapshot(rig).joined(planned, ends)))
+        stream = read(rig.source, whole(rig.source, part_of(rig, "snapshot").joined(planned, ends)))
         assert Counter(change.key for change in [*changes, *stream]) == Counter(rig.keys())
 
     def test_no_ranges_are_left_after_they_were_joined(self, rig: SnapshotRig) -> None:
@@ -101,15 +101,15 @@ class SnapshotContract(SourceContract):
         rig.commit(3)
         planned = _planned(rig)
         _, ends = _delivered(rig, planned)
-        assert not _snapshot(rig).ranges(_snapshot(rig).joined(planned, ends))
-        assert not _snapshot(rig).ranges(beginning(rig.source))
+        assert not part_of(rig, "snapshot").ranges(part_of(rig, "snapshot").joined(planned, ends))
+        assert not part_of(rig, "snapshot").ranges(beginning(rig.source))
 
     def test_the_remaining_rows_are_counted(self, rig: SnapshotRig) -> None:
         """`remaining` counts no more rows than there are, and none for no ranges."""
         rig.commit(5)
-        left = [*_snapshot(rig).ranges(_planned(rig)).values()]
-        assert 0 <= (_snapshot(rig).remaining(left).changes or 0) <= 5
-        assert _snapshot(rig).remaining([]).changes == 0
+        left = [*part_of(rig, "snapshot").ranges(_planned(rig)).values()]
+        assert 0 <= (part_of(rig, "snapshot").remaining(left).changes or 0) <= 5
+        assert part_of(rig, "snapshot").remaining([]).changes == 0
 
     def test_rows_that_were_removed_between_two_attempts_come_as_deleted(self, rig: SnapshotRig) -> None:
         """A range that is read again gives the rows that were removed since as `delete`."""
@@ -122,11 +122,6 @@ class SnapshotContract(SourceContract):
         assert Counter(change.key for change in changes if change.op != Op.DELETE) == Counter(rig.keys())
 
 
-def _snapshot(rig: SnapshotRig) -> Snapshot:
-    assert rig.source.snapshot, "the source declares no snapshot: remove SnapshotContract"
-    return rig.source.snapshot
-
-
 def _planned(rig: SnapshotRig) -> Cursor:
     return rig.source.begin(rig.source.lanes()[0], "snapshot")
 
@@ -134,8 +129,8 @@ def _planned(rig: SnapshotRig) -> Cursor:
 def _delivered(rig: SnapshotRig, planned: Cursor, *, again: bool = False) -> tuple[list[Change], list[Cursor]]:
     """The rows of all ranges, and the cursors at which the ranges end."""
     windows: list[Window] = []
-    for cursor in _snapshot(rig).ranges(planned).values():
-        windows += _snapshot(rig).rows(cursor, again=again)
+    for cursor in part_of(rig, "snapshot").ranges(planned).values():
+        windows += part_of(rig, "snapshot").rows(cursor, again=again)
     changes = [change for window in windows for change in from_batch(window.changes)]
     return changes, [window.upto for window in windows if window.upto]
 
@@ -159,7 +154,7 @@ class RowLeaseContract(SourceContract):
         """A row that was purged is not read again."""
         rig.commit(3)
         first = _lease(rig, FIRST)
-        with closing(_leases(rig).open(FIRST)) as lease:
+        with closing(part_of(rig, "row_lease").open(FIRST)) as lease:
             lease.purge(_rows(rig, first[:2]))
         assert _lease(rig, SECOND) == first[2:]
 
@@ -167,7 +162,10 @@ class RowLeaseContract(SourceContract):
         """A row that was reset is leased, and read, once more."""
         rig.commit(3)
         source, lane = rig.source, rig.source.lanes()[0]
-        with closing(source.open(lane, beginning(source), FIRST)) as following, closing(_leases(rig).open(FIRST)) as lease:
+        with (
+            closing(source.open(lane, beginning(source), FIRST)) as following,
+            closing(part_of(rig, "row_lease").open(FIRST)) as lease,
+        ):
             changes = polled(following, DAY)
             lease.reset(_rows(rig, changes[1:2]))
             assert _rows(rig, polled(following, DAY)) == _rows(rig, changes[1:2])
@@ -177,11 +175,11 @@ class RowLeaseContract(SourceContract):
         rig.commit(3)
         rows = _rows(rig, _lease(rig, FIRST))
         _lease(rig, SECOND)
-        with closing(_leases(rig).open(FIRST)) as deposed:
+        with closing(part_of(rig, "row_lease").open(FIRST)) as deposed:
             for call in (deposed.purge, deposed.reset, deposed.confirm):
                 with pytest.raises(TermLost):
                     call(rows)
-        with closing(_leases(rig).open(SECOND)) as lease:
+        with closing(part_of(rig, "row_lease").open(SECOND)) as lease:
             lease.confirm(rows)
         assert rig.source.backlog(rig.source.lanes()[0], beginning(rig.source)).changes == 3
 
@@ -198,31 +196,25 @@ class RowLeaseContract(SourceContract):
         first = _lease(rig, FIRST)
         rig.commit(2)
         lane, start = rig.source.lanes()[0], beginning(rig.source)
-        assert [change for batch in _leases(rig).leased(lane, start) for change in from_batch(batch)] == first
+        assert [change for batch in part_of(rig, "row_lease").leased(lane, start) for change in from_batch(batch)] == first
 
     def test_settling_purges_delivered_rows(self, rig: SourceRig) -> None:
         """`retention.settle` purges the rows up to a cursor of their holder, and no others."""
         rig.commit(3)
         first = _lease(rig, FIRST)
-        with closing(_leases(rig).open(FIRST)) as lease:
+        with closing(part_of(rig, "row_lease").open(FIRST)) as lease:
             upto = lease.cursor(rig.source.cursor_after(first[1], beginning(rig.source)))
-        assert rig.source.retention, "the source declares a row_lease without retention: nothing purges delivered rows"
-        assert rig.source.retention.settle("p", rig.source.lanes()[0], upto).pruned == 2
+        assert part_of(rig, "retention").settle("p", rig.source.lanes()[0], upto).pruned == 2
         assert _lease(rig, SECOND) == first[2:]
-
-
-def _leases(rig: SourceRig) -> RowLeases:
-    assert rig.source.row_lease, "the source declares no row_lease: remove RowLeaseContract"
-    return rig.source.row_lease
 
 
 def _lease(rig: SourceRig, reader: Stamp) -> list[Change]:
     """Read all rows that exist, which leases them."""
     lane = rig.source.lanes()[0]
-    return read(rig.source, Span(lane, beginning(rig.source), _leases(rig).target(lane)), reader=reader)
+    return read(rig.source, Span(lane, beginning(rig.source), part_of(rig, "row_lease").target(lane)), reader=reader)
 
 
 def _rows(rig: SourceRig, changes: Iterable[Change]) -> list[RowName]:
     """The rows of these changes, as the lease names them."""
-    with closing(_leases(rig).open(FIRST)) as lease:
+    with closing(part_of(rig, "row_lease").open(FIRST)) as lease:
         return [lease.name(change) for change in changes]

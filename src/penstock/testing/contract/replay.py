@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 import pytest
 
 from penstock.errors import PenstockError, SourceOwned, SourceRewound
 from penstock.following import follow
 from penstock.owner import Owner
-from penstock.source import ANONYMOUS, Retention, Seek
+from penstock.source import ANONYMOUS
 from penstock.testing.contract.reading import beginning, followed, read, whole
-from penstock.testing.contract.source import SourceContract, SourceRig
+from penstock.testing.contract.source import SourceContract, SourceRig, part_of
 
 A, B = Owner("a" * 16, "a.db", "here:1"), Owner("b" * 16, "b.db", "here:2")
 
@@ -64,10 +63,10 @@ class ReplayableSourceContract(SourceContract):
         span, windows = whole(source), follow(source, lane, source.head(lane), ANONYMOUS)
         next(windows)
         rig.replace()
-        reads: tuple[Callable[[], object], ...] = (lambda: next(windows), lambda: read(source, span))
-        for reading in reads:
-            with pytest.raises(SourceRewound):
-                reading()
+        with pytest.raises(SourceRewound):
+            next(windows)
+        with pytest.raises(SourceRewound):
+            read(source, span)
 
 
 class SeekContract(ReplayableSourceContract):
@@ -77,7 +76,7 @@ class SeekContract(ReplayableSourceContract):
 
     def test_a_pipeline_begins_before_the_first_change_of_a_moment(self, rig: ReplayableRig) -> None:
         """`since` is the cursor before the first change that was made at a moment or later."""
-        source, lane, seek = rig.source, rig.source.lanes()[0], _seek(rig)
+        source, lane, seek = rig.source, rig.source.lanes()[0], part_of(rig, "seek")
         rig.commit(2)
         before, after = (datetime.now(UTC) + timedelta(days=days) for days in (-1, 1))
         assert len(read(source, whole(source, seek.since(lane, before)))) == 2
@@ -90,7 +89,7 @@ class SeekContract(ReplayableSourceContract):
         """`renew` begins a new incarnation."""
         rig.commit(1)
         before = rig.source.incarnation(beginning(rig.source))
-        _seek(rig).renew()
+        part_of(rig, "seek").renew()
         rig.commit(1)
         assert rig.source.incarnation(beginning(rig.source)) != before
 
@@ -106,11 +105,11 @@ class SharedSourceContract(ReplayableSourceContract):
         head = rig.source.head(rig.source.lanes()[0])
         rig.replace()
         with pytest.raises(SourceRewound):
-            _retention(rig).settle("p", rig.source.lanes()[0], head)
+            part_of(rig, "retention").settle("p", rig.source.lanes()[0], head)
 
     def test_settling_is_idempotent_and_keeps_what_is_needed(self, rig: SharedRig) -> None:
         """`settle` can be repeated, and keeps every change that a registered pipeline still needs."""
-        source, lane, retention = rig.source, rig.source.lanes()[0], _retention(rig)
+        source, lane, retention = rig.source, rig.source.lanes()[0], part_of(rig, "retention")
         rig.commit(4)
         changes = read(source, whole(source))
         start = beginning(source)
@@ -128,7 +127,7 @@ class SharedSourceContract(ReplayableSourceContract):
 
     def test_a_reader_is_registered_at_once_also_backwards_until_it_is_forgotten(self, rig: SharedRig) -> None:
         """`register` notes a position at once, also an earlier one; `forget` removes it."""
-        source, lane, retention = rig.source, rig.source.lanes()[0], _retention(rig)
+        source, lane, retention = rig.source, rig.source.lanes()[0], part_of(rig, "retention")
         rig.commit(4)
         changes = read(source, whole(source))
         start = beginning(source)
@@ -147,13 +146,12 @@ class SharedSourceContract(ReplayableSourceContract):
 
     def test_a_registration_belongs_to_one_state_and_that_of_another_changes_nothing(self, rig: SharedRig) -> None:
         """`register` and `settle` of another owner raise SourceOwned and change nothing."""
-        source, lane, retention = rig.source, rig.source.lanes()[0], _retention(rig)
+        source, lane, retention = rig.source, rig.source.lanes()[0], part_of(rig, "retention")
         rig.commit(4)
         changes = read(source, whole(source))
         slow = source.cursor_after(changes[0], beginning(source))
         retention.register("p", lane, slow, A)
-        calls: tuple[Any, ...] = (retention.register, retention.settle)
-        for call in calls:
+        for call in (retention.register, retention.settle):
             for owner in (B, None):
                 rig.rest()
                 with pytest.raises(SourceOwned) as refused:
@@ -172,7 +170,7 @@ class SharedSourceContract(ReplayableSourceContract):
     @pytest.mark.parametrize("name", ["register", "settle"])
     def test_a_registration_without_an_owner_is_adopted_by_the_first_state_that_comes(self, rig: SharedRig, name: str) -> None:
         """A registration without an owner belongs to the next owner that registers or settles."""
-        lane, retention = rig.source.lanes()[0], _retention(rig)
+        lane, retention = rig.source.lanes()[0], part_of(rig, "retention")
         rig.commit(2)
         head = rig.source.head(lane)
         retention.register("p", lane, head)
@@ -183,7 +181,7 @@ class SharedSourceContract(ReplayableSourceContract):
 
     def test_a_state_that_forgets_the_registration_of_another_takes_it_over_where_it_stands(self, rig: SharedRig) -> None:
         """`forget` of another owner hands the registration over to it, at the same position."""
-        source, lane, retention = rig.source, rig.source.lanes()[0], _retention(rig)
+        source, lane, retention = rig.source, rig.source.lanes()[0], part_of(rig, "retention")
         rig.commit(4)
         changes = read(source, whole(source))
         slow = source.cursor_after(changes[1], beginning(source))
@@ -194,8 +192,7 @@ class SharedSourceContract(ReplayableSourceContract):
         rig.rest()
         retention.settle("other", lane, source.head(lane))
         assert read(source, whole(source, slow)) == changes[2:]
-        calls: tuple[Any, ...] = (retention.register, retention.settle)
-        for call in calls:
+        for call in (retention.register, retention.settle):
             with pytest.raises(SourceOwned):
                 call("p", lane, source.head(lane), A)
         retention.register("p", lane, source.head(lane), B)
@@ -205,7 +202,7 @@ class SharedSourceContract(ReplayableSourceContract):
 
     def test_changes_that_all_readers_have_delivered_are_pruned(self, rig: SharedRig) -> None:
         """`settle` prunes changes that no registered pipeline needs, and the log goes on."""
-        source, lane, retention = rig.source, rig.source.lanes()[0], _retention(rig)
+        source, lane, retention = rig.source, rig.source.lanes()[0], part_of(rig, "retention")
         rig.commit(6)
         retention.settle("one", lane, source.head(lane))
         rig.rest()
@@ -213,13 +210,3 @@ class SharedSourceContract(ReplayableSourceContract):
         assert len(read(source, whole(source))) < 6
         rig.commit(1)
         assert len(followed(source, source.begin(lane, "beginning"), 1, self.patience)) >= 1
-
-
-def _seek(rig: ReplayableRig) -> Seek:
-    assert rig.source.seek, "the source declares no seek: remove SeekContract"
-    return rig.source.seek
-
-
-def _retention(rig: SharedRig) -> Retention:
-    assert rig.source.retention, "the source declares no retention: remove SharedSourceContract"
-    return rig.source.retention

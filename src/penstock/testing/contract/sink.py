@@ -6,10 +6,9 @@ import pickle
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import pyarrow as pa
-import pytest
 
 from penstock.change import Change, Lane, Op, last_place, to_batch
 from penstock.cursor import Cursor, Watermark
@@ -74,36 +73,33 @@ class Marked:
         return is_taken
 
 
-def assert_order(arrived: Sequence[tuple[int, object]], positions: Iterable[int]) -> None:
-    """First deliveries of all of these and no others, in order per key; repeats have the same content."""
-    firsts, wanted = list(dict.fromkeys(position for position, _ in arrived)), list(positions)
-    assert sorted(firsts) == sorted(wanted), "not all changes arrived, or others did"
-    for key in range(KEYS):
-        of_key = [position for position in firsts if position % KEYS == key]
-        assert of_key == sorted(of_key), f"first deliveries of key {key} are out of order"
-    assert len(dict.fromkeys(map(repr, arrived))) == len(firsts), "a repeat has another content"
-
-
 class SinkContract(Contract):
     """Every sink."""
 
-    @pytest.fixture
-    def rig(self) -> Any:
-        """The implementation under test."""
-        raise NotImplementedError("define the fixture `rig` in the subclass: see docs/testing.md")
-
     def assert_arrived(self, rig: SinkRig, positions: Iterable[int]) -> None:
-        """All of these, in order."""
-        if (arrived := rig.arrived()) is not None:
-            assert_order(arrived, positions)
+        """First deliveries of all of these and no others, in order per key; repeats have the same content."""
+        if (arrived := rig.arrived()) is None:
+            return
+        firsts, wanted = list(dict.fromkeys(position for position, _ in arrived)), list(positions)
+        assert sorted(firsts) == sorted(wanted), "not all changes arrived, or others did"
+        for key in range(KEYS):
+            of_key = [position for position in firsts if position % KEYS == key]
+            assert of_key == sorted(of_key), f"first deliveries of key {key} are out of order"
+        assert len(dict.fromkeys(map(repr, arrived))) == len(firsts), "a repeat has another content"
+
+    def delivered(self, rig: SinkRig, *offers: Iterable[int], sink: Sink | None = None) -> Change | None:
+        """Offer the changes with these positions to a new delivery, and drain it: the last change that is durable then."""
+        with closing(rig.open(sink=sink)) as delivery:
+            for positions in offers:
+                rig.offer(delivery, positions, self.patience)
+            assert delivery.drain(self.patience)
+            return delivery.delivered()
 
     def test_settings_can_be_pickled_and_still_deliver(self, rig: SinkRig) -> None:
         """A sink is equal to its copy by pickle, and the copy delivers."""
         sink = pickle.loads(pickle.dumps(rig.sink))
         assert sink == rig.sink
-        with closing(rig.open(sink=sink)) as delivery:
-            rig.offer(delivery, [1], self.patience)
-            assert delivery.drain(self.patience)
+        assert self.delivered(rig, [1], sink=sink)
 
     def test_nothing_is_delivered_before_anything_was_offered(self, rig: SinkRig) -> None:
         """A delivery without offers is drained, and `delivered` is None."""
@@ -113,17 +109,11 @@ class SinkContract(Contract):
 
     def test_after_draining_the_last_change_offered_is_delivered_and_comes_back_whole(self, rig: SinkRig) -> None:
         """After `drain`, `delivered` is the last change that was offered, with all its fields."""
-        with closing(rig.open()) as delivery:
-            rig.offer(delivery, range(1, 6), self.patience)
-            assert delivery.drain(self.patience)
-            assert delivery.delivered() == rig.changes([5])[0]
+        assert self.delivered(rig, range(1, 6)) == rig.changes([5])[0]
 
     def test_first_deliveries_happen_in_the_order_offered_per_key_and_all_arrive(self, rig: SinkRig) -> None:
         """First deliveries happen in the order offered per key, and every change arrives."""
-        with closing(rig.open()) as delivery:
-            for start in range(1, 100, 33):
-                rig.offer(delivery, range(start, start + 33), self.patience)
-            assert delivery.drain(self.patience)
+        self.delivered(rig, *(range(start, start + 33) for start in range(1, 100, 33)))
         self.assert_arrived(rig, range(1, 100))
 
     def test_delivered_moves_forward_only_and_never_ahead_of_the_destination(self, rig: SinkRig) -> None:
@@ -132,30 +122,20 @@ class SinkContract(Contract):
         with closing(rig.open()) as delivery:
             for position in range(1, 60):
                 rig.offer(delivery, [position], self.patience)
-                change = delivery.delivered()
-                seen.append(change.position if change else 0)
-                if change and seen[-1] != seen[-2] and (arrived := rig.positions()) is not None:
-                    assert set(range(1, change.position + 1)) <= set(arrived), f"delivered is {change.position}"
+                seen.append(position_of(delivery))
+                if seen[-1] != seen[-2] and (arrived := rig.positions()) is not None:
+                    assert set(range(1, seen[-1] + 1)) <= set(arrived), f"delivered is {seen[-1]}"
             assert delivery.drain(self.patience)
         assert seen == sorted(seen)
 
     def test_an_empty_offer_is_taken_and_changes_nothing(self, rig: SinkRig) -> None:
         """An offer without changes is taken, and `delivered` stays."""
-        with closing(rig.open()) as delivery:
-            rig.offer(delivery, [], self.patience)
-            assert delivery.drain(self.patience)
-            assert delivery.delivered() is None
-            rig.offer(delivery, [1], self.patience)
-            rig.offer(delivery, [], self.patience)
-            assert delivery.drain(self.patience)
-            assert _position(delivery) == 1
+        assert self.delivered(rig, []) is None
+        assert self.delivered(rig, [], [1], []) == rig.changes([1])[0]
 
     def test_one_offer_may_be_larger_than_any_buffer(self, rig: SinkRig) -> None:
         """One offer may have any number of changes."""
-        with closing(rig.open()) as delivery:
-            rig.offer(delivery, range(1, 2001), self.patience)
-            assert delivery.drain(self.patience)
-            assert _position(delivery) == 2000
+        assert self.delivered(rig, range(1, 2001)) == rig.changes([2000])[0]
 
     def test_batches_may_have_columns_after_those_of_changes(self, rig: SinkRig) -> None:
         """Further columns of a batch are ignored."""
@@ -163,13 +143,11 @@ class SinkContract(Contract):
         with closing(rig.open()) as delivery:
             assert delivery.offer(batch.append_column("more", batch.column(0)), self.patience)
             assert delivery.drain(self.patience)
-            assert _position(delivery) == 2
+            assert position_of(delivery) == 2
 
     def test_changes_that_are_offered_again_arrive_with_the_same_content(self, rig: SinkRig) -> None:
         """After a crash before the watermark was recorded, changes are repeated with the same content, then the next ones come."""
-        with closing(rig.open()) as delivery:
-            rig.offer(delivery, range(1, 21), self.patience)
-            assert delivery.drain(self.patience)
+        self.delivered(rig, range(1, 21))
         with closing(rig.open()) as successor:
             rig.offer(successor, range(_kept(successor) + 1, 31), self.patience)
             assert successor.drain(self.patience)
@@ -180,7 +158,7 @@ class SinkContract(Contract):
         delivery = rig.open()
         rig.offer(delivery, range(1, 40), self.patience)
         delivery.close()
-        end = _position(delivery)
+        end = position_of(delivery)
         if (arrived := rig.positions()) is None:
             return
         assert set(arrived) >= set(range(1, end + 1)), f"delivered is {end}"
@@ -200,7 +178,7 @@ class SinkContract(Contract):
         delivery.close()
 
 
-def _position(delivery: Delivery) -> int:
+def position_of(delivery: Delivery) -> int:
     """The position of the last durable change; 0 before there is one."""
     change = delivery.delivered()
     return change.position if change else 0

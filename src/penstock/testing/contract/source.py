@@ -26,6 +26,13 @@ PARTS = ("snapshot", "retention", "seek", "row_lease")
 NO_CURSORS = ("", "7", "[]", "{}", '{"position": 1}', "not json", '{"incarnation": 1, "position": "1", "witness": 0}')
 
 
+def part_of(rig: SourceRig, name: str) -> Any:
+    """An optional part of the source."""
+    part = getattr(rig.source, name)
+    assert part, f"the source declares no {name}, which this suite tests"
+    return part
+
+
 class SourceRig(Protocol):
     """A new and empty source, and the application that writes to it. The tests read its first lane."""
 
@@ -41,11 +48,6 @@ class SourceContract(Contract):
     """Every source. `tested_parts`: the optional parts whose rules this class has; a subclass inherits one for each part."""
 
     tested_parts: ClassVar[frozenset[str]] = frozenset()
-
-    @pytest.fixture
-    def rig(self) -> Any:
-        """The implementation under test."""
-        raise NotImplementedError("define the fixture `rig` in the subclass: see docs/testing.md")
 
     def test_reading_a_span_twice_gives_the_same_changes(self, rig: SourceRig) -> None:
         """`read` gives the same changes for the same span every time, also when others were committed since."""

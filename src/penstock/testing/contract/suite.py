@@ -7,11 +7,18 @@ from functools import wraps
 from inspect import getdoc
 from typing import Any, ClassVar
 
+import pytest
+
 
 class Contract:
     """The docstring of a test is a rule. `patience`: seconds that a test waits for an event before it fails."""
 
     patience: ClassVar[float] = 60.0
+
+    @pytest.fixture
+    def rig(self) -> Any:
+        """The implementation under test."""
+        raise NotImplementedError("define the fixture `rig` in the subclass: see docs/testing.md")
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
