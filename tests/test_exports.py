@@ -42,7 +42,10 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
 KINDS = [*registry.sources().values(), *registry.sinks().values(), *registry.states().values()]
 
 
-@pytest.mark.parametrize("place", [*COMMANDS.values(), *(place for kind in KINDS for place in kind.classes())])
+LAYOUTS = [place for kind in registry.sources().values() for place in kind.layouts.values()]
+
+
+@pytest.mark.parametrize("place", [*COMMANDS.values(), *LAYOUTS, *(place for kind in KINDS for place in kind.classes())])
 def test_what_a_registry_names_is_there(place: str) -> None:
     assert resolve_name(place)
 

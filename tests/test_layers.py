@@ -41,6 +41,9 @@ SHARED = (
 )
 """What the implementations of one contract share. Otherwise they do not know each other."""
 
+NEUTRAL = ("checkup", "cli", "config", "harvest", "metrics", "redrive", "running")
+"""These reach kinds of sources, sinks and state stores only by their descriptors."""
+
 ALSO_OF_NOUNS = {"pyarrow": None, "pydantic_core": ("settings",), "orjson": ("rows", "raw")}
 """What nouns import beside the standard library, and which of them alone may."""
 
@@ -87,6 +90,8 @@ def judged(module: str, imported: str) -> Iterator[str]:
     if target.startswith(SUITES) and not module.startswith(SUITES):
         yield f"{module} imports {target}, which needs pytest"
     mine, other = implementation(module), implementation(target)
+    if other and module.partition(".")[0] in NEUTRAL:
+        yield f"{module} imports {target}: it uses descriptors of kinds only"
     if mine and other and mine != other and other not in SHARED:
         yield f"{module} imports {target}: implementations do not know each other"
 
@@ -133,6 +138,9 @@ def test_imports_point_one_way() -> None:
         ("status", "import pyspark"),
         ("testing/receiver", "from servers.ports import free_port"),
         ("cli/run", "from pyspark.sql import SparkSession"),
+        ("cli/outbox", "def late():\n    from penstock.sources.outbox import schema"),
+        ("cli/forget", "from penstock.sources.retain import Registration"),
+        ("checkup/machine", "from penstock.coordinators.sqlite import store"),
         ("spark/query", "from penstock.testing.receiver import Receiver"),
         ("testing/receiver", "import pytest"),
         ("testing/receiver", "from penstock.testing.contract import SinkContract"),

@@ -76,11 +76,13 @@ class SourceKind(Kind):
     - `registered`: a reference to a function of an address and the name of a table. It returns a source that can list and forget
       the pipelines registered at this address, or None if the address is none of this kind.
     - `capture`: a reference to the implementation of `penstock.capture` for databases of this kind.
+    - `layouts`: references to implementations of `penstock.outbox.Table`, by the value of `penstock outbox init --layout`.
     """
 
     readers: Mapping[str, str] = field(default_factory=dict)
     registered: str | None = None
     capture: str | None = None
+    layouts: Mapping[str, str] = field(default_factory=dict)
 
     def classes(self) -> Sequence[str]:
         """The class for each reader."""

@@ -17,7 +17,7 @@ import json
 import sys
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from inspect import isawaitable
-from typing import Any, Literal, TypedDict, Unpack, get_args
+from typing import Any, Literal, Protocol, TypedDict, Unpack, get_args
 
 Text = bytes | bytearray | memoryview | str | None
 """Bytes as they are, or text, which becomes UTF-8."""
@@ -34,6 +34,17 @@ class Where(TypedDict, total=False):
 
     table: str
     layout: Layout
+
+
+class Table(Protocol):
+    """A table for `penstock outbox init`. An implementation is called with the DSN, the name of the table, and whether inserts
+    notify readers; it raises ValueError or ConfigInvalid for an address or a name that it cannot use."""
+
+    def statements(self) -> Sequence[str]:
+        """The SQL that creates the table."""
+
+    def create(self) -> str:
+        """Create the table unless it exists; the result in words."""
 
 
 _COLUMNS = ("topic", "key", "value", "header_keys", "header_values")

@@ -47,6 +47,10 @@ class Backlog:
     oldest_at: datetime | None
 
 
+GONE = 900.0
+"""Seconds without a note after which a pipeline counts as gone: three times the longest that a living one is silent."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reader:
     """A pipeline that is registered with a source.

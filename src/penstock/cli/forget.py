@@ -90,8 +90,7 @@ def _source(database: str, table: str) -> Source:
 def _strike_off(source: Source, name: str, yes: bool) -> None:
     from penstock.cli import terminal
     from penstock.duration import roughly
-    from penstock.source import readers_of
-    from penstock.sources.retain import GONE
+    from penstock.source import GONE, readers_of
 
     known = {one.pipeline: one for one in readers_of(source)}
     if not (one := known.get(name)):

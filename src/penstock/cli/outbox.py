@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
+from pkgutil import resolve_name
 from typing import Annotated
 
 import typer
 
 from penstock.errors import ConfigInvalid
+from penstock.outbox import Table
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,7 +22,7 @@ app = typer.Typer(
 
 
 class Layout(StrEnum):
-    """Which columns the table has."""
+    """The columns of the table."""
 
     PENSTOCK = "penstock"
     GOHARVEST = "goharvest"
@@ -48,40 +51,26 @@ def init(
     ] = Layout.PENSTOCK,
     print_sql: Annotated[bool, typer.Option("--print-sql", help="Show the SQL and change nothing.")] = False,
 ) -> None:
-    """Create an outbox; what is there already stays as it is, but a sequence with a cache is put right.
+    """Create an outbox. Existing parts stay as they are, except a sequence with a cache, which is corrected.
 
     Examples: `penstock outbox init postgresql://app@localhost/shop`, `penstock outbox init postgresql://... --table shop.events`,
     `penstock outbox init postgresql://... --layout goharvest`
     """
     from penstock.cli import terminal
-    from penstock.sources.outbox import schema
-    from penstock.sources.outbox.naming import Names
 
     try:
-        names = Names(table)
-    except ValueError as error:
-        raise ConfigInvalid(str(error), "correct --table") from error
-    if layout is Layout.GOHARVEST:
-        _init_goharvest(dsn, table, notify, print_sql)
-        return
-    if print_sql:
-        terminal.say_code("\n".join(f"{statement};" for statement in schema.statements(names, notify)))
-        return
-    is_new = schema.init(dsn, names, notify)
-    terminal.say(f"{table}: created" if is_new else f"{table}: was there already; what was missing has been added")
-
-
-def _init_goharvest(dsn: str, table: str, notify: bool, print_sql: bool) -> None:
-    from penstock.cli import terminal
-    from penstock.sources.outbox.mark import databases
-
-    if notify:
-        raise ConfigInvalid("--notify is for the layout penstock", "leave it out: reader mark looks by itself")
-    try:
-        made = databases.statements(dsn, table)
+        made = _implementation(layout)(dsn, table, notify)
     except ValueError as error:
         raise ConfigInvalid(str(error), "correct DSN or --table") from error
     if print_sql:
-        terminal.say_code("\n".join(f"{statement};" for statement in made))
-        return
-    terminal.say(f"{table}: created" if databases.create(dsn, table) else f"{table}: was there already, and stays as it is")
+        terminal.say_code("\n".join(f"{statement};" for statement in made.statements()))
+    else:
+        terminal.say(f"{table}: {made.create()}")
+
+
+def _implementation(layout: Layout) -> Callable[[str, str, bool], Table]:
+    from penstock import registry
+
+    place = next(kind.layouts[layout] for kind in registry.sources().values() if layout in kind.layouts)
+    found: Callable[[str, str, bool], Table] = resolve_name(place)
+    return found

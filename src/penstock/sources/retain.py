@@ -11,10 +11,7 @@ from penstock.change import Lane
 from penstock.duration import Duration
 from penstock.owner import Owner
 from penstock.settings import refuse, settings
-from penstock.source import Reader
-
-GONE = 900.0
-"""Seconds without a note after which a pipeline counts as gone: three times the longest that a living one is silent."""
+from penstock.source import GONE, Reader
 
 
 @settings

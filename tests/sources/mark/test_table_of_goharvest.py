@@ -84,7 +84,7 @@ def test_init_makes_the_table_and_shows_how(tmp_path: Path, capsys: pytest.Captu
     assert main(["outbox", "init", path, "--layout", "goharvest"]) == 0
     said = capsys.readouterr().out
     assert "outbox: created" in said
-    assert "was there already, and stays" in said
+    assert "exists already and stays" in said
     for database in (path, "mysql://app@localhost/shop", "postgresql://app@localhost/shop"):
         assert main(["outbox", "init", database, "--layout", "goharvest", "--print-sql"]) == 0
         assert "leader_id" in capsys.readouterr().out

@@ -9,4 +9,8 @@ KIND = SourceKind(
     extra="postgres",
     checks="penstock.sources.outbox.checks:checks",
     registered="penstock.sources.outbox.source:registered",
+    layouts={
+        "penstock": "penstock.sources.outbox.layouts:PenstockTable",
+        "goharvest": "penstock.sources.outbox.layouts:GoharvestTable",
+    },
 )
