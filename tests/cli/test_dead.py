@@ -149,12 +149,12 @@ def test_letters_are_listed_and_shown_for_people_and_for_programs(
     office: Office, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    assert office.run(capsys, "list") == (0, "0 dead letters, 0 of them wait behind another of their key.\n")
+    assert office.run(capsys, "list") == (0, "0 dead letters, 0 of them wait for another of their key.\n")
     parked_chain(office)
     code, said = office.run(capsys, "list")
     assert code == 0
-    assert "waits behind another" in said
-    assert "4 dead letters, 2 of them wait behind another of their key." in said
+    assert "waits for another" in said
+    assert "4 dead letters, 2 of them wait for another of their key." in said
     code, said = office.run(capsys, "list", "--json", "table=orders", 'key={"id": 1}')
     found = [json.loads(line) for line in said.splitlines()]
     assert [(one["position"], one["behind"]) for one in found] == [(3, False), (5, True), (7, True)]
@@ -172,9 +172,9 @@ def test_letters_are_listed_and_shown_for_people_and_for_programs(
         (["drop"], "no letter is named"),
         (["show"], "no letter is named"),
         (["show", "99"], "there is no such dead letter"),
-        (["redrive", "keys=1"], "'keys=1' names no letter"),
-        (["redrive", "key=5"], "key=5 is no JSON object"),
-        (["redrive", "position=x"], "'position=x' names no letter"),
+        (["redrive", "keys=1"], "'keys=1' does not select letters"),
+        (["redrive", "key=5"], "key=5 is not a JSON object"),
+        (["redrive", "position=x"], "'position=x' does not select letters"),
         (["drop", "table=drafts"], "there is no such dead letter"),
     ],
 )
@@ -192,7 +192,7 @@ def test_a_redrive_sends_a_key_in_order_and_its_receiver_takes_each_once(office:
     number = office.pipeline.state.letters("orders")[-1].number
     code, said = office.run(capsys, "redrive", str(number))
     assert (code, office.hook.applied, office.parked()) == (0, [3, 5, 7], [4])
-    assert "3 of 3 dead letters are gone." in said
+    assert "3 of 3 dead letters are removed." in said
     assert {headers["penstock-redriven"] for headers in office.hook.headers} == {"true"}
     assert {headers["penstock-epoch"] for headers in office.hook.headers} == {"1"}
     key = office.hook.headers[0]["idempotency-key"]
@@ -229,7 +229,7 @@ def test_what_fails_again_stays_with_all_behind_it_and_the_others_go(office: Off
     assert "change 5 of orders" in said
     assert "failed again" in said
     assert "status 422" in said
-    assert "waits behind one that failed" in said
+    assert "waits for one that failed" in said
 
 
 def test_changes_that_come_for_the_key_meanwhile_are_parked_and_sent_by_the_same_redrive(office: Office) -> None:
@@ -281,7 +281,7 @@ def test_a_pipeline_that_does_not_come_on_is_waited_for_once_and_not_for_each_le
 
 
 def test_to_send_all_where_there_is_none_is_no_error(office: Office, capsys: Any) -> None:
-    assert office.run(capsys, "redrive", "all") == (0, "0 of 0 dead letters are gone.\n")
+    assert office.run(capsys, "redrive", "all") == (0, "0 of 0 dead letters are removed.\n")
 
 
 def test_a_letter_of_another_life_of_the_source_waits_for_nothing(office: Office, capsys: Any) -> None:

@@ -163,7 +163,7 @@ def test_a_pipeline_that_never_ran_cannot_be_rewound_or_forgotten(file: Path, ca
     assert main(["rewind", str(file), "--to", "2", "--yes"]) == 2
     assert "has no watermark yet" in capsys.readouterr().err
     assert main(["forget", str(file), "--yes"]) == 2
-    assert "nothing is known of orders" in capsys.readouterr().err
+    assert "there is no record of orders" in capsys.readouterr().err
     assert not (file.parent / "penstock.db").exists()
 
 
@@ -240,7 +240,7 @@ def test_a_table_through_a_pipe_is_as_wide_as_it_is_and_on_a_narrow_screen_folde
     capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    made = terminal.table(None, ("number", "why"), [("1", "reason " * 60)])
+    made = terminal.table(("number", "why"), [("1", "reason " * 60)])
     terminal.show(made)
     assert len(capsys.readouterr().out.splitlines()) == 2
     monkeypatch.setenv("COLUMNS", "80")

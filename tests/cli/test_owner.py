@@ -107,7 +107,7 @@ def test_a_registration_that_is_handed_back_leaves_the_watermark_of_that_state(
     assert main(["forget", str(folder / "first.yaml"), "--yes"]) == 0
     said = capsys.readouterr().out
     assert "its watermark stays" in said
-    assert "goes on at its watermark" in said
+    assert "continues at its watermark" in said
     assert first.state.pipeline_state("orders").watermarks == before != {}
     with leading(first) as term:
         place(first, term, None, None)

@@ -34,7 +34,7 @@ def test_a_command_of_a_later_version_says_so(name: str, capsys: pytest.CaptureF
     assert capsys.readouterr().err.splitlines() == [
         "config.unsupported",
         f"  `penstock {name}` is not supported yet",
-        "  what to do: see `penstock --help` for what there is",
+        "  what to do: see `penstock --help` for the commands",
     ]
 
 

@@ -121,7 +121,7 @@ def test_every_change_is_delivered_or_parked_once_and_a_redrive_makes_the_copy_w
     assert len(poisoned.still_parked) == len(parked)
 
     code, said = poisoned.redriven
-    assert (code, "2 of 2 dead letters are gone." in said) == (0, True)
+    assert (code, "2 of 2 dead letters are removed." in said) == (0, True)
     assert poisoned.left == []
     seen = rig.deliveries()
     assert oracle.completeness(seen, rig.shop.log) + oracle.order(seen) + oracle.rebuilt(seen, rig.shop.tables()) == []

@@ -28,36 +28,36 @@ COMMANDS = {
     "forget": "penstock.cli.forget:forget",
     "dead": "penstock.cli.dead:app",
 }
-"""Each is a function, or a Typer app with commands of its own; imported when it is asked for, or for --help."""
+"""Functions, or Typer apps with commands of their own, imported at their first use."""
 
 LATER = ("feed", "agent", "schema", "chaos", "verify", "trace", "console")
 
 _WrongArguments: Any = typer.BadParameter.__base__
-"""Typer exports only this kind of the errors of its parser, not the one above it."""
+"""The base class of the errors of Typer's parser, which Typer does not export."""
 
 _WRONG_REQUESTS = ("config.", "capture.refused")
 
 
 class Commands(TyperGroup):
-    """Imports a command's module only when it is needed."""
+    """Imports the module of a command at its first use."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names that --help shows, in order."""
+        """The names of the commands, in the order of --help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name; one of a later version says so."""
+        """The command of this name. Raises ConfigUnsupported for commands of a later version."""
         if cmd_name in LATER:
-            raise ConfigUnsupported(f"`penstock {cmd_name}` is not supported yet", "see `penstock --help` for what there is")
+            raise ConfigUnsupported(f"`penstock {cmd_name}` is not supported yet", "see `penstock --help` for the commands")
         return _made(cmd_name, resolve_name(COMMANDS[cmd_name])) if cmd_name in COMMANDS else None
 
     def make_context(self, *args: Any, **options: Any) -> Any:
-        """The context of these arguments; an error repeats them without steering the terminal."""
+        """The context of these arguments; an error repeats them without control characters."""
         with _repeated_plainly():
             return super().make_context(*args, **options)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command, with the errors of its own arguments."""
+        """Run the command; errors repeat its arguments without control characters."""
         with _repeated_plainly():
             return super().invoke(ctx)
 
@@ -94,7 +94,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def penstock(
-    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Say which version this is."),
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Print the version."),
 ) -> None:
     """Change feeds on Spark: every committed change of a database, in order, at least once.
 
@@ -103,7 +103,7 @@ def penstock(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program. 0: did what was asked; 1: a pipeline stopped on an error; 2: the request itself was wrong."""
+    """Run the program and return its exit code. 0: success; 1: a pipeline stopped on an error; 2: the request was wrong."""
     try:
         app(arguments, prog_name="penstock")
     except PenstockError as error:
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def exit_code(error: PenstockError) -> int:
-    """With which the program ends after an error."""
+    """The exit code for this error."""
     return 2 if error.code.startswith(_WRONG_REQUESTS) else 1
 
 

@@ -1,4 +1,4 @@
-"""`penstock capture`: putting the tables of a database under capture."""
+"""`penstock capture`: put the tables of a database under capture."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import typer.core
 
+from penstock.cli import terminal
+from penstock.cli.options import AsJson, PrintSql, group
+from penstock.cli.scanning import scanning
+from penstock.cli.verifying import show
 from penstock.errors import ConfigInvalid
 
 if TYPE_CHECKING:
@@ -20,28 +24,20 @@ _COMMAND = "penstock.command"
 
 
 class WithCommand(typer.core.TyperCommand):
-    """A command that takes another one behind `--`."""
+    """A command that accepts another command after `--`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Set aside what stands behind `--`."""
+        """Store the arguments after `--` in the context."""
         cut = args.index("--") if "--" in args else len(args)
         ctx.meta[_COMMAND] = args[cut + 1 :]
         return super().parse_args(ctx, args[:cut])
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    help="Log every change of chosen tables inside the database itself, in the writer's own transaction.",
-)
+app = group("Log every change of selected tables in the database itself, in the transaction of the writer.")
 
 Database = Annotated[str, typer.Argument(metavar="DATABASE", help="A SQLite database.")]
 Tables = Annotated[str | None, typer.Option("--tables", metavar="REGEX", help="Only tables whose whole name matches.")]
 Table = Annotated[str | None, typer.Argument(metavar="TABLE", help="Only tables whose whole name matches this regular expression.")]
-PrintSql = Annotated[bool, typer.Option("--print-sql", help="Show the SQL and change nothing.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
 @app.command()
@@ -62,15 +58,13 @@ def enable(
     Examples: `penstock capture enable shop.db`, `penstock capture enable shop.db --tables "orders|items" --print-sql`,
     `penstock capture enable shop.db --tables users --columns "users\\.(name|city)"`
     """
-    from penstock.cli import terminal
-
     if row_ids_only and columns is not None:
-        raise ConfigInvalid("--row-ids-only and --columns exclude each other", "give one of them")
+        raise ConfigInvalid("--row-ids-only and --columns exclude each other", "remove one of them")
     report = _of(database).enable(database, tables, columns, row_ids_only=row_ids_only, wal=wal, is_trial=print_sql)
     _tell(report, print_sql, "no table to capture")
     if not report.is_wal and not print_sql:
         terminal.say(
-            f"{database} does not use write-ahead logging: readers and writers will wait for each other."
+            f"{database} does not use write-ahead logging: readers and writers wait for each other."
             f" To switch: penstock capture enable {database} --wal",
             err=True,
             colour="yellow",
@@ -79,7 +73,7 @@ def enable(
 
 @app.command()
 def disable(database: Database, tables: Tables = None, print_sql: PrintSql = False) -> None:
-    """Take tables out of capture; without --tables the log goes too, delivered or not.
+    """End the capture of tables. Without --tables, the log is removed too, including undelivered changes.
 
     Example: `penstock capture disable shop.db --tables "sessions"`
     """
@@ -88,12 +82,10 @@ def disable(database: Database, tables: Tables = None, print_sql: PrintSql = Fal
 
 @app.command()
 def status(database: Database, tables: Tables = None, as_json: AsJson = False) -> None:
-    """Show which tables are captured, how long the log is, and for whom it is kept.
+    """Show the captured tables, the length of the log and its readers.
 
     Exit code 1 if capture is broken. Example: `penstock capture status shop.db --json`
     """
-    from penstock.cli import terminal
-
     found = _of(database).survey(database, tables)
     if as_json:
         terminal.say_json(found.facts())
@@ -105,9 +97,9 @@ def status(database: Database, tables: Tables = None, as_json: AsJson = False) -
 
 @app.command(cls=WithCommand)
 def suspend(context: typer.Context, database: Database, table: Table = None) -> None:
-    """Let a migration alter tables: capture only notes which rows are touched, until it is resumed.
+    """Suspend capture for a migration: until `resume`, capture only notes which rows are touched.
 
-    With a command behind `--`, runs it and resumes, whatever becomes of it; the exit code is the command's.
+    With a command after `--`, runs the command and then resumes, even if it fails; the exit code is that of the command.
     Examples: `penstock capture suspend shop.db orders`, `penstock capture suspend shop.db -- python manage.py migrate`
     """
     command: list[str] = context.meta.get(_COMMAND, [])
@@ -123,22 +115,20 @@ def suspend(context: typer.Context, database: Database, table: Table = None) -> 
 
 @app.command()
 def resume(database: Database, table: Table = None) -> None:
-    """Capture again after `suspend`, and tell what was touched meanwhile.
+    """Capture again after `suspend`, and log the rows that were touched since.
 
-    A table that was rebuilt is told anew as a whole. Example: `penstock capture resume shop.db`
+    A table that was rebuilt is logged as a whole. Example: `penstock capture resume shop.db`
     """
     _resume(database, table)
 
 
 @app.command()
 def repair(database: Database, table: Table = None) -> None:
-    """Make up for changes that are missing from the log: renew the triggers, and tell all rows again.
+    """Repair capture after changes are missing from the log: renew the triggers, and rescan the tables.
 
-    Without TABLE, of those tables that need it. Pipelines that stopped with `capture.broken` then go on with `penstock run`.
-    Run it again if it was interrupted. Example: `penstock capture repair shop.db orders`
+    Without TABLE, repairs all tables that need it. Pipelines that stopped with `capture.broken` then continue with `penstock run`.
+    If it is interrupted, run it again. Example: `penstock capture repair shop.db orders`
     """
-    from penstock.cli.scanning import scanning
-
     with scanning() as progress:
         report = _of(database).repair(database, table, progress)
     _tell(report, False, "nothing is missing")
@@ -154,12 +144,9 @@ def verify(
 ) -> None:
     """Compare tables with the log: the last image of each key must be the row in the table.
 
-    It finds rows that were written while triggers were switched off, which leaves no other trace. Exit code 1 if rows differ.
+    Finds rows that were written while triggers were disabled, which leaves no other trace. Exit code 1 if rows differ.
     Examples: `penstock capture verify shop.db`, `penstock capture verify shop.db orders --sample 1000`
     """
-    from penstock.cli import terminal
-    from penstock.cli.verifying import show
-
     capture = _of(database)
     found = capture.verify(database, table, sample)
     if as_json:
@@ -171,15 +158,13 @@ def verify(
 
 
 def _resume(database: str, table: str | None) -> None:
-    from penstock.cli.scanning import scanning
-
     with scanning() as progress:
         report = _of(database).resume(database, table, progress)
     _tell(report, False, "nothing was suspended")
 
 
 def _run(command: list[str]) -> int:
-    """The exit code of a command; to stop us stops it, so that we can resume."""
+    """Run a command and return its exit code; SIGTERM stops the command first, and capture then resumes."""
     asked = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: asked.set())
     try:
@@ -188,11 +173,11 @@ def _run(command: list[str]) -> int:
         if asked.is_set():
             process.terminate()
         while True:
-            with suppress(KeyboardInterrupt):  # a terminal has interrupted the command too
+            with suppress(KeyboardInterrupt):  # the terminal interrupts the command too
                 code = process.wait()
                 return 128 - code if code < 0 else code
     except OSError as error:
-        raise ConfigInvalid(f"{command[0]} cannot be run: {error.strerror}", "check the command behind --") from error
+        raise ConfigInvalid(f"{command[0]} cannot be run: {error.strerror}", "check the command after --") from error
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -204,30 +189,26 @@ def _of(database: str) -> Capture:
     for kind in registry.sources().values():
         if kind.capture and (found := kind.capture_commands()).serves(database):
             return found
-    raise ConfigInvalid(f"{database} is no database that can be captured", "give the path of a SQLite database")
+    raise ConfigInvalid(f"{database} is not a database that can be captured", "give the path of a SQLite database")
 
 
 def _tell(report: Report, print_sql: bool, nothing: str) -> None:
-    from penstock.cli import terminal
-
     if print_sql:
-        terminal.say_code("\n".join(f"{statement};" for statement in report.statements))
+        terminal.say_sql(report.statements)
     elif report.tables:
-        terminal.show(terminal.table(None, ["TABLE", "CAPTURE"], [[table, done] for table, done in sorted(report.tables.items())]))
+        terminal.show(terminal.table(["TABLE", "CAPTURE"], [[table, done] for table, done in sorted(report.tables.items())]))
     else:
         terminal.say(nothing)
 
 
 def _show(found: Survey) -> None:
-    from penstock.cli import terminal
-
-    parts = [terminal.table(None, ["TABLE", "CAPTURE", ""], [[one.table, one.state, _remark(one)] for one in found.tables])]
+    parts = [terminal.table(["TABLE", "CAPTURE", ""], [[one.table, one.state, _remark(one)] for one in found.tables])]
     if found.readers:
         rows = [
             [one.pipeline, str(one.position), one.noted_at, one.state, str(one.kept), one.owner.state if one.owner else "-"]
             for one in found.readers
         ]
-        parts.append(terminal.table(None, ["PIPELINE", "POSITION", "NOTED AT", "STATE", "KEPT FOR IT ALONE", "OWNER"], rows))
+        parts.append(terminal.table(["PIPELINE", "POSITION", "NOTED AT", "STATE", "KEPT FOR IT ALONE", "OWNER"], rows))
     terminal.show(*parts)
     log = f"{found.first} to {found.head}" if found.head else "empty" if found.enabled else "none"
     terminal.say(f"log: {log}; journal mode: {found.journal_mode}")

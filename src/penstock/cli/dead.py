@@ -1,15 +1,16 @@
-"""`penstock dead`: the changes that could not be delivered, what they are, and what becomes of them."""
+"""`penstock dead`: list, show, redrive and drop dead letters."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock import printable
+from penstock.cli import terminal
+from penstock.cli.options import AsJson, File, Yes, group
 from penstock.errors import ConfigInvalid
 
 if TYPE_CHECKING:
@@ -17,55 +18,44 @@ if TYPE_CHECKING:
     from penstock.pipeline import Pipeline
     from penstock.redrive import Redriven
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    help="Look at dead letters, the changes that could not be delivered; send them again, or give them up.",
-)
+app = group("Show dead letters, the changes that could not be delivered; send them again, or drop them.")
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A pipeline file.")]
 Which = Annotated[
     list[str] | None,
     typer.Argument(metavar="WHICH", help="Numbers of `penstock dead list`; or `table=NAME`, `key=JSON`, `position=N`; or `all`."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per letter and line.")]
 
 
 @app.command("list")
 def list_(file: File, which: Which = None, as_json: AsJson = False) -> None:
-    """List dead letters, in the order in which they would be sent.
+    """List dead letters in the order in which `redrive` sends them.
 
     Examples: `penstock dead list orders.yaml`, `penstock dead list orders.yaml table=orders 'key={"id":5}'`
     """
-    from penstock.cli import terminal
+    from penstock.config import load
     from penstock.letter import ordered
 
-    pipeline = _loaded(file)
-    chosen = _choice(which or ["all"])
+    pipeline, chosen = load(file, delivers=False), _choice(which or ["all"])
     found = [letter for letter in ordered(pipeline.state.letters(pipeline.name)) if chosen(letter)]
     if as_json:
         _print(map(described, found))
         return
     columns = ("NUMBER", "POSITION", "TABLE", "KEY", "OP", "STAGE", "WHY", "TRIES", "PARKED AT")
     if found:
-        terminal.show(terminal.table(None, columns, [_row(letter) for letter in found]))
+        terminal.show(terminal.table(columns, [_row(letter) for letter in found]))
     behind = sum(letter.is_behind for letter in found)
-    terminal.say(f"{len(found)} dead letters, {behind} of them wait behind another of their key.")
+    terminal.say(f"{len(found)} dead letters, {behind} of them wait for another of their key.")
 
 
 @app.command()
 def show(file: File, which: Which = None, as_json: AsJson = False) -> None:
-    """Show dead letters whole: the change as it was parked, and the error.
+    """Show all details of dead letters: the change as it was parked, and the error.
 
     Example: `penstock dead show orders.yaml 12`
     """
-    from penstock.cli import terminal
+    from penstock.config import load
 
-    pipeline = _loaded(file)
-    found = _found(pipeline, _choice(which or []))
+    found = _found(load(file, delivers=False), _choice(which or []))
     if as_json:
         _print(map(described, found))
         return
@@ -81,22 +71,23 @@ def redrive(
     which: Which = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Also what later changes of its key have passed, or the pipeline has not come to."),
+        typer.Option(
+            "--force", help="Also send letters that later changes of their key have passed, or that the pipeline has not reached."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Send dead letters again, also while the pipeline runs: each once, those of a key in order, with all that wait behind them.
+    """Send dead letters again, with the letters that wait for them, those of a key in order. The pipeline may run.
 
-    A letter is gone when it was taken. Exit code 1 if one of them was not.
+    A letter is removed when the destination accepts it. Exit code 1 if a letter was not accepted.
 
     Examples: `penstock dead redrive orders.yaml all`, `penstock dead redrive orders.yaml 12 13`
     """
     from penstock import redrive
-    from penstock.cli import terminal
+    from penstock.config import load
 
-    pipeline = _loaded(file, delivers=True)
-    chosen = _choice(which or [])
-    if which != ["all"]:  # that may be none, as every night when nothing has gone wrong
+    pipeline, chosen = load(file), _choice(which or [])
+    if which != ["all"]:  # `all` may match no letter, such as in a scheduled job
         _found(pipeline, chosen)
     told = []
     for one in redrive.redrive(pipeline, chosen, force):
@@ -109,32 +100,25 @@ def redrive(
 
 
 @app.command()
-def drop(
-    file: File,
-    which: Which = None,
-    yes: Yes = False,
-    as_json: AsJson = False,
-) -> None:
-    """Give dead letters up for good. What waits behind them stays parked until it is redriven.
+def drop(file: File, which: Which = None, yes: Yes = False, as_json: AsJson = False) -> None:
+    """Remove dead letters for good. Letters that wait for them stay parked until they are redriven.
 
     Examples: `penstock dead drop orders.yaml 12`, `penstock dead drop orders.yaml table=drafts --yes`
     """
     from penstock import redrive
-    from penstock.cli import terminal
+    from penstock.config import load
     from penstock.rows import touching
 
-    pipeline = _loaded(file)
-    chosen = _choice(which or [])
-    found = _found(pipeline, chosen)
+    pipeline = load(file, delivers=False)
+    found = _found(pipeline, _choice(which or []))
     if not yes:
-        terminal.confirm(f"Give up {len(found)} changes of {pipeline.name} that were never delivered?", err=as_json)
-    shown = {letter.number for letter in found}  # more may have come since
+        terminal.confirm(f"Drop {len(found)} changes of {pipeline.name} that were never delivered?", err=as_json)
+    shown = {letter.number for letter in found}  # more may have been parked since
     gone = redrive.drop(pipeline, lambda letter: letter.number in shown)
     if as_json:
         _print(map(described, gone))
         return
-    rows = {row for letter in gone for row in letter.rows}
-    is_bound = touching(rows)
+    is_bound = touching({row for letter in gone for row in letter.rows})
     bound = sum(is_bound(letter.rows) for letter in pipeline.state.letters(pipeline.name))
     terminal.say(f"{len(gone)} dead letters are dropped.")
     if bound:
@@ -142,7 +126,7 @@ def drop(
 
 
 def described(letter: DeadLetter) -> dict[str, Any]:
-    """A letter as `--json` tells it."""
+    """The JSON object of a letter."""
     from penstock.formats.text import instant
     from penstock.message import headers_text
 
@@ -175,22 +159,16 @@ def described(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def _loaded(file: Path, *, delivers: bool = False) -> Pipeline:
-    from penstock.config import load
-
-    return load(file, delivers=delivers)
-
-
 def _choice(which: Sequence[str]) -> Callable[[DeadLetter], bool]:
-    """Which letters are meant: one of the numbers, if there are any, and all else that is said. Raises ConfigInvalid."""
+    """The predicate of WHICH: one of its numbers, if it has any, and all its conditions. Raises ConfigInvalid."""
     numbers = {int(word) for word in which if word.isdecimal()}
-    said = [_condition(word) for word in which if not word.isdecimal()]
+    conditions = [_condition(word) for word in which if not word.isdecimal()]
     if not which:
-        raise ConfigInvalid("no letter is named", f"say which: {_WHICH}")
-    return lambda letter: (not numbers or letter.number in numbers) and all(holds(letter) for holds in said)
+        raise ConfigInvalid("no letter is named", f"write {_WHICH}")
+    return lambda letter: (not numbers or letter.number in numbers) and all(holds(letter) for holds in conditions)
 
 
-_WHICH = """numbers of `penstock dead list`, table=NAME, key=JSON, position=N, or all"""
+_WHICH = "numbers of `penstock dead list`, table=NAME, key=JSON, position=N, or all"
 
 
 def _condition(word: str) -> Callable[[DeadLetter], bool]:
@@ -204,7 +182,7 @@ def _condition(word: str) -> Callable[[DeadLetter], bool]:
     if name == "key":
         wanted = _key(value)
         return lambda letter: json.loads(letter.change.key_text) == wanted
-    raise ConfigInvalid(f"{word!r} names no letter", f"say which: {_WHICH}")
+    raise ConfigInvalid(f"{word!r} does not select letters", f"write {_WHICH}")
 
 
 def _key(text: str) -> Any:
@@ -213,21 +191,21 @@ def _key(text: str) -> Any:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise ConfigInvalid(f"key={text} is no JSON object", "write it like the column KEY: 'key={\"id\":5}'")
+        raise ConfigInvalid(f"key={text} is not a JSON object", "write it like the column KEY: 'key={\"id\":5}'")
     return found
 
 
 def _found(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool]) -> list[DeadLetter]:
     letters = pipeline.state.letters(pipeline.name)
-    if not (found := [letter for letter in letters if chosen(letter)]):
-        there = f"{pipeline.name} has {len(letters)}: penstock dead list FILE" if letters else f"{pipeline.name} has none"
-        raise ConfigInvalid("there is no such dead letter", there)
-    return found
+    if found := [letter for letter in letters if chosen(letter)]:
+        return found
+    raise ConfigInvalid(
+        "there is no such dead letter",
+        f"{pipeline.name} has {len(letters)}: penstock dead list FILE" if letters else f"{pipeline.name} has none",
+    )
 
 
 def _print(facts: Iterable[Any]) -> None:
-    from penstock.cli import terminal
-
     for fact in facts:
         terminal.say_json(fact)
 
@@ -235,24 +213,24 @@ def _print(facts: Iterable[Any]) -> None:
 def _row(letter: DeadLetter) -> list[str]:
     change = letter.change
     place = str(change.position) if change.ordinal is None else f"{change.position}.{change.ordinal}"
-    why = "waits behind another" if letter.is_behind else letter.message
+    why = "waits for another" if letter.is_behind else letter.message
     at = letter.parked_at.isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
     return [str(letter.number), place, change.table, change.key_text, str(change.op), letter.stage, why, str(letter.tries), at]
 
 
 def _fact(one: Redriven) -> dict[str, Any]:
-    letter = one.letter
-    told = {"number": letter.number, "position": letter.change.position, "table": letter.change.table, "outcome": one.outcome}
-    return told | {"error": one.error.facts() if one.error else None}
+    letter, error = one.letter, one.error.facts() if one.error else None
+    place = {"number": letter.number, "position": letter.change.position, "table": letter.change.table}
+    return {**place, "outcome": one.outcome, "error": error}
 
 
 _WORDS = {
     "sent": "sent",
     "left out": "left out by the transform",
     "failed": "failed again",
-    "waits": "waits behind one that failed",
-    "early": "not sent: changes before it are not delivered yet; try again once the pipeline has come to it (--force sends it now)",
-    "overtaken": "not sent: later changes of its key went on, and it would put an old image behind them (--force sends it)",
+    "waits": "waits for one that failed",
+    "early": "not sent: changes before it are not delivered yet; retry when the pipeline has reached it (--force sends it now)",
+    "overtaken": "not sent: it would overwrite later changes of its key with an old image (--force sends it)",
 }
 
 
@@ -264,4 +242,4 @@ def _line(one: Redriven) -> str:
 
 def _summary(told: Sequence[Redriven]) -> str:
     done = sum(one.outcome in ("sent", "left out") for one in told)
-    return f"{done} of {len(told)} dead letters are gone." + ("" if done == len(told) else " The others are still parked.")
+    return f"{done} of {len(told)} dead letters are removed." + ("" if done == len(told) else " The others are still parked.")

@@ -1,4 +1,4 @@
-"""`penstock demo`: the whole path, with a receiver that breaks."""
+"""`penstock demo`: a pipeline from a small shop to a receiver that fails and recovers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Annotated
@@ -17,24 +18,21 @@ from penstock.errors import ConfigInvalid
 if TYPE_CHECKING:
     from penstock.demo.screen import Screen
     from penstock.demo.stage import Stage
-    from penstock.demo.story import Story
 
 _LOOK = 0.1
 
 
 def demo(
-    forever: Annotated[
-        bool, typer.Option("--forever", help="Break and repair the receiver again and again, until Ctrl-C.")
-    ] = False,
-    seconds: Annotated[float, typer.Option(min=4, help="How long the shop is open.")] = 36,
-    rate: Annotated[float, typer.Option(min=1, max=1000, help="Transactions a second in the shop.")] = 50,
+    forever: Annotated[bool, typer.Option("--forever", help="Break and repair the receiver repeatedly until Ctrl-C.")] = False,
+    seconds: Annotated[float, typer.Option(min=4, help="The time for which the shop is open.")] = 36,
+    rate: Annotated[float, typer.Option(min=1, max=1000, help="Transactions per second in the shop.")] = 50,
     directory: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep the demo's files here.  [default: a temporary directory]")
+        Path | None, typer.Option(metavar="DIR", help="The folder for the files of the demo.  [default: a temporary directory]")
     ] = None,
 ) -> None:
-    """Show it: a small shop in SQLite, captured, carried by Spark to a receiver that breaks and is repaired.
+    """Show a pipeline at work: a small shop in SQLite, captured, delivered by Spark to a receiver that fails and recovers.
 
-    Takes about a minute, ends with a proof that nothing was lost, and needs nothing but this program. Ctrl-C ends it early.
+    Takes about a minute, and ends with a proof that no change was lost. Needs no other program. Ctrl-C ends it early.
 
     Exit code 1 if a change was lost, out of order or altered.
 
@@ -62,7 +60,8 @@ def _play(stage: Stage, seconds: float, forever: bool, stop: Flag, is_kept: bool
         if not _start(stage, screen, stop):
             return True
         story = Story(stage, seconds, forever, stop)
-        _show(story, screen)
+        for view in chain(story.acts(), story.rest()):
+            screen.show(view)
         stage.carriage.close()
     finally:
         screen.close()
@@ -72,7 +71,7 @@ def _play(stage: Stage, seconds: float, forever: bool, stop: Flag, is_kept: bool
 
 
 def _start(stage: Stage, screen: Screen, stop: Flag) -> bool:
-    """Start the pipeline, then open the shop; False if somebody asked to stop first."""
+    """Start the pipeline, then open the shop; False after a request to stop."""
     began, carriage = time.monotonic(), stage.carriage
     done = [
         "a shop in SQLite: customers, orders, items",
@@ -92,16 +91,9 @@ def _start(stage: Stage, screen: Screen, stop: Flag) -> bool:
     return True
 
 
-def _show(story: Story, screen: Screen) -> None:
-    for view in story.acts():
-        screen.show(view)
-    for view in story.rest():
-        screen.show(view)
-
-
 @contextmanager
 def _folder(directory: Path | None) -> Iterator[Path]:
-    """The folder asked for, or one that goes at the end."""
+    """The given folder, or a temporary one."""
     if directory is None:
         with tempfile.TemporaryDirectory(prefix="penstock-demo-") as name:
             yield Path(name)

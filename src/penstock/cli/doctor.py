@@ -1,4 +1,4 @@
-"""`penstock doctor`: what keeps pipelines from running here, and what to do about it."""
+"""`penstock doctor`: check the machine and pipelines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli import terminal
+from penstock.cli.options import AsJson
+
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from penstock.finding import Finding
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red"}
@@ -16,22 +21,19 @@ _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red"}
 
 def doctor(
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Pipeline files; none: this machine alone.")
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Pipeline files. Without files, only the machine is checked.")
     ] = None,
     probe: Annotated[bool, typer.Option("--probe", help="Also POST an empty batch to the webhook.")] = False,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Also start Spark, run a throw-away query, and parse the transform.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Also start Spark, run a test query and parse the transform.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Check Java, Spark, Python workers and disk, and all that pipelines need: database, capture, state, endpoint, certificates.
+    """Check Java, Spark, Python workers, disk, and the database, capture, state, endpoint and certificates of pipelines.
 
-    Changes nothing, and sends nothing unless told to. Exit code 1 if a check failed.
+    Changes nothing, and sends nothing without --probe. Exit code 1 if a check failed.
 
     Examples: `penstock doctor`, `penstock doctor orders.yaml --probe`
     """
     from penstock.checkup.examination import examine, examine_machine
-    from penstock.cli import terminal
     from penstock.finding import Verdict
 
     found = [*examine_machine(), *examine(files or [], probes=probe, deep=deep)]
@@ -45,21 +47,16 @@ def doctor(
 
 
 def _show(found: Sequence[Finding]) -> None:
-    from rich.table import Table
+    from rich.table import Column
 
-    from penstock.cli import terminal
-
+    columns = (Column(no_wrap=True), Column(no_wrap=True), Column(overflow="fold"))
     for about in dict.fromkeys(one.about for one in found):
-        made = Table(
-            title=terminal.plain(about), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False
-        )
-        made.add_column(no_wrap=True)
-        made.add_column(no_wrap=True)
-        made.add_column(overflow="fold")
-        for one in found:
-            if one.about == about:
-                said = terminal.plain(one.said)
-                if one.remedy:
-                    said.append("\nwhat to do: ", "bold").append_text(terminal.plain(one.remedy))
-                made.add_row(terminal.plain(one.check), terminal.plain(one.verdict.value, _COLOURS[one.verdict.value]), said)
-        terminal.show(made)
+        rows = [_row(one) for one in found if one.about == about]
+        terminal.show(terminal.table(columns, rows, about, has_header=False))
+
+
+def _row(one: Finding) -> tuple[str, Text, Text]:
+    said = terminal.plain(one.said)
+    if one.remedy:
+        said.append("\nwhat to do: ", "bold").append_text(terminal.plain(one.remedy))
+    return one.check, terminal.plain(one.verdict.value, _COLOURS[one.verdict.value]), said

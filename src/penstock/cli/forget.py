@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli import terminal
+from penstock.cli.options import Yes
 from penstock.errors import ConfigInvalid, TermHeld
 
 if TYPE_CHECKING:
@@ -17,15 +19,15 @@ def forget(
     what: Annotated[str, typer.Argument(metavar="FILE|NAME", help="A pipeline file; with --database, the name of a pipeline.")],
     database: Annotated[
         str | None,
-        typer.Option("--database", metavar="DATABASE", help="Where it is registered, if its file is lost: a path or a DSN."),
+        typer.Option("--database", metavar="DATABASE", help="The path or DSN of the source, if the pipeline file is lost."),
     ] = None,
     table: Annotated[str, typer.Option("--table", metavar="TABLE", help="The outbox in a Postgres database.")] = "outbox",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
+    yes: Yes = False,
 ) -> None:
-    """Forget a pipeline: its watermark, and its registration in the source, which then keeps nothing for it any more.
+    """Forget a pipeline: remove its watermark, and its registration in the source, which then keeps no changes for it.
 
-    Only while nobody runs it. The same file starts as a new pipeline afterwards, where `source.start` says.
-    A registration of another `state` is handed over to that of this file: the other pipeline stops with `source.owned`.
+    The pipeline must not run. The same file then starts as a new pipeline, at `source.start`.
+    A registration of another `state` is handed over to the state of this file: the other pipeline stops with `source.owned`.
 
     Examples: `penstock forget orders.yaml`, `penstock forget --database shop.db orders`
     """
@@ -39,14 +41,13 @@ def forget(
 
 def _forget(pipeline: Pipeline, yes: bool) -> None:
     from penstock import admin
-    from penstock.cli import terminal
     from penstock.owner import described
 
     standing, registered = pipeline.state.pipeline_state(pipeline.name), admin.registration(pipeline)
     if standing.is_held:
         raise TermHeld(f"{standing.holder} leads {pipeline.name}")
     if not standing.watermarks and registered is None:
-        raise ConfigInvalid(f"nothing is known of {pipeline.name}", "it has not run yet, or was forgotten already")
+        raise ConfigInvalid(f"there is no record of {pipeline.name}", "it has not run yet, or was forgotten already")
     stranger = admin.stranger(pipeline)
     fate = "stays" if stranger else "will be removed"
     for lane, mark in standing.watermarks.items():
@@ -56,7 +57,7 @@ def _forget(pipeline: Pipeline, yes: bool) -> None:
     if stranger:
         terminal.say(f"{described(stranger)}. It will be handed over, at position {registered}: that pipeline stops.")
     elif registered is not None:
-        terminal.say(f"Its source will no longer keep anything for it: noted position {registered}.")
+        terminal.say(f"Its source will no longer keep changes for it: noted position {registered}.")
     if not yes:
         terminal.confirm(f"Forget {pipeline.name}?")
     admin.forget(pipeline)
@@ -67,18 +68,17 @@ def _forget(pipeline: Pipeline, yes: bool) -> None:
 
 
 def _say_handed_over(pipeline: Pipeline, position: int | None) -> None:
-    from penstock.cli import terminal
-
-    places = f"Say where to go on: penstock run FILE --from {position} | --from beginning | --from now"
-    way_on = "It goes on at its watermark: penstock run FILE" if pipeline.state.pipeline_state(pipeline.name).watermarks else places
+    choices = f"Choose where to continue: penstock run FILE --from {position} | --from beginning | --from now"
+    watermarks = pipeline.state.pipeline_state(pipeline.name).watermarks
+    next_step = "It continues at its watermark: penstock run FILE" if watermarks else choices
     terminal.say(
-        f"{pipeline.name} is registered for {pipeline.state.address} now; the source keeps what comes after position {position}. "
-        f"{way_on}; or forget it once more."
+        f"{pipeline.name} is registered for {pipeline.state.address} now; the source keeps the changes after position {position}. "
+        f"{next_step}; or forget it once more."
     )
 
 
 def _source(database: str, table: str) -> Source:
-    """The source of which only the database is known."""
+    """The source at this address."""
     from penstock import registry
 
     found = (kind.registered_at(database, table) for kind in registry.sources().values())
@@ -88,7 +88,6 @@ def _source(database: str, table: str) -> Source:
 
 
 def _strike_off(source: Source, name: str, yes: bool) -> None:
-    from penstock.cli import terminal
     from penstock.duration import roughly
     from penstock.source import GONE, readers_of
 
@@ -96,8 +95,8 @@ def _strike_off(source: Source, name: str, yes: bool) -> None:
     if not (one := known.get(name)):
         raise ConfigInvalid(f"no pipeline {name} is registered there", f"registered are: {', '.join(known) or 'none'}")
     if not one.is_gone and not one.is_released:
-        waits = f"stop it, and wait until it has been silent for {roughly(GONE)}; or forget it by its file"
-        raise TermHeld(f"{name} gave a sign of life {one.silent:.0f} s ago", waits)
+        remedy = f"stop it and wait until it has been silent for {roughly(GONE)}; or forget it by its file"
+        raise TermHeld(f"{name} gave a sign of life {one.silent:.0f} s ago", remedy)
     terminal.say(
         f"{name} stands at position {one.position}, last noted {roughly(one.silent)} ago; {one.kept} changes are kept for it."
     )
@@ -105,6 +104,4 @@ def _strike_off(source: Source, name: str, yes: bool) -> None:
         terminal.confirm(f"Forget {name}?")
     if source.retention:
         source.retention.forget(name)
-    terminal.say(
-        f"{name} is forgotten. If it is run again with its old state, it goes on if its changes are still there, or else stops."
-    )
+    terminal.say(f"{name} is forgotten. With its old state it can continue as long as the log has its changes.")

@@ -11,19 +11,20 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli import terminal
 from penstock.errors import ConfigInvalid
 
 TEMPLATE = """\
 # One pipeline of Penstock. Relative paths are relative to this file; ${{VAR}} and ${{file:PATH}} are substituted.
 # Durations: 5ms 1s 2m 3h 7d. Check it with: penstock validate {file}
 
-name: {name}                  # leadership, watermark and status hang on this name
+name: {name}                  # the name of its leadership, watermark and status
 
 source:
   type: sqlite
   database: {database}
   # tables: "orders|items"      # a regular expression for whole names; absent: all captured tables
-  # retain: {{history: 1d}}       # keep what was delivered for so long, to rewind to
+  # retain: {{history: 1d}}       # keep delivered changes for this time, for rewinds
   start: beginning              # or now: only for a pipeline that has not run yet
 
 # transform:
@@ -34,30 +35,26 @@ sink:
   url: {url}
   # format: penstock            # or rqlite, debezium, cloudevents
   # batch: {{size: 100, delay: 5ms}}
-  # parallel: 1                 # requests at a time; each row stays in order
+  # parallel: 1                 # concurrent requests; changes of a row stay in order
   # retry: {{tries: 10, policy: exponential, min: 1s, max: 30s, then: halt}}    # tries: forever never gives up
 
-state: penstock.db              # who leads, and how far it has come; keep it
+state: penstock.db              # leader and watermarks; keep this file
 """
 
 _DATABASE, _URL = "shop.db", "http://127.0.0.1:8080/changes"
 
 
 def init(
-    directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Where to write pipeline.yaml.")] = Path(),
-    database: Annotated[
-        str | None, typer.Option(help=f"The SQLite database whose changes to carry.  [default: {_DATABASE}]")
-    ] = None,
-    url: Annotated[str | None, typer.Option(help=f"The webhook to carry them to.  [default: {_URL}]")] = None,
-    name: Annotated[str | None, typer.Option(help="The pipeline's name.  [default: the database's name]")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a pipeline.yaml that is there already.")] = False,
+    directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The folder for pipeline.yaml.")] = Path(),
+    database: Annotated[str | None, typer.Option(help=f"The SQLite database to read.  [default: {_DATABASE}]")] = None,
+    url: Annotated[str | None, typer.Option(help=f"The URL of the webhook.  [default: {_URL}]")] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the pipeline.  [default: the name of the database]")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing pipeline.yaml.")] = False,
 ) -> None:
-    """Write a commented pipeline.yaml, check it, and say what to do next. Asks only on a terminal.
+    """Write a commented pipeline.yaml, check it, and print the next steps. Asks questions only on a terminal.
 
     Example: `penstock init --database shop.db --url https://example.org/hooks/orders`
     """
-    from penstock.cli import terminal
-
     file = directory / "pipeline.yaml"
     if file.exists() and not force:
         raise ConfigInvalid(f"{file} exists already", "choose another directory, or replace it with --force")
@@ -69,7 +66,7 @@ def init(
 
 
 def quoted(text: str) -> str:
-    """Text as YAML, whatever it contains: a JSON string is one."""
+    """Text as YAML: every JSON string is valid YAML."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -84,7 +81,7 @@ def _name(database: str) -> str:
 
 
 def _put(file: Path, text: str) -> None:
-    """Write the file if what it says is valid; otherwise leave everything as it was."""
+    """Write the file; restore the previous state if its content is invalid."""
     from penstock.config import load
 
     before = file.read_text(encoding="utf-8") if file.exists() else None

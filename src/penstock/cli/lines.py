@@ -1,4 +1,4 @@
-"""The output of a long run as lines: all of stderr, also of libraries and of the JVM."""
+"""The output of `run` as lines of JSON: all of stderr, including libraries and the JVM."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from penstock.cli.log import json_facts
 from penstock.errors import PenstockError
 
 _GATHER_SECONDS = 0.1
-"""So long is waited for the rest of a text that comes in several writes, such as a traceback."""
+"""The wait for the rest of a text that is written in parts, such as a traceback."""
 
 _MOST = 1 << 16
 
 
 @contextmanager
 def json_lines() -> Iterator[TextIO]:
-    """A stream for lines of JSON; the errors of the block, and all else that is written to stderr, become lines of it, too."""
+    """A stream for lines of JSON, to which errors of the block and all text on stderr are also written."""
     _quiet_py4j()
     with _diverted(sys.stderr.fileno()) as stream:
         try:
@@ -37,7 +37,7 @@ def json_lines() -> Iterator[TextIO]:
 
 
 def _quiet_py4j() -> None:
-    """It logs each lost connection with a traceback, also through the root logger, which it configures for that."""
+    """Silence py4j, which logs a traceback for each lost connection, also on the root logger."""
     py4j = logging.getLogger("py4j")
     py4j.propagate = False
     py4j.addHandler(logging.NullHandler())
@@ -47,7 +47,7 @@ def _quiet_py4j() -> None:
 
 @contextmanager
 def _diverted(number: int) -> Iterator[TextIO]:
-    """The file behind this descriptor as a stream of lines; all that is written to the descriptor goes there as JSON."""
+    """The file of this descriptor as a stream; text that is written to the descriptor reaches the stream as JSON."""
     kept, (out, into) = os.dup(number), os.pipe()
     with os.fdopen(kept, "w") as stream:
         os.dup2(into, number)
@@ -58,20 +58,19 @@ def _diverted(number: int) -> Iterator[TextIO]:
             yield stream
         finally:
             sys.stderr.flush()
-            os.dup2(kept, number)  # closes the last end of the pipe that is written to, unless a child has it
+            os.dup2(kept, number)  # closes the last writing end of the pipe, unless a child process has one
             thread.join(_GATHER_SECONDS * 10)
 
 
 def _convert(out: int, stream: TextIO) -> None:
     with os.fdopen(out, "rb", buffering=0) as pipe:
         while text := _gathered(pipe):
-            said = text.decode(errors="replace").strip()
-            if said:
+            if said := text.decode(errors="replace").strip():
                 _write(stream, json_facts("Printed", "warning", {"message": said}, datetime.now(UTC)))
 
 
 def _gathered(pipe: Any) -> bytes:
-    """The next text: all that comes without a pause."""
+    """The next text: all bytes up to a pause."""
     text: bytes = pipe.read(_MOST)
     while text and len(text) < _MOST and select.select([pipe], [], [], _GATHER_SECONDS)[0]:
         more: bytes = pipe.read(_MOST)

@@ -1,4 +1,4 @@
-"""Events as lines of a log: for people, or as JSON for programs."""
+"""Events as lines of the process log: text or JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.printable import as_json, printable
 
 
 def text_line(event: Event, now: datetime) -> str:
-    """The event as a person reads it."""
+    """The event as text."""
     return printable(f"{now.astimezone():%H:%M:%S} {event.level:7} {event.pipeline}: {event.text}")
 
 
@@ -22,6 +22,6 @@ def json_line(event: Event, now: datetime) -> str:
 
 
 def json_facts(event: str, level: str, facts: Mapping[str, Any], now: datetime) -> str:
-    """The same of what is no event of a pipeline."""
+    """One JSON object for facts that are not an event of a pipeline."""
     at = now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return as_json({"at": at, "level": level, "event": event, **facts}, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""`penstock outbox`: making the table that applications stash messages in."""
+"""`penstock outbox`: create the table to which applications write messages."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli import terminal
+from penstock.cli.options import PrintSql, group
 from penstock.errors import ConfigInvalid
 from penstock.outbox import Table
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    help="Stash messages in the transaction that makes them true; a pipeline carries them on.",
-)
+app = group("Create an outbox: applications write messages to it in their own transactions, and a pipeline delivers them.")
 
 
 class Layout(StrEnum):
@@ -30,7 +26,7 @@ class Layout(StrEnum):
 
 @app.callback()
 def outbox() -> None:
-    """Keep `init` a command of its own: a Typer app with one command would swallow its name."""
+    """Keep `init` a subcommand: Typer omits the name of an app's only command."""
 
 
 @app.command()
@@ -44,26 +40,25 @@ def init(
     ],
     table: Annotated[str, typer.Option("--table", metavar="TABLE", help="NAME or SCHEMA.NAME of the outbox.")] = "outbox",
     notify: Annotated[
-        bool, typer.Option("--notify", help="Let every insert wake readers: less delay at low rates, and a cost to writers.")
+        bool, typer.Option("--notify", help="Every insert wakes readers: less delay at low rates, slower inserts.")
     ] = False,
     layout: Annotated[
-        Layout, typer.Option("--layout", help="`penstock`, for reader snapshot; `goharvest`, for reader mark: its own table.")
+        Layout,
+        typer.Option("--layout", help="`penstock` for reader snapshot, `goharvest` for reader mark."),
     ] = Layout.PENSTOCK,
-    print_sql: Annotated[bool, typer.Option("--print-sql", help="Show the SQL and change nothing.")] = False,
+    print_sql: PrintSql = False,
 ) -> None:
     """Create an outbox. Existing parts stay as they are, except a sequence with a cache, which is corrected.
 
     Examples: `penstock outbox init postgresql://app@localhost/shop`, `penstock outbox init postgresql://... --table shop.events`,
     `penstock outbox init postgresql://... --layout goharvest`
     """
-    from penstock.cli import terminal
-
     try:
         made = _implementation(layout)(dsn, table, notify)
     except ValueError as error:
         raise ConfigInvalid(str(error), "correct DSN or --table") from error
     if print_sql:
-        terminal.say_code("\n".join(f"{statement};" for statement in made.statements()))
+        terminal.say_sql(made.statements())
     else:
         terminal.say(f"{table}: {made.create()}")
 

@@ -1,4 +1,4 @@
-"""`penstock pump`: fill an outbox, to see what a reader makes of it."""
+"""`penstock pump`: write test records to an outbox."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock.cli import terminal
 from penstock.errors import ConfigInvalid, SourceUnavailable
 
 BATCH = 20
@@ -21,12 +22,12 @@ Row = tuple[str, str, str | None, str]
 
 def pump(
     dsn: Annotated[str, typer.Option("--ds", metavar="DSN", help="The Postgres database: host=... dbname=..., or a URL.")],
-    keys: Annotated[int, typer.Option("--keys", min=1, help="So many keys, chosen at random.")] = 10,
-    records: Annotated[int, typer.Option("--records", min=1, help="So many records, then end.")] = 1000,
+    keys: Annotated[int, typer.Option("--keys", min=1, help="The number of keys; each record has a random one.")] = 10,
+    records: Annotated[int, typer.Option("--records", min=1, help="The number of records.")] = 1000,
     *,
     interval: Annotated[int, typer.Option("--interval", min=0, metavar="MS", help="Milliseconds between two transactions.")] = 0,
     outbox: Annotated[str, typer.Option("--outbox", metavar="TABLE", help="The table, of either layout.")] = "outbox",
-    topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Where the records are to go.")] = "pump",
+    topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="The topic of the records.")] = "pump",
     blank: Annotated[bool, typer.Option("--blank", help="Records without a value: tombstones.")] = False,
 ) -> None:
     """Write records to an outbox, twenty in each transaction: keys key-0, key-1, ..., values value-0, value-1, ..., a header Seq.
@@ -36,7 +37,6 @@ def pump(
     """
     import psycopg
 
-    from penstock.cli import terminal
     from penstock.harvest.translation import database
 
     began = time.monotonic()
@@ -49,7 +49,7 @@ def pump(
                 with connection.transaction(), connection.cursor() as cursor:
                     cursor.executemany(insert, [(*row[:3], ["Seq"], [row[3]]) for row in rows])
     except psycopg.OperationalError as error:
-        raise SourceUnavailable(f"cannot write to {outbox}: {' '.join(str(error).split())}", "see that the server runs") from None
+        raise SourceUnavailable(f"cannot write to {outbox}: {' '.join(str(error).split())}", "check that the server runs") from None
     except psycopg.Error as error:
         raise ConfigInvalid(f"cannot write to {outbox}: {' '.join(str(error).split())}", "correct --ds or --outbox") from None
     taken = time.monotonic() - began
@@ -64,7 +64,7 @@ def batches(records: int, keys: int, topic: str, blank: bool, chance: random.Ran
 
 
 def _insert(connection: Any, outbox: str) -> str:
-    """The statement for this table: whose layout it has shows in its columns. Raises ConfigInvalid."""
+    """The statement for this table, whose columns show its layout. Raises ConfigInvalid."""
     from penstock.outbox import quoted
 
     columns = [column.name for column in connection.execute(f"select * from {quoted(outbox)} limit 0").description]
@@ -73,6 +73,6 @@ def _insert(connection: Any, outbox: str) -> str:
         names = "create_time, kafka_topic, kafka_key, kafka_value, kafka_header_keys, kafka_header_values"
         return f"insert into {quoted(outbox)} ({names}) values (now(), %s, %s, %s, %s, %s)"
     if "header_values" not in columns:
-        raise ConfigInvalid(f"{outbox} is no outbox", "make one: penstock outbox init DSN --layout goharvest")
+        raise ConfigInvalid(f"{outbox} is not an outbox", "create one: penstock outbox init DSN --layout goharvest")
     values = "%s, convert_to(%s, 'UTF8'), convert_to(%s, 'UTF8'), %s, array[convert_to((%s::text[])[1], 'UTF8')]"
     return f"insert into {quoted(outbox)} (topic, key, value, header_keys, header_values) values ({values})"

@@ -1,4 +1,4 @@
-"""`penstock reap`: goharvest's program, with goharvest's own file."""
+"""`penstock reap`: run a configuration file of goharvest."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli import terminal
 from penstock.cli.run import LogFormat, LogOption, MetricsOption, begin_anew, carry_until_stopped, lines, log_to
 
 
 def reap(
-    file: Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="goharvest's configuration: reaper.yaml.")],
+    file: Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="The configuration of goharvest: reaper.yaml.")],
     print_pipeline: Annotated[
-        bool, typer.Option("--print-pipeline", help="Write the pipeline file that does the same, with its passwords, and end.")
+        bool, typer.Option("--print-pipeline", help="Print the equivalent pipeline file, including its passwords, and exit.")
     ] = False,
     log_format: LogOption = LogFormat.TEXT,
     metrics: MetricsOption = None,
 ) -> None:
-    """Send what is in an outbox of goharvest's layout to Kafka, as goharvest's `reaper` does, until Ctrl-C or SIGTERM.
+    """Deliver an outbox in the layout of goharvest to Kafka until Ctrl-C or SIGTERM, as the `reaper` of goharvest does.
 
-    Its file is taken as it is. Any number of processes may run on it: one leads, the others stand by. What can never be delivered
-    becomes a dead letter: with the file of --print-pipeline, `penstock dead`, `penstock status` and all other commands work.
+    The file of goharvest needs no edits. Any number of processes may use it: one leads, the others stand by. Records that cannot
+    be delivered become dead letters. All other commands accept the file of --print-pipeline.
 
     Examples: `penstock reap -f reaper.yaml`, `penstock reap -f reaper.yaml --print-pipeline > orders.yaml`
     """
-    from penstock.cli import terminal
     from penstock.config import parse
     from penstock.harvest.config import load
     from penstock.harvest.translation import file_of, pipeline

@@ -1,14 +1,15 @@
-"""`penstock rewind`: set a pipeline's watermark back, or forward."""
+"""`penstock rewind`: move the watermark of a pipeline back or forward."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli import terminal
+from penstock.cli.options import File, Yes
 from penstock.errors import ConfigInvalid
 
 if TYPE_CHECKING:
@@ -16,27 +17,26 @@ if TYPE_CHECKING:
 
 
 def rewind(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A pipeline file.")],
+    file: File,
     to: Annotated[
         str,
         typer.Option(
             "--to",
             metavar="POSITION|TIME|beginning|now",
-            help="The last position that is not delivered again; or a time, such as 2026-01-31T12:00:00Z (UTC if it names no zone) "
-            "or 2h (ago): the first change of that time or later comes first.",
+            help="The last position that is not delivered again; or a time, such as 2026-01-31T12:00:00Z (UTC without a zone) or "
+            "2h (ago): delivery starts with the first change at that time or later.",
         ),
     ],
-    skip: Annotated[bool, typer.Option("--skip", help="Allow to go forward, over changes that then are never delivered.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
+    skip: Annotated[bool, typer.Option("--skip", help="Permit a move forward; the changes between are never delivered.")] = False,
+    yes: Yes = False,
 ) -> None:
-    """Deliver changes again from an earlier place of the log on; only while nobody runs the pipeline.
+    """Deliver changes again from an earlier position. The pipeline must not run.
 
-    Shows what will be delivered again, and asks. An error that the pipeline stopped with is cleared.
+    Shows the number of changes to deliver again, and asks for confirmation. Clears the error that stopped the pipeline.
 
     Examples: `penstock rewind orders.yaml --to 2h`, `penstock rewind orders.yaml --to 1200 --yes`
     """
     from penstock import admin
-    from penstock.cli import terminal
     from penstock.config import load
 
     pipeline = load(file, delivers=False)
@@ -46,14 +46,14 @@ def rewind(
     if not yes:
         terminal.confirm("Do it?")
     admin.rewind(pipeline, moves)
-    terminal.say(f"{pipeline.name} goes on behind position {moves[0].new.position} when it is run: penstock run {file}")
+    terminal.say(f"{pipeline.name} continues after position {moves[0].new.position} when it runs: penstock run {file}")
 
 
 def _refuse_to_skip(moves: Sequence[Move], skip: bool) -> None:
     for move in moves:
         if move.is_skip and not skip:
-            ahead = f"position {move.new.position} lies ahead of the watermark, which stands at {move.old.position}"
-            raise ConfigInvalid(f"{ahead}: {_number(move)} changes would never be delivered", "if that is meant, add --skip")
+            ahead = f"position {move.new.position} is after the watermark at {move.old.position}"
+            raise ConfigInvalid(f"{ahead}: {_number(move)} changes would never be delivered", "add --skip to skip them")
 
 
 def _number(move: Move) -> str:
@@ -61,8 +61,6 @@ def _number(move: Move) -> str:
 
 
 def _show(name: str, moves: Sequence[Move]) -> None:
-    from penstock.cli import terminal
-
     rows = [
         [
             name,
@@ -73,4 +71,4 @@ def _show(name: str, moves: Sequence[Move]) -> None:
         ]
         for move in moves
     ]
-    terminal.show(terminal.table(None, ["PIPELINE", "FROM", "TO", "CHANGES", "FIRST MADE AT"], rows))
+    terminal.show(terminal.table(["PIPELINE", "FROM", "TO", "CHANGES", "FIRST MADE AT"], rows))

@@ -1,4 +1,4 @@
-"""`penstock run`: carry pipelines until stopped."""
+"""`penstock run`: run pipelines until stopped."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from penstock.event import Event
 _LEVELS = ("debug", "info", "warning", "error")
 _REBORN = "PENSTOCK_REBORN"
 _LEAST_LIFE = {EngineLost: 60.0, EngineMemory: 600.0}
-"""Seconds a process must have lived for its engine to be started again by itself; it takes a while until memory is exhausted."""
+"""Seconds that a process must have run for an automatic restart; memory is exhausted only after minutes."""
 
 
 class LogFormat(StrEnum):
-    """How events are written."""
+    """The format of the process log."""
 
     TEXT = "text"
     JSON = "json"
 
 
-LogOption = Annotated[LogFormat, typer.Option("--log-format", help="Lines for people or for programs.")]
+LogOption = Annotated[LogFormat, typer.Option("--log-format", help="Write the process log as text or as JSON.")]
 MetricsOption = Annotated[
     str | None,
     typer.Option(
-        "--metrics", metavar="[HOST:]PORT", envvar="PENSTOCK_METRICS", help="Serve /metrics for Prometheus, and /healthz, there."
+        "--metrics", metavar="[HOST:]PORT", envvar="PENSTOCK_METRICS", help="Serve /metrics for Prometheus, and /healthz."
     ),
 ]
 
@@ -50,23 +50,23 @@ def run(
         typer.Option(
             "--from",
             metavar="POSITION|beginning|now|snapshot",
-            help="Where to go on when Penstock cannot know: the first time, and after state.lost, source.rewound, source.pruned, "
-            "source.row-too-large, capture.broken, capture.damaged, transform.invalid. "
-            "Otherwise it does not count: see penstock rewind.",
+            help="Where to start a new pipeline, or continue after state.lost, source.rewound, source.pruned, "
+            "source.row-too-large, capture.broken, capture.damaged or transform.invalid. Ignored otherwise: see penstock rewind.",
         ),
     ] = None,
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="Deliver what is there when it starts, then end: `mode: batch` for all files.")
+        bool,
+        typer.Option("--available-now", help="Deliver the changes up to the current head, then exit: `mode: batch` for all files."),
     ] = False,
     log_format: LogOption = LogFormat.TEXT,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what happens behind the scenes.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log events of level debug.")] = False,
     *,
     metrics: MetricsOption = None,
 ) -> None:
-    """Carry pipelines until Ctrl-C or SIGTERM; what was delivered by then is recorded.
+    """Run pipelines until Ctrl-C or SIGTERM; delivered changes are recorded before the exit.
 
     A second process on the same pipeline stands by and takes over within two seconds. With `mode: batch` in a file, or
-    --available-now, a pipeline ends with exit code 0 once everything is delivered that was there at the start, whoever did it.
+    --available-now, a pipeline ends with exit code 0 when all changes up to the head at its start are delivered, by any process.
 
     Examples: `penstock run orders.yaml --metrics 9464`, `penstock run orders.yaml --available-now`
     """
@@ -91,11 +91,13 @@ def lines(log_format: LogFormat) -> AbstractContextManager[Any]:
 
 
 def carry_until_stopped(pipelines: list[Any], start: str | None, metrics: str | None, write: Callable[[Event], None]) -> bool:
-    """Run these until a signal comes; False if the JVM died, and the program is to begin anew."""
+    """Run pipelines until a signal; False if the JVM died and the program must restart."""
     began, stop = time.monotonic(), Flag()
     with stopping_on_signals(stop), watched(pipelines, metrics, write) as tell:
+        from penstock.running.run import run as carry
+
         try:
-            _carry(pipelines, start, stop, tell)
+            carry(*pipelines, start=start, stop=stop, tell=tell)
         except EngineLost as error:
             if stop.is_set():
                 return True
@@ -104,14 +106,8 @@ def carry_until_stopped(pipelines: list[Any], start: str | None, metrics: str | 
     return True
 
 
-def _carry(pipelines: list[Any], start: str | None, stop: Flag, tell: Callable[[Event], None]) -> None:
-    from penstock.running.run import run as carry
-
-    carry(*pipelines, start=start, stop=stop, tell=tell)
-
-
 def log_to(stream: Any, log_format: LogFormat, verbose: bool) -> Callable[[Event], None]:
-    """An observer that writes lines."""
+    """An observer that writes events as lines."""
     from penstock.cli.log import json_line, text_line
 
     made = json_line if log_format is LogFormat.JSON else text_line
@@ -128,7 +124,7 @@ def log_to(stream: Any, log_format: LogFormat, verbose: bool) -> Callable[[Event
 
 @contextmanager
 def watched(pipelines: list[Any], metrics: str | None, tell: Callable[[Event], None]) -> Iterator[Callable[[Event], None]]:
-    """The observer, and beside it one that serves metrics, if that is wanted."""
+    """The observer, together with one that serves metrics if an address is given."""
     if not metrics:
         yield tell
         return
@@ -145,14 +141,14 @@ def watched(pipelines: list[Any], metrics: str | None, tell: Callable[[Event], N
 
 @contextmanager
 def stopping_on_signals(stop: Flag) -> Iterator[None]:
-    """SIGINT and SIGTERM set the flag; a second one ends the process at once."""
+    """SIGINT and SIGTERM set the flag; a second signal ends the process at once."""
 
-    def heard(number: int, frame: object) -> None:
+    def on_signal(number: int, frame: object) -> None:
         if stop.is_set():
             os._exit(128 + number)
         stop.set()
 
-    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
@@ -161,7 +157,7 @@ def stopping_on_signals(stop: Flag) -> Iterator[None]:
 
 
 def _refuse_again(error: EngineLost, lived: float) -> None:
-    """Raise the error if a process that began anew has lost its JVM again after a short time."""
+    """Raise the error if a restarted process has lost its JVM again after a short time."""
     least = _LEAST_LIFE[type(error)]
     if lived < least and os.environ.get(_REBORN):
         remedy = error.remedy if isinstance(error, EngineMemory) else "see spark.log and spark.err in the cache folder"
@@ -169,6 +165,6 @@ def _refuse_again(error: EngineLost, lived: float) -> None:
 
 
 def begin_anew() -> None:
-    """Start this program anew in its own place: a process whose JVM died cannot have another."""
+    """Replace this process by a new run of the program: a process cannot start a second JVM."""
     os.environ[_REBORN] = "1"
     os.execv(sys.executable, [sys.executable, "-m", "penstock", *sys.argv[1:]])

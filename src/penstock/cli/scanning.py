@@ -1,4 +1,4 @@
-"""Showing how far a scan of tables has come, when it takes long enough to wonder."""
+"""The progress of a scan of tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def scanning() -> Iterator[Progress]:
-    """A bar per table on a terminal; nothing elsewhere."""
+    """One bar per table on a terminal; no output elsewhere."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars

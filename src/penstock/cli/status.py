@@ -1,14 +1,16 @@
-"""`penstock status`: how pipelines are doing."""
+"""`penstock status`: the state of pipelines."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from penstock.cli import terminal
+from penstock.cli.options import AsJson, Files
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -20,13 +22,13 @@ _PERIOD = 1.0
 
 
 def status(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Pipeline files.")],
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, once a second, until Ctrl-C.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per pipeline and line.")] = False,
+    files: Files,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat once a second until Ctrl-C.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Show position, backlog, lag and the last error of pipelines, whether they run or not.
+    """Show position, backlog, lag and the last error of pipelines, running or not.
 
-    Exit code 1 if one of them has halted, or cannot be looked at; 0 also if it tries something again.
+    Exit code 1 if a pipeline is halted or its status cannot be read; 0 if it is retrying.
 
     Examples: `penstock status pipeline.yaml --watch`, `penstock status *.yaml --json`
     """
@@ -44,7 +46,7 @@ def status(
 
 
 def _watch(pipelines: Sequence[Pipeline], as_json: bool) -> None:
-    """Show again and again, on a terminal in place."""
+    """Show the status once per period; on a terminal, in place."""
     from rich.console import Console
     from rich.live import Live
 
@@ -63,8 +65,6 @@ def _watch(pipelines: Sequence[Pipeline], as_json: bool) -> None:
 
 
 def _print(seen: Sequence[Status], pipelines: Sequence[Pipeline], as_json: bool) -> None:
-    from penstock.cli import terminal
-
     if as_json:
         for one in seen:
             terminal.say(one.to_json())
@@ -73,17 +73,16 @@ def _print(seen: Sequence[Status], pipelines: Sequence[Pipeline], as_json: bool)
 
 
 def _report(seen: Sequence[Status], pipelines: Sequence[Pipeline]) -> Group:
-    """A line for each pipeline, and below them remarks and errors, which need more room."""
+    """A line for each pipeline; remarks and errors follow the table."""
     from rich.console import Group
 
-    from penstock.cli import terminal
     from penstock.status import remarks
 
     columns = ("pipeline", "state", "epoch", "position", "head", "backlog", "lag", "rate", "delivered", "dead")
     errors = [(one.name, error) for one in seen if (error := one.last_error)]
     told = [terminal.told(f"{name}: {error['code']}", error["message"], error.get("remedy", "")) for name, error in errors]
     said = dict.fromkeys(remark for pipeline in pipelines for remark in remarks(pipeline))
-    return Group(terminal.table(None, columns, [_row(one) for one in seen]), *map(terminal.plain, said), *told)
+    return Group(terminal.table(columns, [_row(one) for one in seen]), *map(terminal.plain, said), *told)
 
 
 def _row(one: Status) -> list[str]:

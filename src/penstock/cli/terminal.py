@@ -1,4 +1,4 @@
-"""How the program speaks to people."""
+"""Output on the terminal."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from penstock.printable import as_json, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
-
 
 _UNLIMITED = 10_000
 """Characters: more than any cell has."""
 
 
 def say(*lines: str, err: bool = False, colour: str | None = None) -> None:
-    """Print these lines on stdout, or on stderr; what a line has from elsewhere cannot steer the terminal."""
+    """Print lines on stdout or stderr, without control characters."""
     for line in lines:
         typer.secho(printable(line), err=err, fg=colour)
 
@@ -33,34 +32,39 @@ def say_json(value: Any) -> None:
 
 
 def say_code(text: str) -> None:
-    """Print SQL or YAML on stdout, and warn if a character of it is shown by its code: such a text cannot be run."""
+    """Print SQL or YAML on stdout, with a warning if escaped characters make it unusable."""
     lines = text.rstrip("\n").split("\n")
     say(*lines)
     if any(printable(line) != line for line in lines):
-        say("warning: characters that do not print are shown by their codes: this text cannot be run as it is", err=True)
+        say("warning: non-printing characters are shown by their codes: this text cannot be run as it is", err=True)
+
+
+def say_sql(statements: Sequence[str]) -> None:
+    """Print SQL statements on stdout."""
+    say_code("\n".join(f"{statement};" for statement in statements))
 
 
 def confirm(question: str, err: bool = False) -> None:
-    """Ask on the terminal, and end the program if the answer is no."""
+    """Ask a question; end the program if the answer is no."""
     typer.confirm(printable(question), abort=True, err=err)
 
 
 def plain(text: str, style: str = "") -> Text:
-    """Text that is no markup, and that cannot steer the terminal."""
+    """Text without markup and control characters."""
     from rich.text import Text
 
     return Text(printable(text), style)
 
 
 def complain(error: PenstockError) -> None:
-    """Say on stderr which error it is, what happened, and what to do; no traceback."""
+    """Print an error on stderr: code, message and remedy, without a traceback."""
     from rich.console import Console
 
     Console(stderr=True, soft_wrap=True, highlight=False).print(told(error.code, error.message, error.remedy))
 
 
 def told(code: str, message: str, remedy: str) -> Text:
-    """An error for people; the mistakes in a pipeline file each on its own line."""
+    """An error as text; each defect of a pipeline file is on its own line."""
     from rich.text import Text
 
     lines = message.split("; ") if code == ConfigInvalid.code else [message]
@@ -68,22 +72,28 @@ def told(code: str, message: str, remedy: str) -> Text:
     return text.append_text(Text.assemble(("\n  what to do: ", "bold"), printable(remedy))) if remedy else text
 
 
-def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A plain table whose cells are text, not markup."""
-    from rich.table import Table
+def table(
+    columns: Sequence[str | Column], rows: Sequence[Sequence[str | Text]], title: str = "", *, has_header: bool = True
+) -> Table:
+    """A table without borders."""
+    from rich.table import Column, Table
 
     made = Table(
-        title=None if title is None else plain(title), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+        *(Column(column, overflow="fold") if isinstance(column, str) else column for column in columns),
+        title=plain(title) if title else None,
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        show_header=has_header,
     )
-    for column in columns:
-        made.add_column(column, overflow="fold")
     for row in rows:
-        made.add_row(*map(plain, row))
+        made.add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in row))
     return made
 
 
 def show(*parts: RenderableType) -> None:
-    """Print on stdout; lines are not folded in a pipe, unless COLUMNS is set."""
+    """Print on stdout; in a pipe, lines are not folded unless COLUMNS is set."""
     from rich.console import Console
 
     console = Console(highlight=False)

@@ -1,4 +1,4 @@
-"""`penstock validate`: what a pipeline file says, checked and spelled out. Starts nothing."""
+"""`penstock validate`: check pipeline files and show their settings."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
-
+from penstock import registry
+from penstock.cli import terminal
+from penstock.cli.options import AsJson, Files
 from penstock.size import Bytes
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _SECRETS = re.compile(r"(?<=://)[^/?#\s]*(?=@)|(?<=\?)[^#]+")
 
 
 class Setting(NamedTuple):
-    """One key of a pipeline, with the value it has."""
+    """A key of a pipeline file with its value."""
 
     key: str
     value: str | int | float | None
@@ -36,17 +37,13 @@ class Setting(NamedTuple):
         return {"key": self.key, "value": self.value, "is_default": self.is_default}
 
 
-def validate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Pipeline files.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per pipeline and line.")] = False,
-) -> None:
-    """Check pipeline files and show what they will do, without starting anything.
+def validate(files: Files, as_json: AsJson = False) -> None:
+    """Check pipeline files and show all settings, without starting a pipeline.
 
-    Exit code 2 if one is wrong; every mistake is listed with its key, its line and the fix.
+    Exit code 2 if a file is invalid; every mistake is listed with its key, its line and the remedy.
 
     Example: `penstock validate pipeline.yaml`
     """
-    from penstock.cli import terminal
     from penstock.config import load, references
     from penstock.user_function import try_out
 
@@ -59,7 +56,8 @@ def validate(
             facts = {"file": str(file), "settings": [setting.facts() for setting in found], "warnings": warnings(pipeline)}
             terminal.say_json(facts)
         else:
-            _show(file, found)
+            terminal.say(f"{file} is valid")
+            terminal.show(terminal.table(("key", "value", ""), [_row(setting) for setting in found]))
             terminal.say(*(f"warning: {warning}" for warning in warnings(pipeline)))
 
 
@@ -70,13 +68,11 @@ def warnings(pipeline: Pipeline) -> list[str]:
 
 def described(pipeline: Pipeline, folder: Path) -> Iterator[Setting]:
     """Every setting of a pipeline, in the order of the file."""
-    from penstock import registry
-
     state = pipeline.state.address
     yield Setting("name", pipeline.name, False)
-    yield from _kind(pipeline.source, registry.kind_of(pipeline.source, registry.sources()), "source")
+    yield from _kind(pipeline.source, registry.sources(), "source")
     yield from _settings(pipeline.transform, "transform")
-    yield from _kind(pipeline.sink, registry.kind_of(pipeline.sink, registry.sinks()), "sink")
+    yield from _kind(pipeline.sink, registry.sinks(), "sink")
     yield Setting("state", state, state == str(folder / "penstock.db"))
     yield Setting("mode", pipeline.mode, pipeline.mode == "live")
     yield from _settings(pipeline.spark, "spark")
@@ -92,13 +88,12 @@ def as_written(setting: Setting, written: Mapping[str, str]) -> Setting:
     if not below:
         return setting
     values: dict[str, Any] = json.loads(str(setting.value))
-    return setting._replace(
-        value=spelled({name: below.get(name, value) if value != _STARS else value for name, value in values.items()})
-    )
+    shown = {name: text for name, text in below.items() if values.get(name, _STARS) != _STARS}
+    return setting._replace(value=spelled(values | shown))
 
 
-def _kind(part: Any, kind: tuple[str, Kind] | None, prefix: str) -> Iterator[Setting]:
-    if kind:
+def _kind(part: Any, kinds: Mapping[str, Kind], prefix: str) -> Iterator[Setting]:
+    if kind := registry.kind_of(part, kinds):
         yield Setting(f"{prefix}.type", kind[0], False)
     yield from _settings(part, prefix)
 
@@ -113,7 +108,7 @@ def _settings(part: Any, prefix: str) -> Iterator[Setting]:
 
 
 def _shown(field: dataclasses.Field[Any], value: Any) -> str | int | float | None:
-    """A value as it would stand in the file; what its settings do not show, this does not show either."""
+    """A value as a pipeline file spells it; `***` for a secret."""
     if field.repr or field.name == "url":
         return spelled(value)
     return spelled(dict.fromkeys(value, _STARS)) if isinstance(value, Mapping) else _STARS
@@ -124,7 +119,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def spelled(value: Any) -> str | int | float | None:
-    """A value as it would stand in the file, without what is secret in a URL."""
+    """A value as a pipeline file spells it, without the secrets of a URL."""
     if isinstance(value, timedelta):
         return _duration(value)
     if isinstance(value, bool):
@@ -144,9 +139,5 @@ def _duration(value: timedelta) -> str:
     return f"{milliseconds:g}ms"
 
 
-def _show(file: Path, found: list[Setting]) -> None:
-    from penstock.cli import terminal
-
-    rows = [(one.key, one.absent if one.value is None else str(one.value), "default" if one.is_default else "") for one in found]
-    terminal.say(f"{file} is valid")
-    terminal.show(terminal.table(None, ("key", "value", ""), rows))
+def _row(one: Setting) -> tuple[str, str, str]:
+    return one.key, one.absent if one.value is None else str(one.value), "default" if one.is_default else ""

@@ -1,4 +1,4 @@
-"""What `capture verify` prints."""
+"""The output of `capture verify`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def show(found: Verification, capture: Capture) -> None:
-    """A line for each table, the first differences, and the remedy."""
+    """Print a line for each table, the first differences, and the remedy."""
     rows = [[one.table, one.state, str(one.compared), str(one.differing), "; ".join(_remarks(one))] for one in found.tables]
-    terminal.show(terminal.table(None, ["TABLE", "CAPTURE", "KEYS COMPARED", "DIFFERENT", ""], rows))
+    terminal.show(terminal.table(["TABLE", "CAPTURE", "KEYS COMPARED", "DIFFERENT", ""], rows))
     for one in found.tables:
         for difference in one.differences:
             column = f" in column {difference.column}" if difference.column else ""
@@ -30,8 +30,8 @@ def _remarks(one: Verdict) -> Iterator[str]:
     if one.why:
         yield one.why
     if one.unjudged:
-        yield f"{one.unjudged} keys not compared: they were touched while suspended, or their last change cannot be trusted"
+        yield f"{one.unjudged} keys not compared: touched while capture was suspended, or their last change is not reliable"
     if one.unmentioned and not one.is_whole:
-        yield f"{one.unmentioned} rows not compared: the log does not name them, it does not reach back to them"
+        yield f"{one.unmentioned} rows not compared: the log does not reach back to their last change"
     if one.is_whole:
         yield "all rows compared: the log has a rescan"
