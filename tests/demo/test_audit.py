@@ -42,7 +42,7 @@ def test_a_faithful_delivery_passes_every_verdict() -> None:
 def test_repeats_pass_and_are_counted() -> None:
     seen = delivered(1, 2, 2, 3, 4)
     assert failing(seen) == set()
-    assert judge(LOG, seen, TABLES)[-1].finding == "1 changes came again, with the same bytes"
+    assert judge(LOG, seen, TABLES)[-1].finding == "1 changes arrived again with the same bytes"
 
 
 def test_a_lost_change_is_found() -> None:

@@ -48,7 +48,7 @@ def test_the_picture_fits_a_small_terminal_in_every_act(act: Act) -> None:
 
 def test_the_summary_fits_and_names_verdicts_and_the_next_steps() -> None:
     verdicts = (
-        Verdict("nothing lost", True, "all 3220 committed changes arrived, as they were made"),
+        Verdict("nothing lost", True, "all 3220 committed changes arrived unaltered"),
         Verdict("in order", False, "2"),
     )
     found = Summary(commits=12_345, rollbacks=321, retries=45, figures=figures(), verdicts=verdicts)

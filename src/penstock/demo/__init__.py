@@ -1,1 +1,1 @@
-"""A small shop that keeps changing, carried to a receiver that breaks and is repaired: everything real, nothing to set up."""
+"""The demo: a pipeline from a small shop in SQLite to a receiver that fails and recovers."""

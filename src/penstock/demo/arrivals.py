@@ -1,4 +1,4 @@
-"""What has come to the receiver: read from its file as it grows."""
+"""The changes that arrived at the receiver, read from its file while the file grows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One change in one request that the receiver took."""
+    """A change in a request that the receiver accepted."""
 
     change: dict[str, Any]
     received_at: float
@@ -21,28 +21,28 @@ class Arrival:
 
     @property
     def position(self) -> int:
-        """Its place in the log."""
+        """The position in the log."""
         return int(self.change["position"])
 
     @property
     def committed_at(self) -> float:
-        """When it was made, as the log says."""
+        """The time of the change, from the log."""
         return datetime.fromisoformat(self.change["at"]).timestamp()
 
     @property
     def latency(self) -> float:
-        """Seconds from the change to its receipt; both clocks are this machine's."""
+        """Seconds from the change to its receipt, by the clock of this machine."""
         return max(0.0, self.received_at - self.committed_at)
 
 
 class Arrivals:
-    """Reads on where it left off; a line that is not whole yet is left for the next time."""
+    """Reads the file from the end of the last read; an incomplete line is left for the next read."""
 
     def __init__(self, out: Path) -> None:
         self._out, self._place, self._highest = out, 0, 0
 
     def read(self) -> list[Arrival]:
-        """What has come since the last time."""
+        """The arrivals since the last read."""
         if not self._out.exists():
             return []
         with self._out.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What came against what was committed: judged from the shop's log and tables, and from nothing the pipeline says."""
+"""The comparison of arrivals with the log and the tables of the shop, without any report of the pipeline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One question, whether the answer is yes, and what was found."""
+    """A property, whether it holds, and the evidence."""
 
     question: str
     holds: bool
@@ -25,16 +25,16 @@ class Verdict:
 
 
 def judge(logged: Iterable[Change], seen: Sequence[Delivery], tables: Tables) -> tuple[Verdict, ...]:
-    """Every verdict over what was logged, what arrived in the order it came, and what the tables hold now."""
+    """The verdicts on the logged changes, the deliveries in order of arrival, and the rows of the tables."""
     log = {change.position: _facts(change) for change in logged}
     repeats = len(seen) - len({delivery.position for delivery in seen})
     keys = len({row for delivery in seen for row in delivery.rows()})
     rows = ", ".join(f"{len(found)} {table}" for table, found in tables.items())
     return (
-        _verdict("nothing lost", oracle.completeness(seen, log), f"all {len(log)} committed changes arrived, as they were made"),
+        _verdict("nothing lost", oracle.completeness(seen, log), f"all {len(log)} committed changes arrived unaltered"),
         _verdict("in order", oracle.order(seen), f"no change overtook an earlier one of its key ({keys} keys)"),
         _verdict("same tables", oracle.rebuilt(seen, tables), f"rebuilt from deliveries: {rows}"),
-        _verdict("honest repeats", oracle.repeats(seen), f"{repeats} changes came again, with the same bytes"),
+        _verdict("honest repeats", oracle.repeats(seen), f"{repeats} changes arrived again with the same bytes"),
     )
 
 

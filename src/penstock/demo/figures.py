@@ -1,4 +1,4 @@
-"""What is counted while the demo runs."""
+"""The figures of the demo."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from dataclasses import dataclass, field
 from penstock.demo.arrivals import Arrival
 
 LOOKS_PER_BAR = 2
-"""How many looks share one entry of `backlogs`, which holds their greatest."""
+"""The number of looks for each entry of `backlogs`, which is their maximum."""
 
 
 @dataclass(slots=True)
 class Outage:
-    """A time in which the receiver did not do its work, and how long it took to make up for it."""
+    """A time in which the receiver failed, and the time to deliver its backlog."""
 
     broke_at: float
     repaired_at: float | None = None
-    awaited: int = 0  # the last position that was committed when it was repaired
+    awaited: int = 0  # the last position that was committed before the repair
     drained_at: float | None = None
 
     def covers(self, at: float) -> bool:
-        """Whether this moment lies in it."""
+        """Whether the outage contains this time."""
         return self.broke_at <= at and (self.repaired_at is None or at < self.repaired_at)
 
     @property
     def seconds(self) -> float:
-        """How long it lasted."""
+        """The length of the outage."""
         return (self.repaired_at or self.broke_at) - self.broke_at
 
     @property
     def drain_seconds(self) -> float | None:
-        """How long what had waited took to arrive after the repair."""
+        """The time from the repair until the backlog was delivered."""
         return None if self.drained_at is None or self.repaired_at is None else self.drained_at - self.repaired_at
 
 
 @dataclass(slots=True)
 class Figures:
-    """Counts arrivals. `latencies` are the last ones, `calm` those of changes made while the receiver was well."""
+    """Counts of arrivals. `latencies` are the latest ones, `calm` those of changes outside of outages."""
 
     arrived: int = 0
     repeats: int = 0
@@ -53,11 +53,11 @@ class Figures:
 
     @property
     def delivered(self) -> int:
-        """How many changes have come, repeats not counted."""
+        """The number of arrivals without repeats."""
         return self.arrived - self.repeats
 
     def take(self, arrival: Arrival) -> None:
-        """One more change has come."""
+        """Count an arrival."""
         self.arrived += 1
         self.repeats += arrival.is_repeat
         self.recent.append(arrival)
@@ -70,7 +70,7 @@ class Figures:
             self.outage.drained_at = arrival.received_at
 
     def look(self, committed: int) -> None:
-        """So many changes are committed now."""
+        """Note the number of committed changes."""
         self.backlog = max(0, committed - self.delivered)
         self.most_waiting = max(self.most_waiting, self.backlog)
         self._looks += 1
@@ -80,17 +80,17 @@ class Figures:
             self.backlogs[-1] = max(self.backlogs[-1], self.backlog)
 
     def broke(self, at: float) -> None:
-        """The receiver has stopped doing its work."""
+        """Note the begin of an outage."""
         self.outage = Outage(at)
 
     def repaired(self, at: float, awaited: int) -> None:
-        """It does its work again; up to this position everything had to wait."""
+        """Note the end of an outage; changes up to position `awaited` were committed before it."""
         if self.outage and self.outage.repaired_at is None:
             self.outage.repaired_at, self.outage.awaited = at, awaited
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:
-    """The value that so many percent of these do not exceed."""
+    """The value that this percentage of the values does not exceed."""
     if not values:
         return None
     return sorted(values)[min(len(values) - 1, int(len(values) * percent / 100))]

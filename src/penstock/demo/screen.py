@@ -1,9 +1,8 @@
-"""How the demo looks: one calm picture on a terminal, plain lines elsewhere."""
+"""The output of the demo: a picture on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -22,21 +21,8 @@ _COLOURS = {"insert": "green", "update": "cyan", "delete": "magenta"}
 _SECONDS_PER_LINE = 1.0
 
 
-class Screen(Protocol):
-    """Where the demo is shown."""
-
-    def step(self, done: Sequence[str], doing: str, seconds: float) -> None:
-        """How far the start has come."""
-
-    def show(self, view: View) -> None:
-        """One moment of the story."""
-
-    def close(self) -> None:
-        """Leave the last picture standing."""
-
-
 class Picture:
-    """Redrawn in place."""
+    """A picture that is redrawn in place."""
 
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, auto_refresh=False)
@@ -44,7 +30,7 @@ class Picture:
         self._spinner, self._done = Spinner("dots"), 0
 
     def step(self, done: Sequence[str], doing: str, seconds: float) -> None:
-        """Done steps, and the one at hand with its seconds."""
+        """Show the completed steps of the start, and the current one with its seconds."""
         for text in done[self._done :]:
             self._live.console.print(Text.assemble(("✓ ", "green"), printable(text)))
         self._done = len(done)
@@ -52,32 +38,32 @@ class Picture:
         self._live.update(self._spinner, refresh=True)
 
     def show(self, view: View) -> None:
-        """The whole picture."""
+        """Draw a view."""
         self._live.update(picture(view), refresh=True)
 
     def close(self) -> None:
-        """Leave it."""
+        """Leave the last picture on the terminal."""
         self._live.stop()
 
 
 class Lines:
-    """A line a second, for logs and pipes."""
+    """One line per second, for logs and pipes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._told: list[str] = []
+        self._shown: list[str] = []
         self._act, self._next = "", 0.0
         self._troubles: set[str] = set()
 
     def step(self, done: Sequence[str], doing: str, seconds: float) -> None:
-        """Each step once."""
+        """Print each step once."""
         for text in [*done, doing]:
-            if text not in self._told:
-                self._told.append(text)
+            if text not in self._shown:
+                self._shown.append(text)
                 self._console.print(printable(text), markup=False)
 
     def show(self, view: View) -> None:
-        """What is happening and each kind of trouble, when that changes; figures in between."""
+        """Print new acts and new kinds of trouble at once, and figures every second."""
         if view.act.name != self._act:
             self._act, self._troubles = view.act.name, set()
             self._console.print(f"-- {view.act.name}: {view.act.said}", markup=False)
@@ -88,11 +74,14 @@ class Lines:
             self._console.print(printable(line(view)), markup=False)
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing: all lines are printed."""
+
+
+Screen = Picture | Lines
 
 
 def line(view: View) -> str:
-    """One moment as one line."""
+    """A view as one line."""
     figures = view.figures
     latency = f"p50 {milliseconds(percentile(figures.latencies, 50))} p99 {milliseconds(percentile(figures.latencies, 99))}"
     counts = f"committed {view.committed} delivered {figures.delivered} backlog {figures.backlog} repeats {figures.repeats}"
@@ -107,7 +96,7 @@ def _last(figures: Figures) -> str:
 
 
 def picture(view: View) -> RenderableType:
-    """One moment as a whole."""
+    """A view as a picture."""
     return Group(
         Text(),
         _acts(view),
@@ -148,7 +137,7 @@ def _counters(view: View) -> Table:
 
 def _trouble(view: View) -> Text:
     return Text.assemble(
-        ("receiver ", "dim"), (printable(view.trouble), "red") if view.trouble else ("takes what comes", "green"), "\n"
+        ("receiver ", "dim"), (printable(view.trouble), "red") if view.trouble else ("accepts requests", "green"), "\n"
     )
 
 
@@ -168,15 +157,15 @@ def _changes(figures: Figures) -> Table:
 
 
 def summary(found: Summary, place: Place | None) -> RenderableType:
-    """The end: what was found, and what to do next."""
+    """The result of the demo, and the next steps."""
     figures, outage = found.figures, found.figures.outage
     facts = Table.grid(padding=(0, 3, 0, 0))
-    facts.add_row("committed", f"{found.commits} transactions; {found.rollbacks} rolled back left no trace")
+    facts.add_row("committed", f"{found.commits} transactions; {found.rollbacks} rolled back and not delivered")
     facts.add_row("delivered", f"{figures.delivered} changes, and {figures.repeats} repeats")
     late = (milliseconds(percentile(figures.calm, share)) for share in (50, 99))
-    facts.add_row("latency", "p50 {}, p99 {} while the receiver was well".format(*late))
+    facts.add_row("latency", "p50 {}, p99 {} outside of the outage".format(*late))
     if outage:
-        drained = "" if outage.drain_seconds is None else f", gone {outage.drain_seconds:.1f} s after it"
+        drained = "" if outage.drain_seconds is None else f", delivered {outage.drain_seconds:.1f} s after it"
         facts.add_row("outage", f"{outage.seconds:.0f} s, {found.retries} retries; {figures.most_waiting} waited{drained}")
     for verdict in found.verdicts:
         mark = Text(f"✓ {verdict.question}", "green") if verdict.holds else Text(f"✗ {verdict.question}", "bold red")
@@ -193,18 +182,18 @@ With your own database:
 
 
 def shown_key(arrival: Arrival) -> str:
-    """A key as people write it."""
+    """A key as text."""
     return ", ".join(f"{name} {value}" for name, value in arrival.change["key"].items())
 
 
 def milliseconds(seconds: float | None) -> str:
-    """A latency for people: milliseconds, or seconds where there are many."""
+    """A latency as text, in milliseconds or seconds."""
     if seconds is None:
         return "-"
     return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms" if seconds < 0.1 else f"{seconds * 1000:.0f} ms"
 
 
 def bars(values: Sequence[int]) -> str:
-    """Numbers as bars; a few of them are no height."""
+    """Numbers as bars, at a scale of at least 100."""
     most = max(*values, 100)
     return "".join(_BARS[value * len(_BARS) // (most + 1)] for value in values)

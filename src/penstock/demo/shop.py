@@ -1,4 +1,4 @@
-"""A small shop in SQLite whose staff never rests: inserts, updates and deletes in real transactions, at a steady pace."""
+"""A small shop in SQLite: inserts, updates and deletes in transactions at a steady rate."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ create table items(
 """
 TABLES = ("customers", "orders", "items")
 
-_CUSTOMERS, _ORDERS = 40, 150  # how many the shop keeps
+_CUSTOMERS, _ORDERS = 40, 150  # at most
 _NAMES = ("Ada", "Bela", "Cleo", "Dara", "Emil", "Fay", "Gus", "Hana", "Ivo", "June", "Kai", "Lena", "Mo", "Nia", "Otto", "Pia")
 _CITIES = ("Aarhus", "Bergen", "Cork", "Delft", "Espoo", "Faro", "Ghent", "Haifa")
 _PRODUCTS = ("tea", "cups", "kettle", "honey", "spoons", "tray", "sugar", "lemons")
 
 
 def create(path: str) -> None:
-    """An empty shop in a new database."""
+    """Create an empty shop in a new database."""
     with closing(_connect(path)) as connection:
         connection.executescript(SCHEMA)
 
 
 def rows(path: str, table: str) -> list[dict[str, object]]:
-    """The rows of a table as they are now."""
+    """The current rows of a table."""
     with closing(_connect(path)) as connection:
         connection.row_factory = sqlite3.Row
         return [dict(row) for row in connection.execute(f"select * from {table}")]
@@ -46,7 +46,7 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 class Shop(Thread):
-    """Does `rate` deeds a second, each in a transaction of its own; a few are rolled back."""
+    """Executes `rate` transactions per second; a few are rolled back."""
 
     def __init__(self, path: str, rate: float) -> None:
         super().__init__(name="shop", daemon=True)
@@ -54,13 +54,13 @@ class Shop(Thread):
         self._path, self._rate, self._closing = path, rate, Event()
 
     def close(self) -> None:
-        """Finish the deed at hand, and end."""
+        """Finish the current transaction, and end."""
         self._closing.set()
         if self.is_alive():
             self.join()
 
     def run(self) -> None:
-        """Work until closed."""
+        """Execute transactions until closed."""
         with closing(_connect(self._path)) as connection:
             staff, due = Staff(connection, Random(7)), time.monotonic()
             while not self._closing.wait(max(0.0, due - time.monotonic())):
@@ -72,13 +72,13 @@ class Shop(Thread):
 
 
 class Staff:
-    """Chooses what to do next, and does it."""
+    """Chooses and executes transactions."""
 
     def __init__(self, connection: sqlite3.Connection, random: Random) -> None:
         self._connection, self._random = connection, random
 
     def act(self) -> bool:
-        """One deed in one transaction; False if it was rolled back."""
+        """Execute one transaction; False if it was rolled back."""
         is_kept = self._random.random() >= 0.02
         with _transaction(self._connection, is_kept):
             if self._count("customers") < 3:
@@ -101,7 +101,7 @@ class Staff:
         self._connection.execute("update customers set city = ? where id = ?", (city, self._one("customers")))
 
     def _order(self) -> None:
-        """A new order with its items; the oldest one goes when there are too many."""
+        """Insert an order with its items; delete the oldest order above the limit."""
         if self._count("orders") >= _ORDERS:
             self._connection.execute("delete from orders where id = (select min(id) from orders)")
         sql = "insert into orders(customer, status, cents) values(?, 'new', 0)"

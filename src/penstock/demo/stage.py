@@ -1,4 +1,4 @@
-"""All that the demo starts, and ends again: shop, capture, receiver, pipeline."""
+"""The shop, capture, receiver and pipeline of the demo."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.sources.sqlite import install
 from penstock.testing.receiver import ReceiverProcess
 
 AUDITOR = "demo-audit"
-"""Registered as a reader of the log, so that nothing is pruned before the audit."""
+"""A registered reader that prevents pruning before the audit."""
 
 PIPELINE = """\
 name: demo
@@ -47,7 +47,7 @@ class Place:
 
     @property
     def database(self) -> str:
-        """The shop's database."""
+        """The database of the shop."""
         return str(self.folder / "shop.db")
 
     @property
@@ -57,12 +57,12 @@ class Place:
 
     @property
     def received(self) -> Path:
-        """What the receiver writes: one line for each request."""
+        """The file of the receiver: one line for each request."""
         return self.folder / "received.jsonl"
 
 
 class Stage:
-    """Set up by `with`; the pipeline and the shop start when they are told to."""
+    """Set up by `with`; the pipeline and the shop are started separately."""
 
     def __init__(self, place: Place, rate: float) -> None:
         self.place = place
@@ -78,7 +78,7 @@ class Stage:
         self.place.file.write_text(PIPELINE.format(url=self.receiver.url))
         self.pipeline = load(self.place.file)
         self.lane = self.pipeline.source.lanes()[0]
-        assert self.pipeline.source.retention, "a log that several pipelines read has one"
+        assert self.pipeline.source.retention, "a SQLite source has retention"
         self.pipeline.source.retention.settle(AUDITOR, self.lane, self.pipeline.source.begin(self.lane, "beginning"))
         self.carriage = Carriage(self.pipeline)
         return self
@@ -89,12 +89,12 @@ class Stage:
         self.receiver.stop()
 
     def head(self) -> int:
-        """How many changes were committed: the log's sequence is dense and starts at 1."""
+        """The number of committed changes: positions in the log are dense and start at 1."""
         return self.pipeline.source.position(self.pipeline.source.head(self.lane))
 
 
 class Carriage(Thread):
-    """`penstock.run` in a thread, and what it has told so far."""
+    """`penstock.run` in a thread, with the facts of its events."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         super().__init__(name="pipeline", daemon=True)
@@ -105,21 +105,21 @@ class Carriage(Thread):
         self._error: PenstockError | None = None
 
     def run(self) -> None:
-        """Carry until closed."""
+        """Run the pipeline until closed."""
         try:
             run(self._pipeline, stop=self._stop_asked, tell=self._hear)
         except PenstockError as error:
             self._error = error
 
     def check(self) -> None:
-        """Raise what the pipeline has ended with, if it has ended."""
+        """Raise the error of the pipeline if it has ended."""
         if self._error:
             raise self._error
         if not self.is_alive() and not self._stop_asked.is_set():
-            raise EngineFailed("the pipeline ended without saying why")
+            raise EngineFailed("the pipeline ended without an error")
 
     def close(self) -> None:
-        """Let it record what it has delivered, and end."""
+        """Stop the pipeline after it has recorded its progress."""
         self._stop_asked.set()
         if self.is_alive():
             self.join()
@@ -136,12 +136,12 @@ class Carriage(Thread):
 
 @contextmanager
 def _sheltered_from_ctrl_c() -> Iterator[None]:
-    """A child that is started here does not hear Ctrl-C: the receiver has to outlast the pipeline."""
+    """Child processes ignore Ctrl-C: the receiver must outlive the pipeline."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, heard)
+        signal.signal(signal.SIGINT, before)

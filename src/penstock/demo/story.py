@@ -1,4 +1,4 @@
-"""What happens in the demo, and when."""
+"""The acts of the demo."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from penstock.testing.request import recorded
 
 LOOK_SECONDS = 0.25
 PATIENCE = 600.0
-"""Seconds that the rest may take to arrive once the shop is closed, and the pipeline to meet a broken receiver."""
+"""The limit in seconds for the delivery of the last changes, and for the detection of a failing receiver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """A part of the story: what it is called, what is said, its share of the time, and how the receiver behaves.
+    """A part of the demo: its name, its text, its share of the time, and the faults of the receiver.
 
-    Where that is broken the part lasts until the pipeline has met it, however slow the machine is: until its trouble has this sign.
+    An act with faults lasts at least until the trouble of the pipeline contains `sign`.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Act:
 
     @property
     def is_well(self) -> bool:
-        """Whether the receiver takes what it is sent, and says so."""
+        """Whether the receiver works without faults."""
         return not any(self.dials.values())
 
 
@@ -46,21 +46,21 @@ ACTS = (
     Act("flow", "The shop sells, ships and cancels. Every committed change reaches the receiver.", 0.38),
     Act(
         "lost answers",
-        "The receiver takes a batch, then hangs up: nobody knows, so it is sent again.",
+        "The receiver accepts a batch and closes the connection without an answer: the batch is sent again.",
         0.05,
         {"lose_rate": 1.0},
     ),
-    Act("outage", "The receiver answers 503 to everything. What is committed waits in the log.", 0.25, {"fail_rate": 1.0}, "503"),
-    Act("repaired", "The receiver is back. First what has waited, in order; then what comes.", 0.32),
+    Act("outage", "The receiver answers 503 to every request. Committed changes wait in the log.", 0.25, {"fail_rate": 1.0}, "503"),
+    Act("repaired", "The receiver works again. The backlog arrives first, in order; then new changes.", 0.32),
 )
-PROOF = Act("proof", "The shop is closed. The last changes arrive; then everything is compared.", 0)
+PROOF = Act("proof", "The shop is closed. The last changes arrive; then all deliveries are compared with the log.", 0)
 WELL = {"lose_rate": 0.0, "fail_rate": 0.0, "statuses": [503]}
-"""The receiver's dials where an act does not turn them."""
+"""The faults of the receiver, switched off."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One moment, for the screen."""
+    """The state of the demo at one time."""
 
     act: Act
     seconds: float
@@ -71,7 +71,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What came of it."""
+    """The result of the demo."""
 
     commits: int
     rollbacks: int
@@ -81,12 +81,12 @@ class Summary:
 
     @property
     def holds(self) -> bool:
-        """Whether every verdict does."""
+        """Whether every verdict holds."""
         return all(verdict.holds for verdict in self.verdicts)
 
 
 class Story:
-    """Plays the acts on a stage, and judges at the end."""
+    """Plays the acts on a stage, and judges the deliveries."""
 
     def __init__(self, stage: Stage, seconds: float, is_endless: bool, stop: Flag) -> None:
         self._stage, self._seconds, self._is_endless, self._stop = stage, seconds, is_endless, stop
@@ -94,7 +94,7 @@ class Story:
         self._began = time.monotonic()
 
     def acts(self) -> Iterator[View]:
-        """Act after act, a view at every look, until it is over or somebody asks to stop."""
+        """The views of all acts, until a request to stop."""
         self._began = time.monotonic()
         for act in cycle(ACTS) if self._is_endless else ACTS:
             if self._stop.is_set():
@@ -102,7 +102,7 @@ class Story:
             yield from self._play(act)
 
     def rest(self) -> Iterator[View]:
-        """The shop closes; until everything has arrived."""
+        """Close the shop; the views until all changes have arrived."""
         self._stage.shop.close()
         self._turn(PROOF)
         deadline = time.monotonic() + PATIENCE
@@ -112,7 +112,7 @@ class Story:
         yield view
 
     def judge(self) -> Summary:
-        """Compare what arrived with the shop's log and tables."""
+        """Compare the deliveries with the log and the tables of the shop."""
         source, lane, place = self._stage.pipeline.source, self._stage.lane, self._stage.place
         span = Span(lane, source.begin(lane, "beginning"), source.head(lane))
         logged = [change for batch in source.read(span, ANONYMOUS) for change in from_batch(batch)]
@@ -137,7 +137,7 @@ class Story:
             self._stop.wait(min(LOOK_SECONDS, left) if left > 0 else LOOK_SECONDS)
 
     def _turn(self, act: Act) -> None:
-        """Turn the receiver's dials, and note when it broke and was repaired."""
+        """Set the faults of the receiver, and note the times of its outage."""
         outage = self._figures.outage
         if not act.is_well and (outage is None or outage.repaired_at):
             self._figures.broke(time.time())
