@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client.core import CounterMetricFamily
 from rich.console import Console
 
 from penstock.change import Change, Op
@@ -32,7 +33,7 @@ from penstock.demo.story import ACTS, View
 from penstock.errors import DeliveryExhausted
 from penstock.event import ChangeParked, Halted
 from penstock.harvest.translation import file_of
-from penstock.metrics.exposition import _counter
+from penstock.metrics.exposition import _family
 from penstock.poison.condemned import Circumstances
 from penstock.poison.policy import Poison
 from penstock.sources.sqlite.source import LANE
@@ -224,7 +225,7 @@ def test_yaml_that_can_hide_something_is_written_in_ascii() -> None:
 
 
 def test_metrics_have_codes_too() -> None:
-    family = _counter("x_total", "x", ("reader",), [(("orders", EVIL), 1.0)])
+    family = _family(CounterMetricFamily, "x_total", "x", ("reader",), [(("orders", EVIL), 1.0)])
     assert harmful(str([sample.labels for sample in family.samples])) == []
     assert harmful(family.samples[0].labels["reader"]) == []
 

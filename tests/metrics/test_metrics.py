@@ -235,11 +235,11 @@ def test_one_who_asks_and_goes_leaves_no_noise(served: Served, capfd: pytest.Cap
 @pytest.mark.parametrize(
     ("events", "state", "reason"),
     [
-        ((), "starting", "starting: this process does not carry it"),
+        ((), "starting", "starting: this process does not run it"),
         ((StandingBy(pipeline=NAME, holder="other"),), "standby", None),
         ((LED,), "leading", None),
         ((LED, TermGone(pipeline=NAME, epoch=1, reason="gone")), "standby", None),
-        ((LED, Stopped(pipeline=NAME, position=1)), "stopped", "stopped: this process does not carry it"),
+        ((LED, Stopped(pipeline=NAME, position=1)), "stopped", "stopped: this process does not run it"),
         ((Completed(pipeline=NAME, position=1),), "completed", None),
         ((LED, Halted(pipeline=NAME, code="engine.lost", message="gone", remedy="")), "halted", "halted by engine.lost: gone"),
     ],
@@ -411,7 +411,7 @@ def test_a_look_that_hangs_is_no_health_once_the_last_one_is_old(
     assert health(watch)[0] == 200, "it may only be slow"
     now[0] = 31.0
     code, told = health(watch)
-    assert (code, "last seen 31 s ago" in json.dumps(told)) == (503, True)
+    assert (code, "last answered 31 s ago" in json.dumps(told)) == (503, True)
     answers.set()
     looking.join()
     assert health(watch)[0] == 200

@@ -1,4 +1,4 @@
-"""goharvest, as a program (`penstock reap`) and as a library: its configuration, its events, its calls."""
+"""The interface of goharvest as a library: its configuration, events and calls. `penstock reap` is its program."""
 
 from penstock.harvest.config import HarvestConfig, Limits, ReaperConfig
 from penstock.harvest.event import HarvestEvent, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked, MeterRead

@@ -1,4 +1,4 @@
-"""The configuration of goharvest: every key it has, its defaults, its rules, and the meaning of its complaints. Pure."""
+"""The configuration of goharvest: its keys, defaults, rules and error messages. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _count(key: str, go: str, default: int, least: int) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The section `limits`; durations are nanoseconds. What follows from others is in `complete`."""
+    """The section `limits`; durations are nanoseconds. `complete` adds the defaults that depend on other limits."""
 
     io_error_backoff: int = _span("ioErrorBackoff", "IOErrorBackoff", 500 * MS, 0)
     poll_duration: int = _span("pollDuration", "PollDuration", MS, MS)
@@ -50,11 +50,11 @@ class Limits:
     mark_query_records: int = _count("markQueryRecords", "MarkQueryRecords", 100, 1)
     min_metrics_interval: int = _span("minMetricsInterval", "MinMetricsInterval", 5 * S, 0)
 
-    def complaints(self, said: frozenset[str]) -> Iterator[str]:
-        """What is wrong, in goharvest's words; of `maxPollInterval` the least is `minPollInterval`, where that was said."""
+    def complaints(self, given: frozenset[str]) -> Iterator[str]:
+        """The defects, in the words of goharvest; `minPollInterval` bounds `maxPollInterval` if it is one of the given limits."""
         for one in fields(self):
             value, least = getattr(self, one.name), one.metadata["least"]
-            if one.name == "max_poll_interval" and "min_poll_interval" in said:
+            if one.name == "max_poll_interval" and "min_poll_interval" in given:
                 least = max(least, self.min_poll_interval)
             if value is None or value >= least:
                 continue
@@ -65,7 +65,7 @@ class Limits:
                 yield f"{one.metadata['go']}: must be no less than {shown}."
 
     def complete(self) -> Limits:
-        """With what follows from the others."""
+        """These limits with the defaults that depend on others."""
         longest = self.max_poll_interval if self.max_poll_interval is not None else self.heartbeat_timeout // 2
         drain = self.drain_interval if self.drain_interval is not None else min(longest, self.queue_timeout)
         values = {one.name: getattr(self, one.name) for one in fields(self)}
@@ -74,7 +74,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class HarvestConfig:
-    """The section `harvest`, complete. `leader_topic` and `leader_group_id` are the same for all who compete for one table."""
+    """The section `harvest`, complete. Competitors for a table share `leader_topic` and `leader_group_id`."""
 
     base_kafka_config: Mapping[str, Any] = field(default_factory=lambda: {"bootstrap.servers": "localhost:9092"}, repr=False)
     producer_kafka_config: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -105,7 +105,7 @@ class HarvestConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ReaperConfig:
-    """A whole file: what to harvest, and from which level on to tell of it."""
+    """The configuration file: the harvest, and the level of the process log."""
 
     harvest: HarvestConfig = field(default_factory=HarvestConfig)
     level: str = "debug"
@@ -124,7 +124,7 @@ _LIMITS = {one.metadata["key"]: one for one in fields(Limits)}
 
 def load(path: str | Path) -> ReaperConfig:
     """The configuration in this file. Raises ConfigInvalid; `${VAR}` is substituted as in a pipeline file."""
-    with suppress(OSError, ValueError):  # of these `document.read` says what is wrong
+    with suppress(OSError, ValueError):  # `document.read` reports these
         if not Path(path).read_text(encoding="utf-8").strip():
             return ReaperConfig()  # an empty file means all defaults
     given = document.read(Path(path))
@@ -135,12 +135,12 @@ def load(path: str | Path) -> ReaperConfig:
             raise
     parse(given.as_written().values, str(path))  # its error shows references, not the contents of their files
     raise ConfigInvalid(
-        f"{path}: what {', '.join(given.contents)} stands for cannot be used", "correct the contents of these files"
+        f"{path}: the contents of {', '.join(given.contents)} cannot be used", "correct the contents of these files"
     )
 
 
 def parse(values: Mapping[str, Any], where: str = "the reaper file") -> ReaperConfig:
-    """The configuration of these values. Raises ConfigInvalid with everything that is wrong."""
+    """The configuration of these values. Raises ConfigInvalid with all defects."""
     wrong: list[str] = []
     top = _section(values, "", ("harvest", "logging"), wrong)
     given = _section(top.get("harvest"), "harvest", (*_STRINGS, *_MAPPINGS, "limits"), wrong)
@@ -161,7 +161,7 @@ def parse(values: Mapping[str, Any], where: str = "the reaper file") -> ReaperCo
 
 
 def _section(values: Any, name: str, known: tuple[str, ...], wrong: list[str]) -> Mapping[str, Any]:
-    """A section without what it may not have."""
+    """A section without its unknown keys."""
     if values is None:
         return {}
     if not isinstance(values, Mapping):
@@ -172,7 +172,7 @@ def _section(values: Any, name: str, known: tuple[str, ...], wrong: list[str]) -
 
 
 def _read(given: Mapping[str, Any], names: Mapping[str, str], take: Callable[[str, Any], Any], wrong: list[str]) -> dict[str, Any]:
-    """The values of these keys, under their names here."""
+    """The values of these keys, by the names of their fields."""
     found: dict[str, Any] = {}
     for key, name in names.items():
         if given.get(key) is not None:

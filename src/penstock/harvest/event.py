@@ -1,4 +1,4 @@
-"""What a harvest tells its handler: the kinds that goharvest has."""
+"""The events of a harvest: those of goharvest."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from penstock.harvest.meter import MeterStats
 
 @dataclass(frozen=True, slots=True)
 class LeaderAcquired:
-    """This harvest leads from now on; the id is never used again."""
+    """The harvest became the leader; the id is unique."""
 
     leader_id: UUID
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderRefreshed:
-    """It still leads, and marks rows anew after a failure."""
+    """The leader marks rows again after a failure."""
 
     leader_id: UUID
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderRevoked:
-    """Leadership went to another in an orderly way."""
+    """Another harvest became the leader in an orderly way."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderFenced:
-    """It stood down by itself: it did not see its own heartbeats."""
+    """The leader resigned because its heartbeats did not return."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeterRead:
-    """How much was delivered."""
+    """The delivered records."""
 
     stats: MeterStats
 

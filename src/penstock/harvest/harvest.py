@@ -1,4 +1,4 @@
-"""One harvester in this process: start it, watch it, stop it."""
+"""A harvest in this process."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from penstock import config as pipelines
 from penstock.errors import PenstockError
 from penstock.event import Delivered, Event, InFlight, LaneReleased, Led, MessagesReturned, Observer, Restarted, TermGone
 from penstock.harvest import translation, works
-from penstock.harvest.config import HarvestConfig, parse
+from penstock.harvest.config import HarvestConfig, S, parse
 from penstock.harvest.event import HarvestEvent, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked, MeterRead
 from penstock.harvest.meter import Meter
-from penstock.harvest.spelling import seconds
 from penstock.running.pipeline_run import PipelineRun
 
 TICK = 0.1
 
 
 class State(Enum):
-    """Where a harvest is in its life; it is started once."""
+    """The state of a harvest; a harvest can be started once."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -34,9 +33,9 @@ class State(Enum):
 
 
 class Harvest:
-    """Sends what is in an outbox to Kafka whenever it leads. Harvests of one process share one Spark session.
+    """Delivers an outbox to Kafka while it leads. The harvests of a process share one Spark session.
 
-    `on_event` hears goharvest's events in a thread of ours, and must be given before the start; `tell` hears Penstock's own.
+    `on_event` receives the events of goharvest, in a thread of the harvest; `tell` receives those of Penstock.
     """
 
     def __init__(
@@ -57,12 +56,12 @@ class Harvest:
 
     @property
     def state(self) -> State:
-        """Where it is in its life."""
+        """The state of the harvest."""
         return self._state
 
     @property
     def leader_id(self) -> UUID | None:
-        """The id under which it leads; None while it does not."""
+        """The id of its leadership; None while it does not lead."""
         return self._leader_id
 
     @property
@@ -72,28 +71,28 @@ class Harvest:
 
     @property
     def in_flight_records(self) -> int:
-        """How many records were sent and are not purged yet, as was told last."""
+        """The number of records that are sent and not purged."""
         return self._in_flight[0]
 
     @property
     def in_flight_keys(self) -> int:
-        """How many keys those have: as many, since a key has one record in flight at most."""
+        """The number of keys of those records: a key has at most one record in flight."""
         return self._in_flight[1]
 
     def set_event_handler(self, on_event: Callable[[HarvestEvent], None]) -> None:
-        """Who hears the events. Raises RuntimeError once it was started."""
+        """Set the handler of events. Raises RuntimeError after the start."""
         self._expect(State.CREATED)
         self._on_event = on_event
 
     def start(self) -> None:
-        """Stand for leadership. Raises RuntimeError if it was started, or stopped, before."""
+        """Start to compete for leadership. Raises RuntimeError if the harvest was started or stopped before."""
         with self._turn:
             self._expect(State.CREATED)
             self._state = State.RUNNING
             self._thread.start()
 
     def stop(self) -> None:
-        """Ask it to end; `wait` waits for that. More than once is as once."""
+        """Request the end of the harvest, for which `wait` waits. Idempotent."""
         with self._turn:
             if self._state is State.CREATED:
                 self._state = State.STOPPED
@@ -102,7 +101,7 @@ class Harvest:
             self._stop.set()
 
     def wait(self, within: float | None = None) -> bool:
-        """Until it has ended; False if that takes longer. Raises what it stopped with."""
+        """Wait for the end; False after a timeout. Raises the error of the harvest."""
         if self._state is not State.CREATED and self._thread.ident:
             self._thread.join(within)
         if self._error:
@@ -113,7 +112,11 @@ class Harvest:
         name = secrets.token_hex(8)
         try:
             run = PipelineRun(self.pipeline, None, self._stop, self._hear)
-            hear = self._hearing(run)
+
+            def hear(event: Event) -> None:
+                run.hear(event)
+                self._hear(event)
+
             engine = works.join(name, self.pipeline, hear)
             carrying = Thread(target=run.run, args=(engine,), name=f"pipeline {self.pipeline.name}", daemon=True)
             try:
@@ -127,7 +130,7 @@ class Harvest:
             self._leader_id, self._in_flight, self._state = None, (0, 0), State.STOPPED
 
     def _watch(self, run: PipelineRun, carrying: Thread) -> None:
-        self._meter = Meter(self.config.name, seconds(self.config.limits.min_metrics_interval), time.time())
+        self._meter = Meter(self.config.name, self.config.limits.min_metrics_interval / S, time.time())
         carrying.start()
         while carrying.is_alive():
             carrying.join(TICK)
@@ -136,15 +139,8 @@ class Harvest:
         if run.error:
             raise run.error
 
-    def _hearing(self, run: PipelineRun) -> Observer:
-        def hear(event: Event) -> None:
-            run.hear(event)
-            self._hear(event)
-
-        return hear
-
     def _hear(self, event: Event) -> None:
-        """What happened to this pipeline, in goharvest's words."""
+        """Report an event of this pipeline as an event of goharvest."""
         if event.pipeline != self.pipeline.name:
             return
         if isinstance(event, Led):
@@ -156,7 +152,7 @@ class Harvest:
         elif isinstance(event, TermGone):
             self._leader_id, self._in_flight = None, (0, 0)
             self._say(LeaderFenced() if event.fenced else LeaderRevoked())
-        elif self.is_leader:  # otherwise it is another harvest of this process that delivers
+        elif self.is_leader:  # otherwise another harvest of this process delivers
             self._count(event)
         if self._tell:
             self._tell(event)
@@ -174,7 +170,7 @@ class Harvest:
             return
         try:
             self._on_event(event)
-        except Exception as error:  # noqa: BLE001 - a person's own function: it ends the harvest, and `wait` raises it
+        except Exception as error:  # noqa: BLE001 - from the function of the user: it ends the harvest, and `wait` raises it
             self._error = self._error or error
             self._stop.set()
 

@@ -1,4 +1,4 @@
-"""How many records were delivered, in all and lately. Pure."""
+"""A counter of delivered records. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MeterStats:
-    """What a meter shows; rates are per second, times are those of the clock it was given."""
+    """A reading of a meter; rates are per second, times are those of the clock of the caller."""
 
     name: str
     start: float
@@ -18,19 +18,19 @@ class MeterStats:
 
 
 class Meter:
-    """Counts; not asked more often than its interval, it tells of a stall too."""
+    """Counts records, and returns a reading once per interval, including idle intervals."""
 
     def __init__(self, name: str, interval: float, now: float) -> None:
         self._name, self._interval, self._start, self._since = name, interval, now, now
         self._total = self._lately = 0
 
     def add(self, records: int) -> None:
-        """So many more were delivered."""
+        """Count delivered records."""
         self._total += records
         self._lately += records
 
     def read(self, now: float) -> MeterStats | None:
-        """What is to be told now; None while the interval is not over."""
+        """The reading at the end of an interval; None before."""
         if now - self._since < self._interval or now <= self._since:
             return None
         stats = MeterStats(

@@ -1,4 +1,4 @@
-"""goharvest's configuration as a pipeline of ours. Pure."""
+"""The configuration of goharvest as a pipeline. Pure."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from penstock.harvest.spelling import spelled
 from penstock.printable import printable
 
 _NOT_OURS = ("binary_parameters", "disable_prepared_binary_result")
-"""Parameters of Go's driver that libpq does not know, and that change nothing here."""
+"""Parameters of the driver of Go that libpq does not have, and that have no effect here."""
 
 _SAFE = ("all", "-1", -1)
 _PATIENCE = ("message.timeout.ms", "delivery.timeout.ms")
-"""A record is given up in less than a term: a deposed leader must not send it late."""
+"""Not configurable: a record must expire before the term, so that a deposed leader does not send it."""
 _ACKS = ("acks", "request.required.acks")
 _OF_CLIENTS = ("sasl.", "ssl.", "security.", "socket.", "client.", "broker.", "enable.ssl")
 _PAIR = re.compile(r"\s*([A-Za-z_]+)\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s'\\]|\\.)*)")
 
 
 def pipeline(config: HarvestConfig) -> dict[str, Any]:
-    """The values of a pipeline file that does what this configuration asks for."""
+    """The values of the pipeline file for this configuration."""
     limits = config.limits.complete()
     return {
         "name": pipeline_name(config.leader_group_id),
@@ -54,12 +54,12 @@ def pipeline(config: HarvestConfig) -> dict[str, Any]:
 
 
 def pipeline_name(group: str) -> str:
-    """The name of the pipeline: that of the group, so that all who compete for a table agree on it."""
+    """The name of the pipeline: that of the leader group, which all competitors for a table share."""
     return group if len(group) <= 64 else f"{group[:47]}.{hashlib.blake2b(group.encode(), digest_size=8).hexdigest()}"
 
 
 def database(data_source: str) -> str:
-    """A data source of Go's Postgres driver as an address; what is said twice counts as it was said last."""
+    """A data source of the Postgres driver of Go as an address; the last value of a repeated parameter applies."""
     text = data_source.strip()
     if "://" in text:
         return text
@@ -74,7 +74,7 @@ def database(data_source: str) -> str:
         found[pair[1]] = re.sub(r"\\(.)", r"\1", bare)
         at = pair.end()
     said = {name: value for name, value in found.items() if name not in _NOT_OURS and (value or name == "password")}
-    said.setdefault("sslmode", "require")  # what Go's driver does
+    said.setdefault("sslmode", "require")  # the default of the driver of Go
     name = said.pop("dbname", said.get("user", ""))
     return (
         f"postgresql:///{quote(name, safe='')}?{urlencode({key: value for key, value in said.items() if value}, quote_via=quote)}"
@@ -82,18 +82,20 @@ def database(data_source: str) -> str:
 
 
 def producer(config: HarvestConfig) -> dict[str, Any]:
-    """The settings of the sink. Keys stay on their partitions: goharvest leaves them to librdkafka's own partitioner."""
+    """The settings of the sink. Keys keep their partitions: goharvest uses the default partitioner of librdkafka."""
     said = {"partitioner": "consistent_random", **config.base_kafka_config, **config.producer_kafka_config}
     for name in _PATIENCE:
         said.pop(name, None)
     for name in _ACKS:
         if name in said and said.pop(name) not in _SAFE:
-            raise ConfigInvalid(f"ProducerKafkaConfig: cannot override configuration '{name}'.", f"remove {name}: it is always all")
+            raise ConfigInvalid(
+                f"ProducerKafkaConfig: cannot override configuration '{name}'.", f"remove {name}: its value is always all"
+            )
     return said
 
 
 def state(config: HarvestConfig) -> str:
-    """Where leadership is decided, and beside it what goharvest has not: how far it is, and what could not be delivered."""
+    """The address of the state: the leader group of goharvest, and a topic for watermarks and dead letters."""
     base = {name: _text(value) for name, value in config.base_kafka_config.items()}
     servers = base.get("bootstrap.servers") or base.get("metadata.broker.list") or ""
     options = {
@@ -106,7 +108,7 @@ def state(config: HarvestConfig) -> str:
 
 
 def _with_ports(servers: str) -> str:
-    """Brokers as an address names them: each with its port."""
+    """Brokers, each with its port."""
     bare = [one.strip().rpartition("://")[2] for one in servers.split(",") if one.strip()]
     return ",".join(one if re.search(r":\d+$", one) else f"{one}:9092" for one in bare)
 
@@ -116,12 +118,12 @@ def _text(value: Any) -> str:
 
 
 def file_of(values: Mapping[str, Any]) -> str:
-    """The pipeline file with these values; a `$` that stands for itself is written twice."""
+    """The pipeline file with these values; a literal `${` becomes `$${`."""
     import yaml
 
     text = yaml.safe_dump(_escaped(values), sort_keys=False, allow_unicode=True)
     is_clean = all(printable(line) == line for line in text.split("\n"))
-    return text if is_clean else yaml.safe_dump(_escaped(values), sort_keys=False)  # in ASCII, which escapes what hides
+    return text if is_clean else yaml.safe_dump(_escaped(values), sort_keys=False)  # in ASCII, which escapes invisible characters
 
 
 def _escaped(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""One Spark for all harvests of a process: started with the first of them, ended with the process."""
+"""The engine of all harvests of a process: started with the first harvest, ended with the process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.pipeline import Pipeline
 from penstock.spark.engine import Engine
 
 SLOTS = 16
-"""How many harvests may run at the same time: each takes one task slot."""
+"""The number of concurrent harvests: each uses one task slot."""
 
 _lock = Lock()
 _engine: Engine | None = None
@@ -20,8 +20,8 @@ _hearing: dict[str, Observer] = {}
 
 
 def join(name: str, pipeline: Pipeline, hear: Observer) -> Engine:
-    """The engine; from now on this observer hears what workers tell. Raises EngineSlots."""
-    global _engine  # noqa: PLW0603 - a process has one JVM, and no second one after it
+    """The engine; the observer receives the events of its workers until `leave`. Raises EngineSlots."""
+    global _engine  # noqa: PLW0603 - a process can start one JVM only
     with _lock:
         if len(_hearing) >= SLOTS:
             raise EngineSlots(f"{SLOTS} harvests run in this process already", "run more of them in another process")
@@ -36,7 +36,7 @@ def join(name: str, pipeline: Pipeline, hear: Observer) -> Engine:
 
 
 def leave(name: str) -> None:
-    """Hear nothing any more; the engine stays warm for the next."""
+    """Remove the observer; the engine stays ready for the next harvest."""
     with _lock:
         _hearing.pop(name, None)
 

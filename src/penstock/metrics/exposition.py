@@ -1,4 +1,4 @@
-"""The metrics by name, as Prometheus reads them."""
+"""The metrics in the format of Prometheus."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Values = Iterable[tuple[tuple[str, ...], float | None]]
 
 
 def registry(watch: Watch) -> CollectorRegistry:
-    """What is served: the pipelines, and the process itself."""
+    """The metrics of the pipelines and of the process."""
     made = CollectorRegistry(auto_describe=False)
     made.register(_Pipelines(watch))
     ProcessCollector(registry=made)
@@ -28,7 +28,7 @@ def registry(watch: Watch) -> CollectorRegistry:
 
 
 class _Pipelines(Collector):
-    """Made anew for each scrape from what was seen."""
+    """The metrics at the time of a scrape."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -41,42 +41,44 @@ class _Pipelines(Collector):
 
 
 def gauges(sights: Iterable[Sight]) -> Iterator[Metric]:
-    """How things are. What nobody knows is left out."""
+    """The gauges; unknown values are left out."""
     seen = list(sights)
 
     def plain(name: str, said: str, of: Callable[[Sight], float | None]) -> Metric:
-        return _gauge(name, said, (), (((one.status.name,), of(one)) for one in seen))
+        return _family(GaugeMetricFamily, name, said, (), (((one.status.name,), of(one)) for one in seen))
 
     states = (((one.status.name, role), one.tally.role == role) for one in seen for role in ROLES)
-    yield _gauge("penstock_state", "1 for what this process is to the pipeline.", ("state",), states)
-    yield plain("penstock_healthy", "Whether /healthz calls it well.", lambda one: ailment(one) is None)
+    yield _family(GaugeMetricFamily, "penstock_state", "1 for the role of this process in the pipeline.", ("state",), states)
+    yield plain("penstock_healthy", "1 if the pipeline is healthy by /healthz.", lambda one: ailment(one) is None)
     errors = (((one.status.name, code), 1) for one in seen if (code := one.error and one.error[0]))
-    yield _gauge("penstock_error", "1 for the error that has not passed yet.", ("code",), errors)
+    yield _family(GaugeMetricFamily, "penstock_error", "1 for the current error.", ("code",), errors)
     yield plain("penstock_epoch", "The number of the last term.", lambda one: one.status.epoch)
-    yield plain("penstock_position", "Everything up to here is delivered.", lambda one: one.status.position)
-    yield plain("penstock_head", "The last change in the source.", lambda one: one.status.head)
-    yield plain("penstock_backlog_changes", "Changes between the two.", lambda one: one.status.backlog)
+    yield plain("penstock_position", "The position up to which all changes are delivered.", lambda one: one.status.position)
+    yield plain("penstock_head", "The position of the last change in the source.", lambda one: one.status.head)
+    yield plain("penstock_backlog_changes", "Changes between watermark and head.", lambda one: one.status.backlog)
     yield plain("penstock_lag_seconds", "Age of the oldest undelivered change, or 0.", lambda one: one.status.lag_seconds)
     yield plain(
         "penstock_oldest_undelivered_timestamp_seconds",
         "When the oldest undelivered change was committed; absent if there is none.",
         lambda one: _timestamp(one.status.oldest_undelivered),
     )
-    yield plain("penstock_progress_age_seconds", "Since it was seen to get on.", lambda one: one.idle_seconds)
-    yield plain("penstock_delivery_rate", "Changes per second, just now.", lambda one: one.status.rate)
+    yield plain("penstock_progress_age_seconds", "Seconds since the last observed progress.", lambda one: one.idle_seconds)
+    yield plain("penstock_delivery_rate", "Current changes per second.", lambda one: one.status.rate)
     yield plain("penstock_dead_changes", "Dead letters: changes that are parked.", lambda one: one.status.dead)
     kept = (((one.status.name, reader.pipeline), reader.kept) for one in seen for reader in one.readers)
-    yield _gauge("penstock_log_held_changes", "Changes that the source keeps for this reader alone.", ("reader",), kept)
+    held = "Changes that the source keeps for this reader alone."
+    yield _family(GaugeMetricFamily, "penstock_log_held_changes", held, ("reader",), kept)
 
 
 def counters(sights: Iterable[Sight]) -> Iterator[Metric]:
-    """What this process has done since it began, as the classes of the events say."""
+    """The counters of this process, which the classes of events define."""
     seen = list(sights)
-    return (_counter(one.name, one.help, (one.label,) if one.label else (), _counted(seen, one)) for one in COUNTERS)
+    for one in COUNTERS:
+        yield _family(CounterMetricFamily, one.name, one.help, (one.label,) if one.label else (), _counted(seen, one))
 
 
 def _counted(seen: Iterable[Sight], counter: Counter) -> _Values:
-    """The counts of each pipeline; without a label there is always one."""
+    """The counts of each pipeline; a counter without a label starts at 0."""
     for one in seen:
         if counter.label is None:
             yield (one.status.name,), one.tally.counts[counter.name, ""]
@@ -84,18 +86,13 @@ def _counted(seen: Iterable[Sight], counter: Counter) -> _Values:
         yield from (((one.status.name, label), times) for (name, label), times in one.tally.counts.items() if name == counter.name)
 
 
-def _gauge(name: str, said: str, labels: tuple[str, ...], values: _Values) -> Metric:
-    return _filled(GaugeMetricFamily(name, said, labels=("pipeline", *labels)), values)
-
-
-def _counter(name: str, said: str, labels: tuple[str, ...], values: _Values) -> Metric:
-    return _filled(CounterMetricFamily(name, said, labels=("pipeline", *labels)), values)
-
-
-def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: _Values) -> Metric:
-    for labels, value in values:
+def _family(
+    kind: type[GaugeMetricFamily] | type[CounterMetricFamily], name: str, said: str, labels: tuple[str, ...], values: _Values
+) -> Metric:
+    family = kind(name, said, labels=("pipeline", *labels))
+    for texts, value in values:
         if value is not None:
-            family.add_metric([*map(printable, labels)], value)
+            family.add_metric([*map(printable, texts)], value)
     return family
 
 

@@ -1,22 +1,21 @@
-"""Whether a pipeline is well: a pure decision from what the process has seen and what the stores say."""
+"""The health of a pipeline: a pure decision on the events of the process and the status in the stores."""
 
 from __future__ import annotations
 
 from penstock.metrics.watch import Sight
 
 STALLED_SECONDS = 60.0
-"""How long a leader may have changes waiting and get nowhere, where nobody says otherwise."""
-
+"""The default time after which a leader with a backlog and without progress is stalled."""
 
 OLD_SECONDS = 30.0
-"""How old what the stores said may be."""
+"""The greatest permitted age of the status."""
 
 
 def ailment(seen: Sight, stalled_seconds: float = STALLED_SECONDS) -> str | None:
-    """What is wrong with a pipeline; None if it is well, which for one that stands by means: ready."""
+    """The reason why a pipeline is unhealthy; None if it is healthy. A ready standby is healthy."""
     role, status, error = seen.tally.role, seen.status, seen.trouble
     if role in ("starting", "stopped"):
-        return f"{role}: this process does not carry it{_last(error)}"
+        return f"{role}: this process does not run it{_last(error)}"
     if role == "halted":
         return f"halted by {error or 'an unknown error'}"
     if role == "completed":
@@ -35,11 +34,11 @@ def _last(error: str | None) -> str:
 
 def _blindness(seen: Sight) -> str | None:
     if seen.look_seconds > OLD_SECONDS:
-        return f"unknown: its state and its source were last seen {seen.look_seconds:.0f} s ago, and have not answered since"
+        return f"unknown: its state and its source last answered {seen.look_seconds:.0f} s ago"
     return f"{seen.status.error['code']}: {seen.status.error['message']}" if seen.status.error else None
 
 
 def is_stalled(seen: Sight, seconds: float) -> bool:
-    """Whether something has waited for so long and nothing got on; the age alone may be that of a backlog being worked off."""
+    """Whether changes have waited for this time without progress; a high lag with progress is a backlog that shrinks."""
     has_waited = seen.status.backlog != 0 and (seen.status.lag_seconds or 0.0) >= seconds
     return has_waited and seen.idle_seconds >= seconds

@@ -1,4 +1,4 @@
-"""`/metrics`, `/healthz` and `/livez` on a port, answered by threads of their own."""
+"""The HTTP server of `/metrics`, `/healthz` and `/livez`."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from penstock.pipeline import Pipeline
 from penstock.printable import as_json
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[^\]]+\]|[^:\[\]]+):)?(?P<port>\d{1,5})")
-_PATIENCE = 10.0  # seconds that one who asks may take to do so
+_PATIENCE = 10.0  # seconds for a client to send its request
 
 
 def address(text: str) -> tuple[str, int]:
-    """Host and port of `[HOST:]PORT`; without a host this machine alone can ask. Raises ConfigInvalid."""
+    """Host and port of `[HOST:]PORT`; the default host is 127.0.0.1. Raises ConfigInvalid."""
     found = _ADDRESS.fullmatch(text)
     if not found or not 1 <= int(found["port"]) <= 65535:
-        raise ConfigInvalid(f"metrics: {text!r} is no address", "write PORT or HOST:PORT, such as 9464 or 0.0.0.0:9464")
+        raise ConfigInvalid(f"metrics: {text!r} is not an address", "write PORT or HOST:PORT, such as 9464 or 0.0.0.0:9464")
     return (found["host"] or "127.0.0.1").strip("[]"), int(found["port"])
 
 
 @contextmanager
 def serving(pipelines: Sequence[Pipeline], at: str) -> Iterator[Observer]:
-    """Serve metrics and health of these pipelines; whoever carries them tells the observer of every event."""
+    """Serve metrics and health of these pipelines; the observer must receive all their events."""
     watch = Watch(pipelines)
     server = _listening(address(at), _handler(watch, registry(watch)))
     thread = Thread(target=server.serve_forever, name="metrics", daemon=True)
@@ -56,14 +56,14 @@ def _listening(at: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> Th
         address_family = AF_INET6 if ":" in at[0] else ThreadingHTTPServer.address_family
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            if not isinstance(sys.exception(), OSError):  # who asked is gone, which is their business
+            if not isinstance(sys.exception(), OSError):  # an OSError: the client has closed the connection
                 super().handle_error(request, client_address)
 
     try:
         return Server(at, handler)
     except OSError as error:
         raise ConfigInvalid(
-            f"metrics: cannot listen on {at[0]}, port {at[1]}: {error.strerror}", "choose another address, or end who listens there"
+            f"metrics: cannot listen on {at[0]}, port {at[1]}: {error.strerror}", "choose another address, or free this one"
         ) from error
 
 
@@ -81,7 +81,7 @@ def _handler(watch: Watch, served: CollectorRegistry) -> type[BaseHTTPRequestHan
             elif asked.path == "/livez":
                 self._answer_json(200, {"alive": True})
             else:
-                self._answer_json(404, {"error": "there are /metrics, /healthz and /livez"})
+                self._answer_json(404, {"error": "use /metrics, /healthz or /livez"})
 
         def _answer_json(self, code: int, said: Mapping[str, object]) -> None:
             self._answer(code, "application/json", as_json(said).encode() + b"\n")
@@ -94,23 +94,23 @@ def _handler(watch: Watch, served: CollectorRegistry) -> type[BaseHTTPRequestHan
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing: probes come every few seconds."""
+            """Log nothing: probes arrive every few seconds."""
 
     return Handler
 
 
 def health(watch: Watch, query: str = "") -> tuple[int, Mapping[str, object]]:
-    """Status code and answer of /healthz: 200 if all are well. `stalled=30s` says how long nothing may move."""
+    """Status code and body of /healthz: 200 if all pipelines are healthy. `stalled=30s` sets the time limit for progress."""
     try:
         [patience] = parse_qs(query).get("stalled", [f"{STALLED_SECONDS:g}s"])
         seconds = duration.parse(patience).total_seconds()
     except ValueError as error:
         return 400, {"error": f"stalled: {error}"}
-    found = {one.status.name: _told(one, ailment(one, seconds)) for one in watch.sights()}
+    found = {one.status.name: _facts(one, ailment(one, seconds)) for one in watch.sights()}
     is_well = not any(one["reason"] for one in found.values())
     return 200 if is_well else 503, {"healthy": is_well, "pipelines": found}
 
 
-def _told(one: Sight, reason: str | None) -> dict[str, object]:
-    told = {"state": one.tally.role, "epoch": one.status.epoch, "backlog": one.status.backlog}
-    return {**told, "reason": reason, "trouble": one.trouble}
+def _facts(one: Sight, reason: str | None) -> dict[str, object]:
+    facts = {"state": one.tally.role, "epoch": one.status.epoch, "backlog": one.status.backlog}
+    return {**facts, "reason": reason, "trouble": one.trouble}

@@ -1,4 +1,4 @@
-"""What one process has seen of a pipeline: counted from its events, never on the path of the changes."""
+"""The events of a pipeline in this process as counts."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _ROLES: dict[type[Event], Role] = {
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts since the process began, by the name of the metric and its label.
+    """Counts since the start of the process, by the name of the metric and its label.
 
-    By the monotonic clock: `moved_at` is when the pipeline was last seen to get on, `claimed_at` when a lane was first claimed
-    after the error.
+    `moved_at`: the time of the last observed progress; `claimed_at`: the time of the first claim after the error. Both are
+    readings of the monotonic clock.
     """
 
     role: Role = "starting"
@@ -56,13 +56,13 @@ class Tally:
 
 
 def counted(tally: Tally, event: Event, now: float) -> Tally:
-    """The tally with this event in it."""
+    """The tally after this event."""
     if event.counter:
         tally = replace(tally, counts=tally.counts + Counter(event.counter.of(event)))
     if role := _ROLES.get(type(event)):
         tally = replace(tally, role=role)
     if isinstance(event, Led | StandingBy | TermGone | Completed):
-        tally = replace(tally, error=None)  # of a query that is over
+        tally = replace(tally, error=None)  # it belongs to a query that has ended
     match event:
         case Led():
             return replace(tally, moved_at=now)
@@ -71,7 +71,7 @@ def counted(tally: Tally, event: Event, now: float) -> Tally:
         case LaneClaimed() if tally.error and tally.claimed_at is None:
             return replace(tally, claimed_at=now)
         case CallDied(code=code, message=message):
-            return replace(tally, error=(code, message), claimed_at=now)  # its successor has sent the event
+            return replace(tally, error=(code, message), claimed_at=now)  # the successor of the call sends the event
         case AttemptFailed(code=code, message=message) | Restarted(code=code, message=message):
             return replace(tally, error=(code, message), claimed_at=None)
     return _impeded(tally, event)
@@ -90,8 +90,3 @@ def _impeded(tally: Tally, event: Event) -> Tally:
         case SettledAgain():
             return replace(tally, unsettled=None)
     return tally
-
-
-def moved(tally: Tally, now: float) -> Tally:
-    """The tally of a pipeline that was just seen to get on."""
-    return replace(tally, moved_at=now)

@@ -1,35 +1,35 @@
-"""Watching the pipelines of a process: hears their events, and looks at their stores at most once a second."""
+"""An observer of pipelines: it receives their events, and reads their stores at most once a second."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import Lock
 
 from penstock.coordinator import PipelineState
 from penstock.errors import PenstockError, StateUnavailable
 from penstock.event import Event
-from penstock.metrics.tally import Tally, counted, moved
+from penstock.metrics.tally import Tally, counted
 from penstock.pipeline import Pipeline
 from penstock.source import Reader, readers_of
 from penstock.status import Status, observe, summarise
 
 FRESH_SECONDS = 1.0
-"""How old a look at the stores may be: however many ask, they are not asked more often."""
+"""The time for which a reading of the stores is reused."""
 
 LATE_SECONDS = 2.0
-"""How long a look of somebody else is waited for."""
+"""The wait for a reading by another thread."""
 
 PAST_SECONDS = 60.0
-"""After a lane was claimed again, an error without a successor is past after this time."""
+"""An error has passed when this time has elapsed since the next claim, without another error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A pipeline as it is at one moment of the process's clock; its stores as they were at another, None if never seen."""
+    """A pipeline at time `at`, with the status of its stores at time `looked_at`; None before their first answer."""
 
     at: float
     tally: Tally
@@ -39,38 +39,38 @@ class Sight:
 
     @property
     def error(self) -> tuple[str, str] | None:
-        """Code and message of what has not passed yet: as this process heard it, or as the store has it."""
+        """Code and message of the current error: from events of this process, or from the store."""
         if self.tally.away:
             return self.tally.away
         if self.tally.error and not self._is_past:
             return self.tally.error
         if error := self.status.last_error:
             return error["code"], error["message"]
-        return self.tally.unsettled if self.tally.role == "leading" else None  # settling is the leader's
+        return self.tally.unsettled if self.tally.role == "leading" else None  # only the leader settles
 
     @property
     def _is_past(self) -> bool:
-        """Whether lanes have been carried for a while since the error: where nothing is to be delivered, no delivery ends it."""
+        """Whether lanes have been claimed for a while since the error: without changes, no delivery clears it."""
         return self.tally.claimed_at is not None and self.at - self.tally.claimed_at >= PAST_SECONDS
 
     @property
     def trouble(self) -> str | None:
-        """The same in one line."""
+        """The current error in one line."""
         return ": ".join(self.error) if self.error else None
 
     @property
     def look_seconds(self) -> float:
-        """The age of what the stores said."""
+        """The age of the status."""
         return 0.0 if self.looked_at is None else max(0.0, self.at - self.looked_at)
 
     @property
     def idle_seconds(self) -> float:
-        """For how long it has not been seen to get on."""
+        """Seconds since the last observed progress."""
         return max(0.0, self.at - self.tally.moved_at)
 
 
 class Watch:
-    """An observer of events, for as many readers as like."""
+    """An observer of events; any number of threads may read it."""
 
     def __init__(self, pipelines: Sequence[Pipeline], clock: Callable[[], float] = time.monotonic) -> None:
         self._pipelines, self._clock = pipelines, clock
@@ -86,7 +86,7 @@ class Watch:
                 self._tallies[event.pipeline] = counted(tally, event, self._clock())
 
     def sights(self) -> Sequence[Sight]:
-        """How all are now, or were when they could last be looked at: a slow store delays one request only."""
+        """The sights of all pipelines, with the last known status if stores are slow: a slow store delays one thread only."""
         if self._looking.acquire(timeout=LATE_SECONDS):
             try:
                 self._look_at_all()
@@ -104,23 +104,23 @@ class Watch:
     def _look(self, pipeline: Pipeline) -> None:
         before, status = self._seen.get(pipeline.name), observe(pipeline)
         readers: Sequence[Reader] = ()
-        with suppress(PenstockError):  # the status says so already
+        with suppress(PenstockError):  # the status has the error
             readers = readers_of(pipeline.source)
-        if before and _has_moved(pipeline, before[1], status):  # also where all was filtered out, which no event tells
+        if before and _has_moved(pipeline, before[1], status):  # also if all changes were filtered out, for which there is no event
             with self._counting:
-                self._tallies[pipeline.name] = moved(self._tallies[pipeline.name], self._clock())
+                self._tallies[pipeline.name] = replace(self._tallies[pipeline.name], moved_at=self._clock())
         self._seen[pipeline.name] = self._clock(), status, readers
 
 
 def _has_moved(pipeline: Pipeline, before: Status, now: Status) -> bool:
-    """Whether it got on between two looks. Where rows go back to their table positions move all the same: then what waits tells."""
+    """Whether there was progress between two readings. Where rows are leased, a reset moves positions but not the backlog."""
     if pipeline.source.row_lease:
         return before.backlog is not None and now.backlog is not None and now.backlog < before.backlog
     return bool(before.marks and now.marks) and before.marks != now.marks
 
 
 def _unseen(pipeline: Pipeline) -> Status:
-    """Of one whose stores have not answered yet."""
+    """The status before the first answer of the stores."""
     return summarise(
         pipeline, PipelineState(), StateUnavailable("its state and its source have not answered yet"), datetime.now(UTC)
     )
