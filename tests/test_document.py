@@ -47,7 +47,7 @@ def test_the_home_folder_may_be_named(file: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_home_folder_that_is_not_there_is_told(file: Path) -> None:
     with pytest.raises(ConfigInvalid) as caught:
         read(file, "a: ${file:~nosuchuser/secret}\n")
-    assert "a (line 1) asks for ${file:~nosuchuser/secret}, but the file ~nosuchuser/secret cannot" in caught.value.message
+    assert "a (line 1) refers to ${file:~nosuchuser/secret}, but the file ~nosuchuser/secret cannot" in caught.value.message
     assert "without ~" in caught.value.message
     assert caught.value.remedy
 
@@ -64,16 +64,16 @@ def test_what_is_substituted_is_not_substituted_again(file: Path) -> None:
 def test_everything_that_is_missing_is_named(file: Path) -> None:
     with pytest.raises(ConfigInvalid) as caught:
         read(file, "a: ${GONE}\nb:\n  c: ${file:none.txt}\nd: '${'\n")
-    assert "a (line 1) asks for ${GONE}, but the environment variable GONE is not set" in caught.value.message
-    assert "b.c (line 3) asks for ${file:none.txt}, but the file none.txt cannot be read (No such file" in caught.value.message
-    assert "d (line 4) asks for ${...}, but only ${NAME} and ${file:PATH} are known" in caught.value.message
+    assert "a (line 1) refers to ${GONE}, but the environment variable GONE is not set" in caught.value.message
+    assert "b.c (line 3) refers to ${file:none.txt}, but the file none.txt cannot be read (No such file" in caught.value.message
+    assert "d (line 4) refers to ${...}, but only ${NAME} and ${file:PATH} are supported" in caught.value.message
 
 
 @pytest.mark.parametrize("text", ["${HOME", "x${HOME:s3cret", "${HOME:-s3cret}", "${HOME-}", "${file:secret", "${file-}"])
 def test_what_looks_like_a_reference_and_is_none_is_told_and_what_it_may_hide_is_not(file: Path, text: str) -> None:
     with pytest.raises(ConfigInvalid) as caught:
         read(file, f"a: '{text}'\n", HOME="h")
-    assert f"a (line 1) asks for ${{{text.partition('${')[2][:4]}...}}, but only ${{NAME}}" in caught.value.message
+    assert f"a (line 1) refers to ${{{text.partition('${')[2][:4]}...}}, but only ${{NAME}}" in caught.value.message
     assert "s3cret" not in str(caught.value)
 
 

@@ -82,14 +82,14 @@ def test_commands_that_deliver_nothing_need_no_secrets_of_the_sink(parts: Mappin
         assert main(words) == 2
         said = capsys.readouterr().err
         assert said.startswith("config.invalid")
-        assert "asks for ${" in said
+        assert "refers to ${" in said
     assert [one.verdict for one in examine([Path(file)])] == [Verdict.FAILED]
     is_kept = parts in (UNSET["kafka"], UNSET["type"])
     for words in (["rewind", file, "--to", "now", "--yes", "--skip"], ["forget", file, "--yes"]):
         capsys.readouterr()
         assert main(words) == (2 if is_kept else 0)
         said = capsys.readouterr().err
-        assert ("asks for ${NO_T" in said) == is_kept
+        assert ("refers to ${NO_T" in said) == is_kept
     assert (main(["forget", str(write(folder)), "--yes"]) == 0) == is_kept, "where it was refused, nothing was changed"
 
 
@@ -104,13 +104,13 @@ def test_what_such_a_command_uses_must_be_there(folder: Path, capsys: Any) -> No
     ):
         assert main(["status", str(write(folder, **parts))]) == 2, parts
         said = capsys.readouterr().err
-        assert "asks for ${" in said or "hook is unknown" in said or "sink" in said
+        assert "refers to ${" in said or "hook is unknown" in said or "sink" in said
 
 
 def test_a_sink_that_was_not_read_complains_when_it_is_used(folder: Path) -> None:
     for sink in (WEBHOOK, KAFKA):
         found: Any = load(write(folder, sink=sink), delivers=False).sink
-        with pytest.raises(ConfigInvalid, match=r"asks for \$\{NO_TOKEN\}, but the environment variable NO_TOKEN is not set"):
+        with pytest.raises(ConfigInvalid, match=r"refers to \$\{NO_TOKEN\}, but the environment variable NO_TOKEN is not set"):
             found.open(Assignment("orders", LANE, 1, 1, "cafe", None, print))
 
 

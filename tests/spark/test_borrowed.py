@@ -43,7 +43,7 @@ def test_a_reference_travels_in_place_of_a_secret_and_each_process_resolves_it(
 
     monkeypatch.delenv("SHOP_DSN")
     (tmp_path / "password.txt").unlink()
-    with pytest.raises(ConfigInvalid, match=f"orders.yaml: source.database asks for .*, but {asked}") as caught:
+    with pytest.raises(ConfigInvalid, match=f"orders.yaml: source.database refers to .*, but {asked}") as caught:
         pickle.loads(packed[0])
     assert "on every host on which Spark runs a worker" in caught.value.remedy
 

@@ -1,1 +1,1 @@
-"""What `penstock doctor` looks at: small checks, each with its verdict and its remedy. They change nothing."""
+"""The checks of `penstock doctor`, each with its verdict and its remedy. They change nothing."""

@@ -1,4 +1,4 @@
-"""All checks in order, for the machine and for each pipeline file."""
+"""All checks in order: of the machine, and of each pipeline file."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from penstock.user_function import try_out
 
 
 def examine_machine() -> Iterator[Finding]:
-    """What every pipeline needs."""
+    """The findings on the machine."""
     for name, check in machine.checks().items():
         yield from examined(name, check)
 
 
 def examine(files: Sequence[Path], *, probes: bool = False, deep: bool = False) -> Iterator[Finding]:
-    """What these pipelines need, as it is found."""
+    """The findings on these pipelines."""
     pipelines: dict[str, Pipeline] = {}
     for file in files:
         yield from examined("file", partial(_loaded, file, pipelines), str(file))
@@ -64,12 +64,12 @@ def _function(pipeline: Pipeline) -> Iterator[Finding]:
 
 
 def _tried(pipelines: Mapping[str, Pipeline]) -> Iterator[Finding]:
-    """Start Spark once for all of them."""
+    """Start Spark once for all pipelines."""
     from penstock.spark.trial import engine
 
     began = time.monotonic()
     with engine([*pipelines.values()]) as spark:
-        yield ok("engine", f"Spark started, and a query went through, in {time.monotonic() - began:.0f} s")
+        yield ok("engine", f"Spark started and ran a query in {time.monotonic() - began:.0f} s")
         for about, pipeline in pipelines.items():
             yield from examined("transform", partial(_understood, spark, pipeline), about)
 
@@ -78,4 +78,4 @@ def _understood(spark: Any, pipeline: Pipeline) -> Iterator[Finding]:
     from penstock.spark.trial import understand
 
     understand(spark, pipeline.transform)
-    yield ok("transform", "Spark understands it")
+    yield ok("transform", "Spark accepts it")

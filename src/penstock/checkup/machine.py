@@ -1,4 +1,4 @@
-"""What every pipeline needs of this machine."""
+"""The checks of the machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TRIAL = f"import json, sys, {_NEEDED}; print(json.dumps([*sys.version_info[:2],
 
 
 def checks() -> Mapping[str, Check]:
-    """All of them by name."""
+    """All checks of the machine, by name."""
     return {
         "memory": memory,
         "java": java,
@@ -37,13 +37,13 @@ def checks() -> Mapping[str, Check]:
 
 
 def memory() -> Iterator[Finding]:
-    """How large the heap is, unless a file says otherwise."""
+    """The default size of the heap."""
     heap = default_heap()
     yield ok("memory", f"{machine_memory() // MIB} MiB; by default the JVM has {heap // MIB} MiB of heap (spark.memory)")
 
 
 def java() -> Iterator[Finding]:
-    """Which Java is used, and whether it starts."""
+    """The Java that is used, and whether it starts."""
     found = find_java()
     ended = subprocess.run([found.program, "-version"], capture_output=True, text=True, timeout=_PATIENCE, check=False)
     said = f"Java {found.version} at {found.home}"
@@ -61,7 +61,7 @@ def spark() -> Iterator[Finding]:
 
 
 def workers() -> Iterator[Finding]:
-    """Whether the Python that workers get is fit for it."""
+    """Whether the Python of workers fits this program."""
     program = os.environ.get("PYSPARK_PYTHON") or sys.executable
     try:
         ended = subprocess.run([program, "-c", _TRIAL], capture_output=True, text=True, timeout=_PATIENCE, check=False)
@@ -72,13 +72,13 @@ def workers() -> Iterator[Finding]:
     yield judged_workers(program, mine, ended.stdout if ended.returncode == 0 else None, ended.stderr)
 
 
-_NAME_ANOTHER = "let PYSPARK_PYTHON name a Python that has Penstock installed, or unset it"
+_NAME_ANOTHER = "set PYSPARK_PYTHON to a Python that has Penstock installed, or unset it"
 
 
 def judged_workers(program: str, mine: list[object], answer: str | None, noise: str) -> Finding:
-    """Whether what the worker's Python answered fits this one."""
+    """Whether the answer of the Python of workers fits this one."""
     if answer is None:
-        last = (noise.strip().splitlines() or ["no word"])[-1]
+        last = (noise.strip().splitlines() or ["no output"])[-1]
         return failed("python workers", f"{program} cannot import what workers need: {last}", _NAME_ANOTHER)
     theirs = json.loads(answer)
     if theirs != mine:
@@ -92,9 +92,9 @@ def _shown(versions: list[object]) -> str:
 
 
 def class_archive() -> Iterator[Finding]:
-    """Whether starts are quick."""
+    """Whether the class archive exists, with which Spark starts faster."""
     path = archive.path_of(find_java(), find_jars())
-    remedy = "let a pipeline run for a few minutes, or: python -m penstock.spark.training"
+    remedy = "run a pipeline for a few minutes, or: python -m penstock.spark.training"
     if path.exists():
         yield ok("class archive", str(path))
     elif others := [*path.parent.glob("spark-*.archive")]:
@@ -104,9 +104,9 @@ def class_archive() -> Iterator[Finding]:
 
 
 def cache_folder() -> Iterator[Finding]:
-    """Whether the archive and Spark's log can be written."""
+    """Whether the folder of the class archive and of the log of Spark is writable."""
     folder = archive.cache()
     if why := unwritable(folder):
-        yield failed("cache folder", f"{folder} cannot be written: {why}", "let PENSTOCK_CACHE name a folder that can")
+        yield failed("cache folder", f"{folder} cannot be written: {why}", "set PENSTOCK_CACHE to a writable folder")
     else:
         yield ok("cache folder", str(folder))

@@ -1,4 +1,4 @@
-"""Files that hold secrets and can be read by others."""
+"""Files with secrets that other users can read."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _IN_QUERY = re.compile(r"[?&](?:ssl)?password=([^\s&\"'#]+)")
 
 
 def secrets(file: Path, keys: Iterable[str]) -> Iterator[Finding]:
-    """Whether files with secrets are for this user alone; `keys` are files with private keys."""
+    """Whether other users can read files with secrets; `keys`: the files with private keys."""
     paths = [*holders(file.read_text(), file), *map(Path, keys)]
     bare = [path for path in paths if path.exists() and is_bare(path.stat().st_mode)]
     for path in bare:
-        yield warning("secrets", f"{path} holds a secret and every user can read it", f"chmod o-r {path}")
+        yield warning("secrets", f"{path} contains a secret and every user can read it", f"chmod o-r {path}")
     if not bare:
-        yield ok("secrets", "no file with a secret is readable by everybody")
+        yield ok("secrets", "no file with a secret is readable by every user")
 
 
 def is_bare(mode: int) -> bool:
-    """Whether users who are neither owner nor of the group can read it."""
+    """Whether users other than the owner and the group can read the file."""
     return bool(mode & stat.S_IROTH)
 
 
 def holders(text: str, file: Path) -> Iterable[Path]:
-    """The files with secrets: those that the pipeline file refers to, and itself if a password stands in it."""
+    """The files with secrets: those that the pipeline file refers to, and the file itself if it contains a password."""
     paths = [file.resolve().parent / name for name in _FILE.findall(text)]
     return dict.fromkeys([*([file] if has_password(text) else []), *paths])
 
 
 def has_password(text: str) -> bool:
-    """Whether a secret is written out in it, in a URL or behind a key, and not substituted."""
+    """Whether the text contains a literal secret, in a URL or as the value of a key."""
     return any(not secret.startswith("$") for one in (_IN_URL, _IN_QUERY, _WRITTEN) for secret in one.findall(text))

@@ -1,4 +1,4 @@
-"""The state of a pipeline: where it is kept, and what it says."""
+"""The checks of the state of a pipeline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.pipeline import Pipeline
 
 
 def state(pipeline: Pipeline) -> Iterator[Finding]:
-    """Whether the state can be used, and agrees with the source."""
+    """Whether the state is usable and agrees with the source."""
     known = pipeline.state.pipeline_state(pipeline.name)
     pipeline.state.examine()
     if stranger := another(pipeline):
@@ -25,33 +25,32 @@ def state(pipeline: Pipeline) -> Iterator[Finding]:
 
 
 def judged_state(path: str, known: PipelineState, *, is_registered: bool) -> Finding:
-    """Whether both sides know of the pipeline."""
+    """Whether the state has the watermark of a registered pipeline."""
     if known.watermarks:
         return ok("state", path)
     if is_registered:
-        remedy = "point `state` at the store that it used, or say where to go on: penstock run FILE --from ..."
-        return failed("state", f"the database knows this pipeline and {path} does not: its progress is lost", remedy)
+        remedy = "set `state` to the store that it used, or choose where to continue: penstock run FILE --from ..."
+        return failed("state", f"the pipeline is registered, but {path} has no watermark: its progress is lost", remedy)
     return ok("state", f"{path}: a new pipeline")
 
 
 def leader(pipeline: Pipeline) -> Iterator[Finding]:
-    """Who carries it, what it stopped with, and what it could not deliver."""
+    """The leader, the last error and the dead letters."""
     known = pipeline.state.pipeline_state(pipeline.name)
     yield judged_leader(known)
     if known.dead:
-        why = f"{known.dead} changes could not be delivered and are parked, {known.waiting} of them behind another of their key"
-        yield warning(
-            "dead letters", why, "look at them: penstock dead list FILE; mend the cause, then: penstock dead redrive FILE all"
-        )
+        why = f"{known.dead} changes could not be delivered and are parked, {known.waiting} to wait for another of their key"
+        remedy = "list them: penstock dead list FILE; correct the cause, then: penstock dead redrive FILE all"
+        yield warning("dead letters", why, remedy)
 
 
 def judged_leader(known: PipelineState) -> Finding:
-    """What follows from the standing."""
+    """The finding for this state."""
     if known.error:
         return failed("leader", f"halted by {known.error['code']}: {known.error['message']}", known.error.get("remedy", ""))
-    beside = f", {known.standbys} standing by" if known.standbys else ""
+    standbys = f", {known.standbys} standing by" if known.standbys else ""
     if known.is_held:
-        return ok("leader", f"{known.holder} leads, epoch {known.epoch}{beside}")
+        return ok("leader", f"{known.holder} leads, epoch {known.epoch}{standbys}")
     if known.epoch:
-        return warning("leader", f"nobody runs it{beside}; the last term was {known.epoch}", "penstock run FILE")
-    return ok("leader", "it was never run")
+        return warning("leader", f"no process runs it{standbys}; the last term was {known.epoch}", "penstock run FILE")
+    return ok("leader", "it has never run")

@@ -1,4 +1,4 @@
-"""The pipeline file: the only place that parses one."""
+"""The parser of pipeline files."""
 
 from penstock.config.file import LATER_KINDS, LATER_STATES, PipelineFile, known_keys, load, parse, references, written
 

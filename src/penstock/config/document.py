@@ -1,4 +1,4 @@
-"""A YAML file as plain values: duplicate keys refused, `${VAR}` and `${file:PATH}` substituted, the line of every key known."""
+"""A YAML file as plain values, with the line of each key; `${VAR}` and `${file:PATH}` are substituted, duplicate keys refused."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ _UNUSABLE = re.compile("[\\0\ud800-\udfff]")
 _CONSTRUCTED = [f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "bool", "null")]
 _TOO_LARGE = 2.0**63
 _DEEPEST = 50
-"""Levels: a pipeline file has four."""
+"""Levels; a pipeline file has four."""
 _SHOWN = 40
 _LEAST_VEILED = 4
-"""Characters: a shorter content would be found in words that have nothing to do with it."""
+"""Characters; shorter contents also occur in unrelated words."""
 
 
 NO_HOME = "there is no home folder of that name: write the path without ~"
-"""Of a path for which `expanduser` raises RuntimeError."""
+"""The remedy for a path for which `expanduser` raises RuntimeError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
     """The values of a file, with the lines of its keys.
 
-    `written` has each value with a reference as the file spells it, `contents` the text of each file that was read for one, and
-    `missing` the complaint about each reference that was allowed to be unresolved; such a value stays as it is written.
+    - `written`: the values with references, as the file spells them.
+    - `contents`: the contents of the referenced files.
+    - `missing`: the complaints about optional references that are not resolved; their values stay as they are written.
     """
 
     name: str
@@ -50,19 +51,19 @@ class Document:
     missing: Mapping[Key, str] = field(default_factory=dict)
 
     def line(self, key: Key) -> int:
-        """The line a key is on, or ought to be on; 0 if that is anywhere."""
+        """The line of a key, or of the part that lacks it; 0 if unknown."""
         return self.lines.get(key) or self.lines.get(key[:-1], 0)
 
     def where(self, key: Key) -> str:
-        """A key as people read it, with its line where the file has one."""
+        """A key as text, with its line if it has one."""
         return ".".join(key) + (f" (line {self.line(key)})" if self.line(key) else "")
 
     def as_written(self) -> Document:
-        """The same with every reference in place of its value."""
+        """This document with references in place of their values."""
         return replace(self, values=_put_back(self.values, (), self.written), written={}, contents={})
 
     def veiled(self, text: str) -> str:
-        """A text without the contents of files: their references in place of them."""
+        """A text with references in place of the contents of files."""
         for reference, content in sorted(self.contents.items(), key=lambda item: -len(item[1])):
             for spelled in (content, " ".join(content.split()), repr(content)[1:-1]) if len(content) >= _LEAST_VEILED else ():
                 text = text.replace(spelled, reference)
@@ -70,23 +71,25 @@ class Document:
 
 
 def read(path: Path, environment: Mapping[str, str] | None = None, optional: Collection[str] = ()) -> Document:
-    """The document in this file; below the optional keys a reference may be unresolved. Raises ConfigInvalid."""
+    """The document in this file; references in `optional` parts may be unresolved. Raises ConfigInvalid."""
     node = _compose(path)
     reader = _Reader(path, os.environ if environment is None else environment, optional)
     values = reader.value(node, ())
     if not isinstance(values, dict):
-        raise ConfigInvalid(f"{path} is no pipeline file: it must consist of keys and values", "see `penstock init` for an example")
+        raise ConfigInvalid(
+            f"{path} is not a pipeline file: it must consist of keys and values", "`penstock init` writes an example"
+        )
     if reader.problems:
         raise ConfigInvalid(f"{path}: " + "; ".join(reader.problems), "correct the file")
     return Document(str(path), path.resolve().parent, values, reader.lines, reader.written, reader.contents, reader.missing)
 
 
 def resolved(text: str, key: Key, path: Path) -> str:
-    """What this key of this file has, with its references resolved in this process. Raises ConfigInvalid."""
+    """The text of a key with its references resolved in this process. Raises ConfigInvalid."""
     reader = _Reader(path, os.environ, ())
     found = reader.resolved(text, key)
     if reader.problems:
-        raise ConfigInvalid(f"{path}: {'; '.join(reader.problems)}", "provide it on every host on which Spark runs a worker")
+        raise ConfigInvalid(f"{path}: {'; '.join(reader.problems)}", "provide it on every host with a Spark worker")
     return found
 
 
@@ -127,7 +130,7 @@ class _Reader:
         for name, item in node.value:
             line = name.start_mark.line + 1
             if not isinstance(name, yaml.ScalarNode) or _UNUSABLE.search(name.value):
-                self.problems.append(f"line {line} has a key that is no text: write a name")
+                self.problems.append(f"line {line} has a key that is not text: write a name")
                 continue
             inner = (*key, name.value)
             if inner[-1] in found:
@@ -148,26 +151,26 @@ class _Reader:
         return self._text(node.value, key)
 
     def _constructed(self, node: yaml.ScalarNode, key: Key) -> Any:
-        """A number, true, false or nothing."""
+        """A number, a boolean or null."""
         try:
             found = self._constructor.construct_object(node)
-        except (ValueError, KeyError):  # such as 0x_ or !!int x, or more digits than Python reads
+        except (ValueError, KeyError):  # such as 0x_ or !!int x, or more digits than Python parses
             found = math.inf
         if isinstance(found, int | float) and not abs(found) < _TOO_LARGE:
-            self._complain(key, f"is {_cut(node.value)}, which is no number that can be used: write another, or put text in quotes")
+            self._complain(key, f"is {_cut(node.value)}, which is not a usable number: write another, or put text in quotes")
             return None
         return found
 
     def _text(self, text: str, key: Key) -> str:
-        """Text, which may have neither NUL nor half a character: no path and no message can."""
+        """Text, without NUL and surrogates, which neither paths nor messages can contain."""
         if not _UNUSABLE.search(text):
             return text
-        self._complain(key, "has a NUL or half a character (a surrogate) in it: remove it")
+        self._complain(key, "contains a NUL or a lone surrogate: remove it")
         return ""
 
-    def _complain(self, key: Key, what: str) -> None:
+    def _complain(self, key: Key, phrase: str) -> None:
         line = f" (line {self.lines[key]})" if key in self.lines else ""
-        self.problems.append(f"{'.'.join(key)}{line} {what}")
+        self.problems.append(f"{'.'.join(key)}{line} {phrase}")
 
     def _referred(self, found: re.Match[str], key: Key) -> str:
         name = found["name"]
@@ -176,9 +179,9 @@ class _Reader:
         shown, is_file, is_missing = name, name.startswith("file:"), True
         try:
             if not found["end"] or not (is_file or name in self._environment or _VARIABLE.fullmatch(name)):
-                shown = f"{re.split('[^A-Za-z0-9_]', name)[0]}..."  # what follows may be a secret
+                shown = f"{re.split('[^A-Za-z0-9_]', name)[0]}..."  # the rest may be a secret
                 is_missing = False
-                what = "only ${NAME} and ${file:PATH} are known, with their closing }, and no defaults"
+                why = "only ${NAME} and ${file:PATH} are supported, with their closing }, without defaults"
             elif is_file:
                 content = (self._folder / Path(name.removeprefix("file:")).expanduser()).read_text().rstrip("\r\n")
                 self.contents[found[0]] = content
@@ -186,11 +189,11 @@ class _Reader:
             else:
                 return self._environment[name]
         except KeyError:
-            what = f"the environment variable {name} is not set"
+            why = f"the environment variable {name} is not set"
         except (OSError, ValueError, RuntimeError) as error:
-            what = f"the file {name.removeprefix('file:')} cannot be read ({_unread(error)})"
-        said = f"asks for ${{{shown}}}, but {what}"
-        if is_missing and any(part in self._optional for part in key[:1]):
+            why = f"the file {name.removeprefix('file:')} cannot be read ({_unread(error)})"
+        said = f"refers to ${{{shown}}}, but {why}"
+        if is_missing and key and key[0] in self._optional:
             self.missing[key] = said
         else:
             self._complain(key, said)
@@ -231,7 +234,7 @@ def _compose(path: Path) -> yaml.Node | None:
         raise ConfigInvalid(f"{path} is not YAML: {line}{error.problem}", "correct the spelling at this place") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigInvalid(f"{path} is not a YAML file of text in UTF-8: {error}", "name a pipeline file") from error
-    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
+    except (OSError, ValueError) as error:  # ValueError: the path contains a NUL
         raise ConfigInvalid(
             f"cannot read {path}: {getattr(error, 'strerror', None) or error}",
             "name a pipeline file, or write one with `penstock init`",

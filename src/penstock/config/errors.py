@@ -1,4 +1,4 @@
-"""What is wrong with a part of a pipeline file, in words that name the key and the fix."""
+"""The errors of a part of a pipeline file, as texts that name the key and the remedy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
 
 
 def complaints(part: type, errors: Sequence[Mapping[str, Any]], inside: Key = ()) -> dict[Key, str]:
-    """What pydantic found wrong with such a part, each key once."""
+    """The errors of pydantic for this class, with each key once."""
     found: dict[Key, list[str]] = {}
     for error in errors:
         key = _key(part, error["loc"])
@@ -34,24 +34,24 @@ def complaints(part: type, errors: Sequence[Mapping[str, Any]], inside: Key = ()
 
 
 def unknown(name: str, allowed: Sequence[str]) -> str:
-    """What to say of a word that nobody knows."""
+    """The complaint about an unknown word."""
     close = get_close_matches(name, allowed, 1)
     return f"is unknown: did you mean {close[0]}?" if close else f"is unknown: {one_of(allowed)}"
 
 
 def one_of(words: Sequence[str]) -> str:
-    """The words that are allowed."""
+    """The list of allowed words."""
     return "allowed is " + ", ".join(words) if words else "no key is allowed here"
 
 
 def parts(part: type) -> list[str]:
-    """The keys of such a part that have others below them."""
-    return [name for name, kind in _fields(part).items() if dataclasses.is_dataclass(kind)]
+    """The keys of this class that contain other keys."""
+    return [name for name, kind in get_type_hints(part).items() if dataclasses.is_dataclass(kind)]
 
 
 def keys(part: type, inside: Key = ()) -> Iterator[Key]:
-    """Every key that such a part may have, with those of the parts within."""
-    for name, kind in _fields(part).items():
+    """Every key of this class, including nested keys."""
+    for name, kind in get_type_hints(part).items():
         if dataclasses.is_dataclass(kind):
             yield from keys(kind, (*inside, name))  # type: ignore[arg-type]
         else:
@@ -61,7 +61,7 @@ def keys(part: type, inside: Key = ()) -> Iterator[Key]:
 def _phrase(part: type, key: Key, error: Mapping[str, Any]) -> str:
     kind = error["type"]
     if kind in _UNKNOWN:
-        return unknown(key[-1], list(_fields(_at(part, key[:-1]))))
+        return unknown(key[-1], list(get_type_hints(_at(part, key[:-1]))))
     if kind == "missing":
         return "is missing"
     if error["input"] is None:
@@ -72,11 +72,11 @@ def _phrase(part: type, key: Key, error: Mapping[str, Any]) -> str:
 
 
 def _refusals(part: type, key: Key, error: Mapping[str, Any]) -> Iterator[tuple[Key, str]]:
-    """What a part itself says, line by line, each about the key that it begins with if that is one."""
+    """The complaints of the class itself: one per line, each about the key at the start of the line if it has one."""
     for line in str(error["ctx"]["error"]).split("\n"):
         name, _, rest = line.partition(" ")
         named = tuple(name.rstrip(":").split("."))
-        is_key = named[0] in _fields(part) and len(named) <= len(key) + 2
+        is_key = named[0] in get_type_hints(part) and len(named) <= len(key) + 2
         yield (named, f": {rest}" if name.endswith(":") else rest) if is_key else (key, f": {line}")
 
 
@@ -86,24 +86,20 @@ def _joined(phrases: Sequence[str]) -> str:
 
 
 def _key(part: Any, place: Sequence[str | int]) -> Key:
-    """The key that a place means: pydantic also names the branches of unions."""
+    """The key of a location, without the branches of unions, which pydantic adds."""
     key: list[str] = []
     for name in map(str, place):
         if not (dataclasses.is_dataclass(part) or _is_mapping(part)):
             break
         key.append(name)
-        part = _fields(part).get(name) if dataclasses.is_dataclass(part) else None
+        part = get_type_hints(part).get(name) if dataclasses.is_dataclass(part) else None
     return tuple(key)
 
 
 def _at(part: Any, key: Key) -> Any:
     for name in key:
-        part = _fields(part)[name]
+        part = get_type_hints(part)[name]
     return part
-
-
-def _fields(part: Any) -> dict[str, Any]:
-    return get_type_hints(part)
 
 
 def _is_mapping(kind: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Reading a pipeline file: its parts, and all that is wrong with them at once."""
+"""The pipeline file: its parts, with all errors in one exception."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LATER_KINDS = {
 LATER_STATES = ("rqlite",)
 
 _FOR_DELIVERY = ("sink", "transform", "spark")
-"""The parts that commands without a delivery do not use."""
+"""The parts that commands without delivery do not use."""
 
 
 @settings
@@ -46,18 +46,18 @@ class PipelineFile:
 
 
 def load(path: str | Path, *, delivers: bool = True) -> Pipeline:
-    """The pipeline in this file; to look at it, its sink needs no secrets. Raises ConfigInvalid, ConfigUnsupported."""
+    """The pipeline in this file; unless it delivers, its sink needs no secrets. Raises ConfigInvalid, ConfigUnsupported."""
     return _build(document.read(Path(path), optional=() if delivers else _FOR_DELIVERY))
 
 
 def references(path: str | Path) -> Mapping[str, str]:
-    """The keys of this file whose values have the contents of files in them, with these values as they are written."""
+    """The values of this file that contain `${file:...}`, as they are written."""
     written = document.read(Path(path)).written
     return {".".join(key): text for key, text in written.items() if "${file:" in text}
 
 
 def written(path: str | Path, part: str) -> Mapping[str, str]:
-    """The keys of this part of this file whose values have references, with these values as they are written."""
+    """The values of a part of this file that contain references, as they are written."""
     given = document.read(Path(path), optional=_FOR_DELIVERY).written
     return {key[1]: text for key, text in given.items() if key[0] == part and len(key) == 2}
 
@@ -68,7 +68,7 @@ def parse(values: Mapping[str, Any], folder: str | Path = ".") -> Pipeline:
 
 
 def known_keys() -> Iterator[Key]:
-    """Every key of a pipeline file, of every kind of source and sink."""
+    """Every key of a pipeline file, including all kinds of sources and sinks."""
     parts = ("source", "sink")
     yield from (key for key in keys(PipelineFile) if key[0] not in parts)
     for part in parts:
@@ -98,7 +98,7 @@ def _made(given: Document) -> Pipeline:
 
 
 def _checked(given: Document) -> tuple[Any, Any, Any, dict[Key, str]]:
-    """The file, its source and its sink, each None if it is wrong, and all complaints."""
+    """The file, its source and its sink, each None if invalid, and all complaints."""
     found: dict[Key, str] = {}
     file = validated(PipelineFile, given.values, (), found)
     source = part_of(given, "source", found)
@@ -109,17 +109,17 @@ def _checked(given: Document) -> tuple[Any, Any, Any, dict[Key, str]]:
 
 
 def _veiled(given: Document, found: Mapping[Key, str]) -> dict[Key, str]:
-    """These complaints with references in place of their values, which may be secret, whatever the key is."""
+    """These complaints with references in place of their values, which may be secret."""
     plain = _checked(given.as_written())[3]
     kept: dict[Key, str] = {}
     for key, said in found.items():
         about = [text for written, text in given.written.items() if written[: len(key)] == key or key[: len(written)] == written]
-        kept[key] = plain.get(key, f"cannot be what {', '.join(about)} stands for") if about else said
+        kept[key] = plain.get(key, f"cannot have the value of {', '.join(about)}") if about else said
     return kept
 
 
 def _unread(given: Document) -> Any:
-    """The stand-in for a sink with a reference that cannot be resolved; None for any other."""
+    """A placeholder for a sink with an unresolved reference; None for other sinks."""
     missing = [f"{given.where(key)} {said}" for key, said in given.missing.items() if key[0] == "sink"]
     kind = registry.sinks().get(str(value_at(given, ("sink", "type")))) if missing else None
     made = TransactionalSink if ("sink", "type") in given.missing else resolve_name(kind.settings) if kind else None
@@ -127,7 +127,7 @@ def _unread(given: Document) -> Any:
 
 
 def _refuse_later(given: Document) -> None:
-    """Raise ConfigUnsupported for everything that a later version will have."""
+    """Raise ConfigUnsupported for kinds of later versions."""
     later = [f"{name}.type: {kind}" for name, kinds in LATER_KINDS.items() if (kind := value_at(given, (name, "type"))) in kinds]
     later += [f"state: {scheme}://" for scheme in LATER_STATES if str(value_at(given, ("state",))).startswith(f"{scheme}://")]
     if later:

@@ -1,4 +1,4 @@
-"""Making a source, a sink and a state store from their parts of the file, by the descriptors of their kinds."""
+"""The source, the sink and the state store of a file, by the descriptors of their kinds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def kinds(part: str) -> Mapping[str, Kind]:
 
 
 def part_of(given: Document, name: str, found: dict[Key, str]) -> Any:
-    """The source or the sink, or None with the reasons added to those found."""
+    """The source or the sink; None if invalid, with complaints added to `found`."""
     values = given.values.get(name)
     if not isinstance(values, Mapping):
         return None
@@ -39,14 +39,14 @@ def part_of(given: Document, name: str, found: dict[Key, str]) -> Any:
 
 
 def validated(part: type[Any], values: Mapping[str, Any], inside: Key, found: dict[Key, str]) -> Any:
-    """A part of these values, or None with the reasons added to those found."""
+    """A part with these values; None if invalid, with complaints added to `found`."""
     try:
-        # As JSON, because pydantic's strict Python mode wants finished objects where a file has mappings.
+        # As JSON: in strict mode, pydantic accepts mappings for nested classes only from JSON.
         return _adapter(part).validate_json(json.dumps(values, default=str))  # type: ignore[arg-type]
     except ValidationError as error:
         found |= complaints(part, error.errors(), inside)
         failed = {str(one["loc"][0]) for one in error.errors() if one["loc"]}
-        if failed and failed <= set(parts(part)):  # complaints about other keys are not known yet
+        if failed and failed <= set(parts(part)):  # pydantic has not checked the other keys yet
             validated(part, {key: value for key, value in values.items() if key not in failed}, inside, found)
         return None
 
@@ -57,7 +57,7 @@ def _adapter(part: type[Any]) -> TypeAdapter[Any]:
 
 
 def _located(given: Document, kind: Kind, values: Mapping[str, Any]) -> dict[str, Any]:
-    """These values with the paths among them relative to the folder of the file."""
+    """These values, with paths relative to the folder of the file."""
     moved = dict(values)
     for file in kind.files:
         _locate(given, file, file.key, moved)
@@ -76,7 +76,7 @@ def _locate(given: Document, file: FileKey, key: Key, values: dict[str, Any]) ->
 def path(given: Document, text: str) -> str:
     """A path relative to the folder of the file; an address stays as it is."""
     if "\0" in text:
-        raise ConfigInvalid(f"{given.name}: the path {text!r} has a NUL in it", "remove it")
+        raise ConfigInvalid(f"{given.name}: the path {text!r} contains a NUL", "remove it")
     try:
         return text if "://" in text else str(given.folder / Path(text).expanduser())
     except RuntimeError as error:
@@ -107,7 +107,7 @@ def coordinator(given: Document, state: str, term: timedelta | None) -> Any:
     except ConfigInvalid:
         if "${file:" not in (text := given.written.get(("state",), "")):
             raise
-        raise invalid(given, {("state",): f"cannot be what {text} stands for"}) from None
+        raise invalid(given, {("state",): f"cannot have the value of {text}"}) from None
 
 
 def invalid(given: Document, found: Mapping[Key, str]) -> ConfigInvalid:
@@ -117,11 +117,11 @@ def invalid(given: Document, found: Mapping[Key, str]) -> ConfigInvalid:
         for key, said in sorted(found.items(), key=lambda item: given.line(item[0]))
     ]
     remedy = "correct the key" if len(lines) == 1 else f"correct these {len(lines)} keys"
-    return ConfigInvalid(f"{given.name}: " + "; ".join(lines), f"{remedy}; docs/pipeline-file.md has them all")
+    return ConfigInvalid(f"{given.name}: " + "; ".join(lines), f"{remedy}; docs/pipeline-file.md lists all keys")
 
 
 def value_at(given: Document, key: Key) -> Any:
-    """The value of a key as the file has it; None if there is none."""
+    """The value of a key in the file; None if it is missing."""
     value: Any = given.values
     for name in key:
         value = value.get(name) if isinstance(value, Mapping) else None

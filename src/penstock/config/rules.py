@@ -1,4 +1,4 @@
-"""The rules that concern more than one key. Nothing is started or imported."""
+"""The rules on more than one key. They start and import nothing."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from penstock.config.errors import unknown
 from penstock.config.parts import path, scheme, state_kind
 from penstock.pipeline import Transform
 
-_LEAST_TERM = timedelta(seconds=5)  # a barrier gives records back after 4 s, so that they are not sent after a term
+_LEAST_TERM = timedelta(seconds=5)  # a barrier resets records after 4 s, before the end of a term
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def contradictions(given: Document, file: Any, source: Any, sink: Any) -> dict[Key, str]:
-    """All complaints; the source and the sink are None where they are wrong themselves."""
+    """All complaints; `source` and `sink` are None if they are invalid."""
     found: dict[Key, str] = {}
     if not _NAME.fullmatch(file.name):
         found[("name",)] = f"{file.name!r} must be 1 to 64 letters, digits or _ . -"
@@ -52,7 +52,7 @@ def _of_state(given: Document, state: str, source: Any) -> dict[Key, str]:
     if os.path.isdir(place):
         return {("state",): f"{state} is a folder: name a file in it, such as {state.rstrip('/')}/penstock.db"}
     if os.path.realpath(place) in map(os.path.realpath, registry.files_of(source, registry.sources())):
-        return {("state",): "is the source's own database: name another file"}
+        return {("state",): "is the database of the source: name another file"}
     return {}
 
 
