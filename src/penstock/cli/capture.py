@@ -109,7 +109,7 @@ def suspend(context: typer.Context, database: Database, table: Table = None) -> 
     try:
         code = _run(command)
     finally:
-        _resume(database, table)
+        resume(database, table)
     raise typer.Exit(code)
 
 
@@ -119,7 +119,9 @@ def resume(database: Database, table: Table = None) -> None:
 
     A table that was rebuilt is logged as a whole. Example: `penstock capture resume shop.db`
     """
-    _resume(database, table)
+    with scanning() as progress:
+        report = _of(database).resume(database, table, progress)
+    _tell(report, False, "nothing was suspended")
 
 
 @app.command()
@@ -155,12 +157,6 @@ def verify(
         show(found, capture)
     if not found.is_equal:
         raise typer.Exit(1)
-
-
-def _resume(database: str, table: str | None) -> None:
-    with scanning() as progress:
-        report = _of(database).resume(database, table, progress)
-    _tell(report, False, "nothing was suspended")
 
 
 def _run(command: list[str]) -> int:

@@ -39,10 +39,10 @@ def demo(
     Examples: `penstock demo`, `penstock demo --forever --rate 200 --directory demo`
     """
     from penstock.cli.run import stopping_on_signals
-    from penstock.demo.stage import Place, Stage
+    from penstock.demo.stage import Stage
 
     stop = Flag()
-    with _folder(directory) as folder, stopping_on_signals(stop), Stage(Place(folder), rate) as stage:
+    with _folder(directory) as folder, stopping_on_signals(stop), Stage(folder, rate) as stage:
         holds = _play(stage, seconds, forever, stop, is_kept=directory is not None)
     if not holds:
         raise typer.Exit(1)
@@ -66,7 +66,7 @@ def _play(stage: Stage, seconds: float, forever: bool, stop: Flag, is_kept: bool
     finally:
         screen.close()
     found = story.judge()
-    console.print(summary(found, stage.place if is_kept else None))
+    console.print(summary(found, stage.folder if is_kept else None))
     return found.holds
 
 

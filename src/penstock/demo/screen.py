@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -12,7 +13,6 @@ from rich.text import Text
 
 from penstock.demo.arrivals import Arrival
 from penstock.demo.figures import Figures, percentile
-from penstock.demo.stage import Place
 from penstock.demo.story import ACTS, PROOF, Summary, View
 from penstock.printable import printable
 
@@ -119,19 +119,13 @@ def _acts(view: View) -> Text:
 
 def _counters(view: View) -> Table:
     figures = view.figures
-    late = percentile(figures.latencies, 50), percentile(figures.latencies, 99)
-    cells = {
-        "committed": f"{view.committed}",
-        "delivered": f"{figures.delivered}",
-        "backlog": f"{figures.backlog}",
-        "repeats": f"{figures.repeats}",
-        "latency p50": milliseconds(late[0]),
-        "p99": milliseconds(late[1]),
-    }
+    counts = {"committed": view.committed, "delivered": figures.delivered, "backlog": figures.backlog, "repeats": figures.repeats}
+    late = {name: milliseconds(percentile(figures.latencies, share)) for name, share in (("latency p50", 50), ("p99", 99))}
+    cells = counts | late
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for name in cells:
         table.add_column(name, justify="right", header_style="dim", min_width=9)
-    table.add_row(*(Text(cell, style="bold") for cell in cells.values()))
+    table.add_row(*(Text(str(cell), style="bold") for cell in cells.values()))
     return table
 
 
@@ -156,7 +150,7 @@ def _changes(figures: Figures) -> Table:
     return table
 
 
-def summary(found: Summary, place: Place | None) -> RenderableType:
+def summary(found: Summary, folder: Path | None) -> RenderableType:
     """The result of the demo, and the next steps."""
     figures, outage = found.figures, found.figures.outage
     facts = Table.grid(padding=(0, 3, 0, 0))
@@ -170,7 +164,7 @@ def summary(found: Summary, place: Place | None) -> RenderableType:
     for verdict in found.verdicts:
         mark = Text(f"✓ {verdict.question}", "green") if verdict.holds else Text(f"✗ {verdict.question}", "bold red")
         facts.add_row(mark, Text(printable(verdict.finding)))
-    kept = f"\nThe files of this demo are in {printable(str(place.folder))}" if place else ""
+    kept = f"\nThe files of this demo are in {printable(str(folder))}" if folder else ""
     return Group(Text(), facts, Text(kept + NEXT))
 
 

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
@@ -39,44 +38,23 @@ state: penstock.db
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The files of a demo."""
-
-    folder: Path
-
-    @property
-    def database(self) -> str:
-        """The database of the shop."""
-        return str(self.folder / "shop.db")
-
-    @property
-    def file(self) -> Path:
-        """The pipeline file."""
-        return self.folder / "pipeline.yaml"
-
-    @property
-    def received(self) -> Path:
-        """The file of the receiver: one line for each request."""
-        return self.folder / "received.jsonl"
-
-
 class Stage:
     """Set up by `with`; the pipeline and the shop are started separately."""
 
-    def __init__(self, place: Place, rate: float) -> None:
-        self.place = place
-        self.arrivals = Arrivals(place.received)
-        self.shop = shop.Shop(place.database, rate)
-        self.receiver = ReceiverProcess(place.received)
+    def __init__(self, folder: Path, rate: float) -> None:
+        self.folder, self.database, self.received = folder, str(folder / "shop.db"), folder / "received.jsonl"
+        self.arrivals = Arrivals(self.received)
+        self.shop = shop.Shop(self.database, rate)
+        self.receiver = ReceiverProcess(self.received)
 
     def __enter__(self) -> Self:
-        shop.create(self.place.database)
-        install.enable(self.place.database, wal=True)
+        shop.create(self.database)
+        install.enable(self.database, wal=True)
         with _sheltered_from_ctrl_c():
             self.receiver.start()
-        self.place.file.write_text(PIPELINE.format(url=self.receiver.url))
-        self.pipeline = load(self.place.file)
+        file = self.folder / "pipeline.yaml"
+        file.write_text(PIPELINE.format(url=self.receiver.url))
+        self.pipeline = load(file)
         self.lane = self.pipeline.source.lanes()[0]
         assert self.pipeline.source.retention, "a SQLite source has retention"
         self.pipeline.source.retention.settle(AUDITOR, self.lane, self.pipeline.source.begin(self.lane, "beginning"))

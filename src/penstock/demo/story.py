@@ -113,11 +113,11 @@ class Story:
 
     def judge(self) -> Summary:
         """Compare the deliveries with the log and the tables of the shop."""
-        source, lane, place = self._stage.pipeline.source, self._stage.lane, self._stage.place
+        source, lane = self._stage.pipeline.source, self._stage.lane
         span = Span(lane, source.begin(lane, "beginning"), source.head(lane))
         logged = [change for batch in source.read(span, ANONYMOUS) for change in from_batch(batch)]
-        seen = deliveries(recorded(place.received))
-        tables = {table: shop.rows(place.database, table) for table in shop.TABLES}
+        seen = deliveries(recorded(self._stage.received))
+        tables = {table: shop.rows(self._stage.database, table) for table in shop.TABLES}
         return Summary(
             commits=self._stage.shop.commits,
             rollbacks=self._stage.shop.rollbacks,

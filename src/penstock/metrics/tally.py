@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from penstock.event import (
     AttemptFailed,
@@ -57,36 +57,30 @@ class Tally:
 
 def counted(tally: Tally, event: Event, now: float) -> Tally:
     """The tally after this event."""
+    changed: dict[str, Any] = {}
     if event.counter:
-        tally = replace(tally, counts=tally.counts + Counter(event.counter.of(event)))
+        changed["counts"] = tally.counts + Counter(event.counter.of(event))
     if role := _ROLES.get(type(event)):
-        tally = replace(tally, role=role)
-    if isinstance(event, Led | StandingBy | TermGone | Completed):
-        tally = replace(tally, error=None)  # it belongs to a query that has ended
+        changed["role"] = role
     match event:
-        case Led():
-            return replace(tally, moved_at=now)
-        case Delivered():
-            return replace(tally, moved_at=now, error=None)
+        case Led() | Delivered():
+            changed |= {"moved_at": now, "error": None}
+        case StandingBy() | TermGone() | Completed():
+            changed["error"] = None  # it belongs to a query that has ended
         case LaneClaimed() if tally.error and tally.claimed_at is None:
-            return replace(tally, claimed_at=now)
+            changed["claimed_at"] = now
         case CallDied(code=code, message=message):
-            return replace(tally, error=(code, message), claimed_at=now)  # the successor of the call sends the event
+            changed |= {"error": (code, message), "claimed_at": now}  # the successor of the call sends the event
         case AttemptFailed(code=code, message=message) | Restarted(code=code, message=message):
-            return replace(tally, error=(code, message), claimed_at=None)
-    return _impeded(tally, event)
-
-
-def _impeded(tally: Tally, event: Event) -> Tally:
-    match event:
+            changed |= {"error": (code, message), "claimed_at": None}
         case Halted(code=code, message=message):
-            return replace(tally, error=(code, message), claimed_at=None, away=None)
+            changed |= {"error": (code, message), "claimed_at": None, "away": None}
         case StateAway(code=code, message=message):
-            return replace(tally, away=(code, message))
+            changed["away"] = code, message
         case StateBack():
-            return replace(tally, away=None)
+            changed["away"] = None
         case Unsettled(code=code, message=message):
-            return replace(tally, unsettled=(code, message))
+            changed["unsettled"] = code, message
         case SettledAgain():
-            return replace(tally, unsettled=None)
-    return tally
+            changed["unsettled"] = None
+    return replace(tally, **changed)
