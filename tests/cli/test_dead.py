@@ -298,7 +298,7 @@ def test_a_letter_that_was_overtaken_is_sent_by_force_alone(office: Office, caps
     assert len(poison.sift([change(5)])) == 1
     code, said = office.run(capsys, "redrive", "all")
     assert (code, office.hook.applied, office.parked()) == (1, [4], [3])
-    assert "would put an old image behind them (--force sends it)" in said
+    assert "would overwrite later changes of its key with an old image (--force sends it)" in said
     assert office.run(capsys, "redrive", "all", "--force")[0] == 0
     assert office.parked() == []
 

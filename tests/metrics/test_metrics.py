@@ -461,7 +461,7 @@ def test_an_address_is_a_port_with_or_without_a_host(text: str, found: tuple[str
 
 @pytest.mark.parametrize("text", ["", "0", "65536", "a:b", ":80", "::1:80", "80/metrics"])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(ConfigInvalid, match="no address"):
+    with pytest.raises(ConfigInvalid, match="not an address"):
         address(text)
 
 

@@ -46,14 +46,14 @@ ACTS = (
     Act("flow", "The shop sells, ships and cancels. Every committed change reaches the receiver.", 0.38),
     Act(
         "lost answers",
-        "The receiver accepts a batch and closes the connection without an answer: the batch is sent again.",
+        "The receiver accepts a batch but loses its answer: the batch is sent again.",
         0.05,
         {"lose_rate": 1.0},
     ),
     Act("outage", "The receiver answers 503 to every request. Committed changes wait in the log.", 0.25, {"fail_rate": 1.0}, "503"),
     Act("repaired", "The receiver works again. The backlog arrives first, in order; then new changes.", 0.32),
 )
-PROOF = Act("proof", "The shop is closed. The last changes arrive; then all deliveries are compared with the log.", 0)
+PROOF = Act("proof", "The shop is closed. The last changes arrive, and all deliveries are checked.", 0)
 WELL = {"lose_rate": 0.0, "fail_rate": 0.0, "statuses": [503]}
 """The faults of the receiver, switched off."""
 
