@@ -18,16 +18,11 @@ _IN_QUERY = re.compile(r"[?&](?:ssl)?password=([^\s&\"'#]+)")
 def secrets(file: Path, keys: Iterable[str]) -> Iterator[Finding]:
     """Whether other users can read files with secrets; `keys`: the files with private keys."""
     paths = [*holders(file.read_text(), file), *map(Path, keys)]
-    bare = [path for path in paths if path.exists() and is_bare(path.stat().st_mode)]
+    bare = [path for path in paths if path.exists() and path.stat().st_mode & stat.S_IROTH]
     for path in bare:
         yield warning("secrets", f"{path} contains a secret and every user can read it", f"chmod o-r {path}")
     if not bare:
         yield ok("secrets", "no file with a secret is readable by every user")
-
-
-def is_bare(mode: int) -> bool:
-    """Whether users other than the owner and the group can read the file."""
-    return bool(mode & stat.S_IROTH)
 
 
 def holders(text: str, file: Path) -> Iterable[Path]:

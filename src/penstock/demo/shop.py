@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from random import Random
 from threading import Event, Thread
 
@@ -80,13 +79,14 @@ class Staff:
     def act(self) -> bool:
         """Execute one transaction; False if it was rolled back."""
         is_kept = self._random.random() >= 0.02
-        with _transaction(self._connection, is_kept):
-            if self._count("customers") < 3:
-                self._enrol()
-            elif self._count("orders") < 5 or self._random.random() < 0.4:
-                self._order()
-            else:
-                self._random.choices([self._proceed, self._cancel, self._move, self._enrol], [6, 2, 1, 1])[0]()
+        self._connection.execute("begin immediate")
+        if self._count("customers") < 3:
+            self._enrol()
+        elif self._count("orders") < 5 or self._random.random() < 0.4:
+            self._order()
+        else:
+            self._random.choices([self._proceed, self._cancel, self._move, self._enrol], [6, 2, 1, 1])[0]()
+        self._connection.execute("commit" if is_kept else "rollback")
         return is_kept
 
     def _enrol(self) -> None:
@@ -126,10 +126,3 @@ class Staff:
     def _one(self, table: str) -> int:
         ids = [row[0] for row in self._connection.execute(f"select id from {table}")]
         return int(self._random.choice(ids))
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection, is_kept: bool) -> Iterator[None]:
-    connection.execute("begin immediate")
-    yield
-    connection.execute("commit" if is_kept else "rollback")
