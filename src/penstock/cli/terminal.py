@@ -79,7 +79,7 @@ def table(
     from rich.table import Column, Table
 
     made = Table(
-        *(Column(column, overflow="fold") if isinstance(column, str) else column for column in columns),
+        *(Column(column, overflow="fold") if isinstance(column, str) else column.copy() for column in columns),
         title=plain(title) if title else None,
         title_justify="left",
         box=None,
