@@ -7,7 +7,7 @@
             ...  # apply it through the same `db`: recorded and applied together, or not at all
     return verdict.status
 
-Needs nothing but the standard library, and belongs to no framework. Reads the format `penstock`.
+Uses only the standard library, and works with any web framework. Reads the format `penstock`.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ from urllib.parse import quote
 from penstock import signature
 
 LARGEST = 64 << 20
-"""Bytes of a body, decompressed, unless told otherwise."""
+"""The most bytes of a decompressed body, by default."""
 
 _EPOCH = re.compile(r"[0-9]{1,18}")
 _GZIP_WINDOW = 31
 
 Place = tuple[int, int]
-"""Position and ordinal of a change: where it stands in its lane."""
+"""The position and ordinal of a change in its lane."""
 
 Change = Mapping[str, Any]
-"""A change as the body has it."""
+"""A change as in the body."""
 
 
 class Store(Protocol):
-    """Remembers texts by name.
+    """Stores texts by name.
 
-    - There is one transaction at a time, over all that share the store: another one waits.
-    - What was put in a transaction is undone if its block raises, and is durable when the block has ended.
+    - There is one transaction at a time among all users of the store: others wait.
+    - Writes of a transaction are undone if its block raises, and are durable when the block has ended.
     """
 
     def transaction(self) -> AbstractContextManager[object]:
         """A block in which `get`, `put` and `drop` are called."""
 
     def get(self, name: str) -> str | None:
-        """What was put under this name."""
+        """The text of this name."""
 
     def put(self, name: str, text: str) -> None:
-        """Remember this, in the place of what was there."""
+        """Store this text, in place of an earlier one."""
 
     def drop(self, prefix: str) -> None:
-        """Forget all names that begin so."""
+        """Remove all names with this prefix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to answer, and the changes that are new. A `reason` says why a request was refused."""
+    """The status to answer, and the new changes. `reason` is that of a refusal."""
 
     status: int
     changes: Sequence[Change] = ()
@@ -71,13 +71,13 @@ class Verdict:
 
 
 class Receiver:
-    """Judges requests; docs/webhook.md has the algorithm in words.
+    """Judges requests; docs/webhook.md describes the algorithm.
 
-    - A request of an epoch lower than the highest seen of its pipeline is refused: 409.
+    - A request with an epoch below the highest one of its pipeline is refused: 409.
     - Changes that were accepted before are left out of the verdict.
-    - by="lane", for senders with `parallel: 1`: a request behind a gap is refused: 409.
-    - by="row", for senders with any `parallel`, and for those that park poison: a position is kept for each row; gaps are not seen.
-    - A dead letter that is sent again comes behind what went before it in its row; of one lane, it is outside the order.
+    - by="lane", for senders with `parallel: 1`: a request after a gap is refused: 409.
+    - by="row", for senders with any `parallel`, and for those that park poison: each row has a position; gaps are not detected.
+    - A dead letter that is sent again follows the earlier changes of its row; in its lane it is outside the order.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Receiver:
         self._store, self._by, self._largest, self._clock = store, by, largest, clock
 
     def accept(self, headers: Mapping[str, str], body: bytes) -> Verdict:
-        """Judge a request and record it: for those who have begun the store's transaction themselves, or keep the changes first."""
+        """Judge a request and record it: for code that has begun the store's transaction, or that stores the changes first."""
         with self.accepting(headers, body) as verdict:
             return verdict
 
@@ -110,16 +110,16 @@ class Receiver:
         except _Refusal as refusal:
             yield Verdict(refusal.status, reason=str(refusal))
             return
-        if not request.changes:  # a probe: nothing to be judged
+        if not request.changes:  # a probe
             yield Verdict(200)
             return
         with self._store.transaction():
             yield self._judge(request)
 
     def forget(self, pipeline: str, *, epoch: bool = False) -> None:
-        """Take changes anew that were accepted before, as after `penstock rewind`.
+        """Accept changes again that were accepted before, as after `penstock rewind`.
 
-        With `epoch`, also from an epoch that was over: only where the pipeline's state was lost, so that it counts from 1 again.
+        With `epoch`, also from an earlier epoch: only after the loss of the pipeline's state, whose epochs then begin at 1 again.
         """
         name = quote(pipeline, safe="")
         with self._store.transaction():
@@ -144,8 +144,10 @@ class Receiver:
         if request.epoch > newest:
             self._store.put(name, str(request.epoch))
         if self._by == "row":
-            return self._by_row(request)
-        return self._redriven(request) if request.is_redriven else self._by_lane(request)
+            return self._by_name(request, _rows)
+        if request.is_redriven:  # letters have places below the last of their lane: each is known by its own
+            return self._by_name(request, lambda change: [f"redriven/{_place(change)}"])
+        return self._by_lane(request)
 
     def _by_lane(self, request: _Request) -> Verdict:
         last = self._last(request.lane)
@@ -156,21 +158,15 @@ class Receiver:
             self._keep(request.lane, _place(fresh[-1]))
         return Verdict(200, fresh, len(request.changes) - len(fresh))
 
-    def _redriven(self, request: _Request) -> Verdict:
-        """Letters have places below the last of their lane: each is known by its own."""
-        fresh = [change for change in request.changes if self._last(f"{request.lane}redriven/{_place(change)}") is None]
-        for change in fresh:
-            self._keep(f"{request.lane}redriven/{_place(change)}", _place(change))
-        return Verdict(200, fresh, len(request.changes) - len(fresh))
-
-    def _by_row(self, request: _Request) -> Verdict:
+    def _by_name(self, request: _Request, names_of: Callable[[Change], Sequence[str]]) -> Verdict:
+        """Accept each change whose place is after the last one of all its names."""
         fresh = []
         for change in request.changes:
-            rows = [f"{request.lane}{row}" for row in _rows(change)]
-            if all((last := self._last(row)) is None or _place(change) > last for row in rows):
+            names = [f"{request.lane}{name}" for name in names_of(change)]
+            if all((last := self._last(name)) is None or _place(change) > last for name in names):
                 fresh.append(change)
-                for row in rows:
-                    self._keep(row, _place(change))
+                for name in names:
+                    self._keep(name, _place(change))
         return Verdict(200, fresh, len(request.changes) - len(fresh))
 
     def _last(self, name: str) -> Place | None:
@@ -206,7 +202,7 @@ def _decoded(encoding: str, body: bytes, largest: int) -> bytes:
         try:
             content = reader.decompress(body, largest + 1)
         except zlib.error:
-            raise _Refusal(400, "the body is not gzip, which Content-Encoding says it is") from None
+            raise _Refusal(400, "the body is not gzip, unlike its Content-Encoding") from None
         if not reader.eof and len(content) <= largest:
             raise _Refusal(400, "the compressed body was cut off")
     else:
@@ -222,9 +218,9 @@ def _request(headers: Mapping[str, str], content: bytes) -> _Request:
         return _Request(pipeline, "", 0, [])
     for name in ("Penstock-Lane", "Penstock-Incarnation", "Penstock-Epoch"):
         if not headers.get(name.lower()):
-            raise _Refusal(400, f"the header {name} is missing: does something on the way remove it?")
+            raise _Refusal(400, f"the header {name} is missing: check whether a proxy removes it")
     if not _EPOCH.fullmatch(headers["penstock-epoch"]):
-        raise _Refusal(400, "the header Penstock-Epoch is no number")
+        raise _Refusal(400, "the header Penstock-Epoch is not a number")
     inner = "/".join(quote(headers[f"penstock-{part}"], safe="%:") for part in ("incarnation", "lane"))
     pipeline = quote(pipeline, safe="")
     epoch, is_redriven = int(headers["penstock-epoch"]), bool(headers.get("penstock-redriven"))
@@ -253,7 +249,7 @@ def _place(change: Change) -> Place:
 
 
 def _gap(fresh: Sequence[Change], last: int | None) -> str | None:
-    """What is missing before one of these. A position before `last` is none: after a crash it is where the sender begins again."""
+    """The missing position before one of these. A position below `last` is no gap: after a crash the sender begins there again."""
     for change in fresh:
         if last is not None and (change["previous"] or 0) > last:
             return f"position {change['previous']} is missing before {change['position']}: the last one here is {last}"
@@ -262,7 +258,7 @@ def _gap(fresh: Sequence[Change], last: int | None) -> str | None:
 
 
 def _rows(change: Change) -> list[str]:
-    """The row of its key, and of the key that it had before an update has changed it."""
+    """The row of its key, and of its former key if an update has changed it."""
     key, before = change["key"], change.get("before")
     was = {name: before[name] for name in key} if isinstance(before, dict) and key.keys() <= before.keys() else key
     return [_row(change["table"], one) for one in ([key] if was == key else [key, was])]
@@ -274,7 +270,7 @@ def _row(table: str, key: Mapping[str, Any]) -> str:
 
 
 class MemoryStore:
-    """Remembers as long as the process lives: for tests, and where what the changes build is in memory too."""
+    """Stores texts in memory: for tests, and for receivers whose data is in memory, too."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -283,7 +279,7 @@ class MemoryStore:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """A block that is undone if it raises; part of the one around it, if there is one."""
+        """A block that is undone if it raises; a nested block is a part of the outer one."""
         with self._lock:
             if self._is_open:
                 yield
@@ -300,22 +296,22 @@ class MemoryStore:
                 self._before.clear()
 
     def get(self, name: str) -> str | None:
-        """What was put under this name."""
+        """The text of this name."""
         return self._texts.get(name)
 
     def put(self, name: str, text: str) -> None:
-        """Remember this."""
+        """Store this text."""
         self._before.setdefault(name, self._texts.get(name))
         self._texts[name] = text
 
     def drop(self, prefix: str) -> None:
-        """Forget all names that begin so."""
+        """Remove all names with this prefix."""
         for name in [name for name in self._texts if name.startswith(prefix)]:
             self._before.setdefault(name, self._texts.pop(name))
 
 
 class SqliteStore:
-    """Remembers in a table of your own database, so that changes applied over the same connection are recorded with them."""
+    """Stores texts in a table of a database of yours: changes that are applied over the same connection are recorded with them."""
 
     def __init__(self, connection: sqlite3.Connection, table: str = "_penstock_receiver") -> None:
         self._connection, self._lock = connection, RLock()
@@ -325,7 +321,7 @@ class SqliteStore:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """A transaction of the database; part of yours, if you have begun one (`begin immediate`)."""
+        """A transaction of the database, or a part of one that was begun before (`begin immediate`)."""
         with self._lock:
             if self._connection.in_transaction:
                 yield
@@ -334,19 +330,19 @@ class SqliteStore:
             try:
                 yield
                 self._connection.commit()
-            except BaseException:  # also of a commit that fails: what is left open would be taken for yours
+            except BaseException:  # also after a failed commit: an open transaction would be taken for the caller's
                 self._connection.rollback()
                 raise
 
     def get(self, name: str) -> str | None:
-        """What was put under this name."""
+        """The text of this name."""
         row = self._connection.execute(f"select text from {self._table} where name = ?", [name]).fetchone()
         return row and str(row[0])
 
     def put(self, name: str, text: str) -> None:
-        """Remember this."""
+        """Store this text."""
         self._connection.execute(f"insert or replace into {self._table} values (?, ?)", [name, text])
 
     def drop(self, prefix: str) -> None:
-        """Forget all names that begin so."""
+        """Remove all names with this prefix."""
         self._connection.execute(f"delete from {self._table} where substr(name, 1, ?) = ?", [len(prefix), prefix])

@@ -107,10 +107,10 @@ def test_repeats_sees_other_bytes():
 @pytest.mark.parametrize(
     ("runs", "text"),
     [
-        (([1, 2, 3], [1], [4, 5]), "4 came right behind change 1"),
-        (([1, 2, 3], [1, 3]), "3 came right behind change 1"),
-        (([1, 2], [4]), "4 came right behind change 2"),
-        (([1, 2, 1],), "1 came right behind change 2"),
+        (([1, 2, 3], [1], [4, 5]), "4 came directly after change 1"),
+        (([1, 2, 3], [1, 3]), "3 came directly after change 1"),
+        (([1, 2], [4]), "4 came directly after change 2"),
+        (([1, 2, 1],), "1 came directly after change 2"),
         (([1, 2, 3], [3, 4], [2, 3, 4, 5]), "starts at 2; an earlier one had started at 3"),
     ],
 )

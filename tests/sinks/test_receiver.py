@@ -124,7 +124,7 @@ def test_a_request_is_held_until_it_is_released(receiver):
 
 
 def test_waiting_in_vain_is_an_error(receiver):
-    with pytest.raises(TimeoutError, match="0 requests came"):
+    with pytest.raises(TimeoutError, match="0 requests arrived"):
         receiver.wait_for(lambda: len(receiver.requests) == 1, within=0.05)
 
 

@@ -1,4 +1,4 @@
-"""The format `debezium`: its envelopes without schemas, as an array."""
+"""The format `debezium`: Debezium's envelopes without schemas, as an array."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OPS = {"insert": "c", "update": "u", "delete": "d", "refresh": "r"}
 
 @dataclass(frozen=True, slots=True)
 class DebeziumFormat:
-    """For receivers that read what Debezium's JSON converter writes with `schemas.enable=false`."""
+    """For receivers of the output of Debezium's JSON converter with `schemas.enable=false`."""
 
     pipeline: str
     content_type = "application/json"

@@ -14,7 +14,7 @@ _SHOWN = ("position", "op", "table", "key", "before", "after", "at", "error", "t
 
 @dataclass(frozen=True, slots=True)
 class PenstockFormat:
-    """Joins the JSON text that is there already; nothing is parsed, so nothing is rounded or reordered."""
+    """Joins existing JSON text; nothing is parsed, so nothing is rounded or reordered."""
 
     pipeline: str
     content_type = "application/json"

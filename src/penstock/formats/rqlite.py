@@ -13,15 +13,13 @@ import pyarrow as pa
 from penstock.formats.text import columns, field, quoted, string, untagged
 
 _SHOWN = ("op", "position", "table", "before", "after", "at", "facts", "error", "transaction")
-_IDS = ("new_row_id", "old_row_id")
-"""Facts of sources that the envelope shows."""
-
+_IDS = ("new_row_id", "old_row_id")  # the facts of sources that the envelope contains
 _OPS = {"insert": "INSERT", "update": "UPDATE", "delete": "DELETE", "refresh": "INSERT"}
 
 
 @dataclass(frozen=True, slots=True)
 class RqliteFormat:
-    """For receivers that were written for rqlite. `node` is what it calls `node_id`."""
+    """For existing receivers of rqlite. `node` becomes `node_id`, `service` becomes `service_id`."""
 
     node: str
     service: str | None = None
@@ -48,7 +46,7 @@ def _group(op: str, row: Sequence[Any]) -> str:
 
 
 def _groups(texts: Iterable[str]) -> Iterator[str]:
-    """Neighbours of one index as one group, with the time of the first."""
+    """Consecutive groups with the same index as one group, with the time of the first."""
     for _, same in groupby(texts, _index):
         first, *others = same
         yield first[:-2] + "".join("," + text[text.index("[") + 1 : -2] for text in others) + "]}" if others else first

@@ -1,1 +1,1 @@
-"""Shipped for tests, ours and yours: a receiver with fault dials, a Kafka broker, a Spark cluster, oracles, waiting for events."""
+"""Tools for the tests of this project and of others: a receiver with faults, oracles, and the contract suites."""

@@ -1,4 +1,4 @@
-"""How a receiver behaves, and what becomes of a request then: pure decisions."""
+"""The behaviour of a receiver, and its decision about a request. Pure."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Dials:
-    """How the receiver behaves. A rate is a share of all requests, from 0 to 1; together they are at most 1."""
+    """The behaviour of the receiver. A rate is a share of all requests, from 0 to 1; their sum is at most 1."""
 
-    fail_rate: float = 0.0  # answered with one of `statuses`, not taken
-    hang_rate: float = 0.0  # never answered, not taken
-    cut_rate: float = 0.0  # connection closed, not taken
-    lose_rate: float = 0.0  # taken, then the connection closed instead of an answer
+    fail_rate: float = 0.0  # answered with one of `statuses`, not accepted
+    hang_rate: float = 0.0  # never answered, not accepted
+    cut_rate: float = 0.0  # connection closed, not accepted
+    lose_rate: float = 0.0  # accepted, and the connection closed instead of an answer
     statuses: tuple[int, ...] = (500,)
-    script: tuple[int, ...] = ()  # statuses of the next requests, before any rate counts; only a 2xx takes
-    status: int = 200  # of a request that is taken
+    script: tuple[int, ...] = ()  # statuses of the next requests, before any rate applies; only a 2xx accepts
+    status: int = 200  # of an accepted request
     headers: Mapping[str, str] = field(default_factory=dict)  # of every answer
-    slow: float = 0.0  # seconds before anything happens
-    holds: bool = False  # nothing happens to a request until `release`, or until this is off
-    holds_answers: tuple[int, ...] = ()  # answers with one of these statuses wait until this dial is turned again
-    poison: str = ""  # a request with this text in its body is answered with one of `statuses`; only a 2xx takes
+    slow: float = 0.0  # seconds before each decision
+    holds: bool = False  # requests wait until `release`, or until this is off
+    holds_answers: tuple[int, ...] = ()  # answers with one of these statuses wait until this dial is set again
+    poison: str = ""  # a request with this text in its body is answered with one of `statuses`; only a 2xx accepts
     largest: int | None = None  # 413 to a request whose body has more bytes
-    names_poison: bool = False  # in format penstock, the answer to it names the positions; a 2xx takes the others
-    refuses_repeats: bool = False  # 409 to a request with a position that was taken before
-    drops_kept: bool = False  # a connection is closed, without notice, when a second request comes on it
+    names_poison: bool = False  # in format penstock, its answer names the positions; a 2xx accepts the others
+    refuses_repeats: bool = False  # 409 to a request with a position that was accepted before
+    drops_kept: bool = False  # a connection is closed without an answer to its second request
     seed: int = 0
 
 
 class Verdict(NamedTuple):
-    """What becomes of a request; no status means no answer."""
+    """The decision about a request; without a status there is no answer."""
 
     is_taken: bool
     status: int | None = None
@@ -40,7 +40,7 @@ class Verdict(NamedTuple):
 
 
 def judge(dials: Dials, chance: float) -> Verdict:
-    """What becomes of a request, given a random number in [0, 1)."""
+    """The decision about a request, for a random number in [0, 1)."""
     if dials.script:
         return Verdict(200 <= dials.script[0] < 300, dials.script[0])
     status = dials.statuses[int(chance * 1e6) % len(dials.statuses)]

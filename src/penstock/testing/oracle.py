@@ -1,10 +1,10 @@
-"""Oracles: what a receiver recorded, judged against what the source holds. Each answers the breaches it found, in words.
+"""Oracles: they compare the requests of a receiver with the content of the source, and return breaches as texts.
 
     seen = deliveries(receiver.requests)
     assert not order(seen) + completeness(seen, {1: {"table": "orders", "op": "insert"}})
 
-A request of a deposed leader may arrive behind its successor's first one. A receiver that refuses lower epochs never takes it, so
-the oracles judge what such a receiver has (`epochs=current`), or, on demand, what one without that defence has (`everything`).
+A request of a deposed leader may arrive after its successor's first one. A receiver that refuses lower epochs does not accept it:
+the oracles judge the content of such a receiver (`epochs=current`), or, on demand, of one without that defence (`everything`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One change as one request brought it; `text` has its bytes, `parcel` names the cut it came in."""
+    """One change in one request; `text` has its bytes, `parcel` names the batch."""
 
     at: float
     epoch: int
@@ -36,34 +36,34 @@ class Delivery:
 
     @property
     def position(self) -> int:
-        """Where the change stands in its lane."""
+        """The position of the change in its lane."""
         return int(self.change["position"])
 
     @property
     def place(self) -> Place:
-        """The position, and the ordinal that tells apart what a function has made of one change; 0 where there is none."""
+        """The position, and the ordinal that distinguishes changes with the same position; 0 without one."""
         return self.position, int(self.change.get("ordinal", 0))
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its place as text."""
         return named(self.place)
 
     @property
     def previous(self) -> int | None:
-        """The position that the sender says was delivered before it."""
+        """The position that the sender delivered before it."""
         prior: int | None = self.change["previous"]
         return prior
 
     def rows(self) -> set[str]:
-        """The rows it is about: an update that changes a key is about two."""
+        """Its rows: an update that changes a key has two."""
         key, before = self.change["key"], self.change.get("before") or {}
         old = {name: before.get(name, value) for name, value in key.items()}
         return {row_name(self.change["table"], one) for one in (key, old)}
 
 
 class Mark(NamedTuple):
-    """At this moment the watermark stood at this position, or beyond."""
+    """At this moment the watermark was at this position, or beyond."""
 
     at: float
     position: int
@@ -73,19 +73,19 @@ Epochs = Callable[[Sequence[Delivery]], Sequence[Delivery]]
 
 
 def deliveries(requests: Iterable[Request]) -> list[Delivery]:
-    """The changes of all requests that were taken, in the order in which the requests arrived."""
+    """The changes of all accepted requests, in the order of arrival."""
     taken = sorted((request for request in requests if request.is_taken), key=lambda request: request.at)
     return [delivery for number, request in enumerate(taken) for delivery in _unpacked(number, request)]
 
 
 def current(seen: Sequence[Delivery]) -> Sequence[Delivery]:
-    """What a receiver takes that refuses an epoch below one it has seen."""
+    """The deliveries that a receiver accepts that refuses an epoch below the highest one."""
     highest = accumulate((delivery.epoch for delivery in seen), max)
     return [delivery for delivery, epoch in zip(seen, highest, strict=True) if delivery.epoch >= epoch]
 
 
 def everything(seen: Sequence[Delivery]) -> Sequence[Delivery]:
-    """What a receiver takes that does not look at epochs."""
+    """The deliveries that a receiver accepts that ignores epochs."""
     return seen
 
 
@@ -99,9 +99,9 @@ def firsts(seen: Iterable[Delivery]) -> Iterator[Delivery]:
 
 
 def by_row(seen: Iterable[Delivery]) -> dict[str, list[Delivery]]:
-    """What came of each row, as if the row were a lane of its own: each change names the one of its row before it.
+    """The deliveries of each row, as if the row were a lane of its own: each change names the one of its row before it.
 
-    For deliveries that have several requests under way: these keep the order of each row and no other.
+    For deliveries with several requests under way: these keep the order of each row and no other.
     """
     found: dict[str, list[Delivery]] = {}
     for delivery in seen:
@@ -117,7 +117,7 @@ def _chained(part: Sequence[Delivery]) -> Iterator[Delivery]:
 
 
 def order(seen: Sequence[Delivery], epochs: Epochs = current) -> list[str]:
-    """Per key, first deliveries come in commit order."""
+    """Per key, first deliveries arrive in commit order."""
     found, last = [], dict[str, Place]()
     for delivery in firsts(epochs(seen)):
         for key in sorted(delivery.rows()):
@@ -128,7 +128,7 @@ def order(seen: Sequence[Delivery], epochs: Epochs = current) -> list[str]:
 
 
 def completeness(seen: Sequence[Delivery], log: Mapping[Any, Mapping[str, Any]], epochs: Epochs = current) -> list[str]:
-    """Every change of the log was delivered, as it was made, and nothing else was; the log has them by position or by place."""
+    """Every change of the log was delivered as it was made, and no other; the log has them by position or by place."""
     came = {delivery.place: delivery for delivery in epochs(seen)}
     made = {(key, 0) if isinstance(key, int) else key: fact for key, fact in log.items()}
     found = [f"change {named(place)} was never delivered: {fact}" for place, fact in made.items() if place not in came]
@@ -141,7 +141,7 @@ def completeness(seen: Sequence[Delivery], log: Mapping[Any, Mapping[str, Any]],
 
 
 def repeats(seen: Sequence[Delivery], marks: Sequence[Mark] = (), epochs: Epochs = current) -> list[str]:
-    """A repeat has the same bytes; repeats are contiguous runs that lead up to what is new and start above the watermark."""
+    """A repeat has the same bytes; repeats are contiguous runs that lead up to new changes and start above the watermark."""
     taken = epochs(seen)
     return _unequal(taken) + _not_contiguous(taken) + _going_back(taken) + _below_marks(taken, marks, "again")
 
@@ -157,7 +157,7 @@ def chain(seen: Sequence[Delivery], start: int | None = None, epochs: Epochs = c
 
 
 def rebuilt(seen: Sequence[Delivery], tables: Mapping[str, Iterable[Mapping[str, Any]]], epochs: Epochs = current) -> list[str]:
-    """A receiver that applies what is new, and passes over what is not beyond the last of its row, has the source's tables."""
+    """A receiver that applies new changes, and ignores those up to the last of their row, has the source's tables."""
     copies = replay(epochs(seen))
     found = []
     for table in sorted({*tables, *copies}):
@@ -169,12 +169,12 @@ def rebuilt(seen: Sequence[Delivery], tables: Mapping[str, Iterable[Mapping[str,
 
 
 def resolved(seen: Sequence[Delivery], marks: Sequence[Mark], epochs: Epochs = current) -> list[str]:
-    """Nothing new comes at or below a position that the watermark had reached."""
+    """No new change arrives at or below a position that the watermark had reached."""
     return _below_marks(list(firsts(epochs(seen))), marks, "for the first time")
 
 
 def replay(taken: Iterable[Delivery]) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """The tables that follow from these deliveries: row by key."""
+    """The tables that result from these deliveries: row by key."""
     replica = Replica()
     for delivery in taken:
         replica.take(delivery.place, delivery.change, delivery.rows())
@@ -182,12 +182,12 @@ def replay(taken: Iterable[Delivery]) -> dict[str, dict[str, Mapping[str, Any]]]
 
 
 def named(place: Place) -> str:
-    """A place as people read it."""
+    """A place as text."""
     return f"{place[0]}.{place[1]}" if place[1] else f"{place[0]}"
 
 
 def _unpacked(number: int, request: Request) -> Iterator[Delivery]:
-    """The changes of a request with the bytes each of them has in the body."""
+    """The changes of a request with the bytes of each in the body."""
     body = request.body.decode()
     at = body.index('"changes":[') + len('"changes":[')
     while body[at] != "]":
@@ -205,18 +205,18 @@ def _unequal(taken: Sequence[Delivery]) -> list[str]:
 
 
 def _not_contiguous(taken: Sequence[Delivery]) -> list[str]:
-    """A change comes behind its predecessor; only a request may go back, and only to what has come already."""
+    """A change follows its predecessor; only a new request may go back, and only to known changes."""
     found, known = [], {delivery.place for delivery in taken[:1]}
     for before, delivery in pairwise(taken):
         goes_back = delivery.request != before.request and delivery.place in known
         if delivery.previous != before.position and not goes_back:
-            found.append(f"change {delivery.name} came right behind change {before.name}, and not behind {delivery.previous}")
+            found.append(f"change {delivery.name} came directly after change {before.name}, and not after {delivery.previous}")
         known.add(delivery.place)
     return found
 
 
 def _going_back(taken: Sequence[Delivery]) -> list[str]:
-    """A run starts just above the watermark, which never goes back; a parcel that is tried again is no new run."""
+    """A run starts just above the watermark, which never goes back; a batch that is tried again is no new run."""
     found, highest = [], (0, 0)
     for before, delivery in pairwise(taken):
         if delivery.place > before.place or delivery.parcel == before.parcel:

@@ -1,10 +1,10 @@
-"""A real HTTP server on a loopback port that takes webhooks, records them, and misbehaves when its dials say so.
+"""An HTTP server on a loopback port that receives webhooks, records them, and fails as its dials demand.
 
     with Receiver() as receiver:
         ...  # deliver to receiver.url
         receiver.wait_for(lambda: len(receiver.changes()) == 3, within=5)
 
-`python -m penstock.testing.receiver --out FILE` is the same as a process of its own, with a line of JSON for each request.
+`python -m penstock.testing.receiver --out FILE` is the same as a separate process, with a line of JSON for each request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BEGIN = b'{"position":'
 
 
 class Receiver:
-    """The server, on a thread of its own, from `start` to `stop` or as a context manager."""
+    """The server, on its own thread, from `start` to `stop` or as a context manager."""
 
     def __init__(self, port: int = 0, *, tls: ssl.SSLContext | None = None, out: Path | None = None, **dials: Any) -> None:
         self.port, self.connections, self._tls = port, 0, tls
@@ -58,11 +58,11 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        """Where to deliver to."""
+        """The URL for deliveries."""
         return f"https://localhost:{self.port}/" if self._tls else f"http://127.0.0.1:{self.port}/"
 
     def turn(self, **dials: Any) -> None:
-        """Turn these dials; the others stay."""
+        """Set these dials; the others stay."""
         with self._changed:
             self.dials = replace(self.dials, **dials)
             if "seed" in dials:
@@ -75,12 +75,12 @@ class Receiver:
 
     @property
     def held(self) -> list[Request]:
-        """The requests that are held, in the order they came."""
+        """The held requests, in the order of arrival."""
         with self._changed:
             return [request for request, _ in self._held]
 
     def hold(self, request: Request, react: Callable[[Request], None]) -> None:
-        """Keep a request until it is released; react at once if holding ended meanwhile."""
+        """Hold a request until it is released; react at once if holding ended meanwhile."""
         with self._changed:
             if is_held := self.dials.holds:
                 self._held.append((request, react))
@@ -89,14 +89,14 @@ class Receiver:
             react(request)
 
     def release(self) -> None:
-        """Go on with the requests that are held now."""
+        """Continue with the requests that are held now."""
         with self._changed:
             held, self._held = self._held, []
         for request, react in held:
             self._loop.call_soon_threadsafe(react, request)
 
     def respond(self, status: int, answer: Callable[[], None]) -> None:
-        """Give an answer of this status: now, or when the dial is turned that holds it."""
+        """Send an answer of this status: now, or when the dial that holds it is set again."""
         with self._changed:
             if status in self.dials.holds_answers:
                 self._answers.append(answer)
@@ -105,32 +105,32 @@ class Receiver:
 
     @property
     def requests(self) -> list[Request]:
-        """All requests in the order they came, taken or not. Not kept where they are written to a file."""
+        """All requests in the order of arrival, accepted or not. Not kept if they are written to a file."""
         with self._changed:
             return list(self._requests)
 
     def changes(self) -> list[dict[str, Any]]:
-        """The changes taken, in the order they were taken, with repeats."""
+        """The accepted changes, in the order of acceptance, with repeats."""
         return [change for request in self.requests if request.is_taken for change in request.changes()]
 
     def wait_for(self, condition: Callable[[], bool], within: float) -> None:
-        """Wait until something holds of what has come. Raises TimeoutError."""
+        """Wait until the condition holds. Raises TimeoutError."""
         with self._changed:
             if not self._changed.wait_for(condition, within):
-                raise TimeoutError(f"not within {within} s; {len(self._requests)} requests came")
+                raise TimeoutError(f"not within {within} s; {len(self._requests)} requests arrived")
 
     def reset(self) -> None:
-        """Forget what has come; the dials stay."""
+        """Forget all requests; the dials stay."""
         with self._changed:
             self._requests.clear()
             self._positions.clear()
 
     def hang_up(self) -> None:
-        """Close every open connection from this side."""
+        """Close every open connection."""
         asyncio.run_coroutine_threadsafe(self._abort(), self._loop).result()
 
     def start(self) -> Self:
-        """Listen; `port` is known from here on."""
+        """Listen; from here on `port` is set."""
         server = self._loop.run_until_complete(
             self._loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port, ssl=self._tls)
         )
@@ -165,7 +165,7 @@ class Receiver:
             await asyncio.sleep(0)
 
     def opened(self, transport: asyncio.Transport) -> int:
-        """A connection came; its number."""
+        """Register a connection; its number."""
         self._open.add(transport)
         with self._changed:
             self.connections += 1
@@ -173,11 +173,11 @@ class Receiver:
         return self.connections
 
     def closed(self, transport: asyncio.Transport) -> None:
-        """A connection went."""
+        """Remove a connection."""
         self._open.discard(transport)
 
     def take(self, request: Request) -> Verdict:
-        """Decide about a request and record it, before anything is answered."""
+        """Decide about a request and record it, before any answer."""
         dials, content = self.dials, request.content
         places = _places(content, dials.poison.encode()) if dials.poison else []
         verdict = judge(replace(dials, fail_rate=1.0) if places else dials, self._random.random())
@@ -186,7 +186,11 @@ class Receiver:
         if dials.largest is not None and len(request.body) > dials.largest:
             verdict = Verdict(False, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         if verdict.is_taken and dials.refuses_repeats:
-            verdict = self._refuse(request) or verdict
+            positions = set(request.positions())
+            if positions & self._positions:
+                verdict = Verdict(False, HTTPStatus.CONFLICT)
+            else:
+                self._positions |= positions
         verdict = verdict._replace(refused=_named(content, places) if dials.names_poison else [])
         record = replace(
             request, is_taken=verdict.is_taken, status=verdict.status, refused=verdict.refused if verdict.is_taken else ()
@@ -199,16 +203,8 @@ class Receiver:
             self._changed.notify_all()
         return verdict
 
-    def _refuse(self, request: Request) -> Verdict | None:
-        positions = set(request.positions())
-        if positions & self._positions:
-            return Verdict(False, HTTPStatus.CONFLICT)
-        self._positions |= positions
-        return None
-
 
 def _places(content: bytes, text: bytes) -> list[int]:
-    """Where this text stands."""
     found, at = [], content.find(text)
     while at >= 0:
         found.append(at)
@@ -217,14 +213,14 @@ def _places(content: bytes, text: bytes) -> list[int]:
 
 
 def _named(content: bytes, places: Collection[int]) -> list[int]:
-    """The positions of the changes around these places, found without reading them."""
+    """The positions of the changes around these offsets, found without parsing."""
     found = (content.rfind(_BEGIN, 0, place) for place in places)
     begins = [at + len(_BEGIN) for at in found if at >= 0]
     return list(dict.fromkeys(int(content[begin : content.index(b",", begin)]) for begin in begins))
 
 
 class _Connection(asyncio.Protocol):
-    """Cuts requests with a Content-Length out of the bytes of one connection."""
+    """Separates the requests of one connection by their Content-Length."""
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver, self._buffer, self._served = receiver, bytearray(), 0
@@ -294,7 +290,7 @@ def _parse(head: str) -> tuple[str, dict[str, str]]:
 
 
 class ReceiverProcess:
-    """The receiver as a process of its own, which goes when its parent goes."""
+    """The receiver as a separate process, which ends with its parent."""
 
     def __init__(self, out: Path, port: int = 0, **dials: Any) -> None:
         self.out, self.url = out, ""
@@ -303,16 +299,8 @@ class ReceiverProcess:
 
     def start(self) -> Self:
         """Start, and wait until it listens."""
-        command = [
-            sys.executable,
-            "-m",
-            "penstock.testing.receiver",
-            "--with-parent",
-            "--port",
-            str(self._port),
-            "--out",
-            str(self.out),
-        ]
+        options = ["--with-parent", f"--port={self._port}", f"--out={self.out}"]
+        command = [sys.executable, "-m", "penstock.testing.receiver", *options]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout
         self.url = self.process.stdout.readline().strip()
@@ -320,18 +308,18 @@ class ReceiverProcess:
         return self
 
     def turn(self, **dials: Any) -> None:
-        """Turn these dials; the others stay."""
+        """Set these dials; the others stay."""
         with closing(HTTPConnection(urlsplit(self.url).netloc, timeout=_TURN_SECONDS)) as connection:
             connection.request("POST", _DIALS_PATH, orjson.dumps(dials))
             connection.getresponse()
 
     @property
     def requests(self) -> list[Request]:
-        """What it has written so far."""
+        """The requests written so far."""
         return self._record.requests()
 
     def stop(self) -> None:
-        """End it; also after it was killed."""
+        """Kill it, if it is alive."""
         with self.process:
             self.process.kill()
 

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-Place = tuple[int, int]
-"""Position and ordinal."""
+Place = tuple[int, int]  # position and ordinal
 
 Row = Mapping[str, Any]
 
@@ -18,12 +17,12 @@ def canonical(value: Any) -> str:
 
 
 def row_name(table: str, key: Mapping[str, Any]) -> str:
-    """What a row is called."""
+    """The name of a row."""
     return f"{table} {canonical(key)}"
 
 
 class Replica:
-    """The tables, each a mapping from a row's name to the row; what is not beyond the last of its row is passed over."""
+    """The tables, each a mapping from the name of a row to the row; changes up to the last one of their row are ignored."""
 
     def __init__(self) -> None:
         self.tables: dict[str, dict[str, Row]] = {}
@@ -54,7 +53,7 @@ class Replica:
             self.tables[table] = {name: row for name, row in rows.items() if self._highest[name][0] > now["since"]}
 
     def _moved(self, name: str, row: Row, was: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, Row]:
-        """A row in the table as it is now, under the name it has now."""
+        """A row in the present table, under its present name."""
         renamed = now.get("renamed", {})
         values = {renamed.get(column, column): value for column, value in row.items()}
         kept = {column: value for column, value in values.items() if column in now["columns"]} | now.get("added", {})

@@ -1,6 +1,6 @@
-"""What came to a receiver, and the file it is written to: a line of JSON for each request.
+"""The requests of a receiver, and their file: a line of JSON for each.
 
-A body that is JSON stands there byte for byte: a receiver is not to be what takes the time.
+A body that is JSON is written byte for byte: the receiver must not be the bottleneck.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 import orjson
 
-_GZIP = b"\x1f\x8b"  # how such bytes begin, and JSON never
+_GZIP = b"\x1f\x8b"  # JSON never begins so
 _SIZE, _BODY = b'{"size":', b',"body":'
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as it came; the names of headers are in lower case."""
+    """One request; the names of headers are in lower case."""
 
     at: float
     connection: int
@@ -29,15 +29,15 @@ class Request:
     body: bytes
     is_taken: bool = False
     status: int | None = None
-    refused: Collection[int] = ()  # of one that is taken
+    refused: Collection[int] = ()  # of an accepted request
 
     @property
     def content(self) -> bytes:
-        """The body, decompressed."""
+        """The decompressed body."""
         return gzip.decompress(self.body) if self.body.startswith(_GZIP) else self.body
 
     def changes(self) -> list[dict[str, Any]]:
-        """The changes inside, as their format has them, but for those refused; in format rqlite, the groups."""
+        """The changes inside, in their format, except the refused ones; in format rqlite, the groups."""
         content = orjson.loads(self.content)
         if isinstance(content, list):
             return content
@@ -50,7 +50,6 @@ class Request:
 
 
 def _position(change: Mapping[str, Any]) -> int:
-    """Where a change stands, in whatever format."""
     if "specversion" in change:
         change = change["data"]
     elif "source" in change:
@@ -60,18 +59,18 @@ def _position(change: Mapping[str, Any]) -> int:
 
 
 def recorded(out: Path) -> list[Request]:
-    """All requests that a receiver has written."""
+    """All requests in the file of a receiver."""
     return Record(out).requests()
 
 
 class Record:
-    """The file of a receiver; each line is read once, however often the requests are looked at."""
+    """The file of a receiver; each line is read once."""
 
     def __init__(self, out: Path) -> None:
         self._out, self._read, self._upto, self._lock = out, list[Request](), 0, Lock()
 
     def requests(self) -> list[Request]:
-        """All requests so far; a line that is not complete yet is left out."""
+        """All requests so far, without an incomplete last line."""
         with self._lock:
             if self._out.exists():
                 with self._out.open("rb") as file:
@@ -91,7 +90,7 @@ def _of_line(line: bytes) -> Request:
 
 
 def line_of(request: Request, content: bytes) -> tuple[bytes, ...]:
-    """A request as JSON, in pieces. Its body, if that is no JSON of one line, as a string."""
+    """A request as JSON, in pieces. A body that is not JSON of one line becomes a string."""
     is_json = content[:1] in (b"{", b"[") and b"\n" not in content
     body = content if is_json else orjson.dumps(content.decode())
     facts = {name: getattr(request, name) for name in Request.__slots__ if name != "body"}
