@@ -1,1 +1,1 @@
-"""Changes to a destination that takes requests: in order, several requests under way, repeated, and without poison."""
+"""Delivery to a destination that accepts requests: in order, with several requests under way, retries, and a search for poison."""

@@ -1,4 +1,4 @@
-"""Bisections beside everything else: each has a sender and a connection of its own, while the others go on."""
+"""Bisections set aside: each has a sender and a connection of its own, while the other senders continue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.delivery.transport import Transport
 
 
 class Aside:
-    """Each bisection that is given away goes to a sender that has none; if there is no such, one more is started."""
+    """Gives each bisection to an idle sender, or to a new one."""
 
     def __init__(self, connect: Callable[[], Transport], equipment: Equipment) -> None:
         self.senders: list[Sender] = []
@@ -23,7 +23,7 @@ class Aside:
         self._lock, self._idle, self._is_over = Lock(), 0, False
 
     def take_over(self, bisection: Bisection, failure: Failure) -> bool:
-        """Whether another sender has this bisection from now on: its changes hold up only what shares a row with them."""
+        """Whether another sender continues this bisection: its changes then delay only those that share a row with them."""
         with self._lock:
             if self._is_over or not self._queue.set_aside([one for part in bisection.parts for one in part.changes]):
                 return False
@@ -36,11 +36,11 @@ class Aside:
             return True
 
     def next(self) -> tuple[Bisection, Failure] | None:
-        """Wait for a bisection, with the failure that it began with; None at the end."""
+        """Wait for a bisection, with the failure that began it; None at the end."""
         return self._cases.get()
 
     def close(self) -> None:
-        """The bisection of one sender is over."""
+        """One sender has completed its bisection."""
         with self._lock:
             self._idle += 1
             self._queue.close_aside()
@@ -54,7 +54,7 @@ class Aside:
 
 
 class Bisector(Sender):
-    """Goes on with bisections that other senders have given away."""
+    """Continues the bisections of other senders."""
 
     def __init__(self, transport: Transport, equipment: Equipment, aside: Aside) -> None:
         super().__init__(transport, equipment)
@@ -65,4 +65,4 @@ class Bisector(Sender):
             self._aside.close()
 
     def _more(self) -> list[Waiting]:
-        return []  # the others go on
+        return []  # other senders send them

@@ -1,4 +1,4 @@
-"""Which changes of a batch are poison: found by sending parts of it. Pure: no clock, no threads, no requests."""
+"""The search for poison in a batch, by sending parts of it. Pure: no clock, no threads, no requests."""
 
 from __future__ import annotations
 
@@ -14,27 +14,25 @@ from penstock.rows import Row, bound_by
 
 
 class Fault(Enum):
-    """Whether a failure is the changes' own fault."""
+    """Whether the changes caused a failure."""
 
-    NONE = "none"  # the destination was not reached, or asked for time
+    NONE = "none"  # the destination was not reached, or requested a wait
     POSSIBLE = "possible"  # after the last try
-    LIKELY = "likely"  # no further try can help, but so many have failed that the destination may be at fault
+    LIKELY = "likely"  # final, but so many were that the destination may be at fault
     CERTAIN = "certain"
 
 
-FEW = 3
-"""Requests between two rests that are enough to see that nothing is taken."""
-
+FEW = 3  # the failed requests between two rests that suffice to see that nothing is accepted
 AT = attrgetter("at")
 _Split = tuple[list[Waiting], list[Waiting]]
 
 
 @dataclass(eq=False, slots=True)
 class Part:
-    """Changes that are sent together. `failures` are all tries that failed, `refusals` those that may be the changes' own fault.
+    """Changes that are sent together. `failures` counts all failed tries, `refusals` those that the changes may have caused.
 
-    `sent_at`: how many requests had been accepted when this was last sent; `doubted_at`: the same, of a change that was then
-    refused, alone, for the last time that is allowed. `is_refused`: every answer said that it was not taken.
+    `sent_at`: the number of accepted requests when this was last sent. `doubted_at`: the same for a single change that was refused
+    in its last try. `is_refused`: every answer was a certain refusal.
     """
 
     changes: Sequence[Waiting]
@@ -45,7 +43,7 @@ class Part:
     sent_at: int = 0
     doubted_at: int | None = None
     is_refused: bool = True
-    sibling: Part | None = None  # the second half, of a first one
+    sibling: Part | None = None  # the second half, for a first one
 
     @property
     def is_suspect(self) -> bool:
@@ -53,15 +51,15 @@ class Part:
         return self.refusals > 0 and not self.is_tried and self.doubted_at is None
 
     def is_cleared(self, taken: int) -> bool:
-        """Whether the destination took something since it was doubted, so that the next refusal is its own fault."""
+        """Whether the destination accepted something after the doubt, so that the next refusal is the change's own."""
         return self.doubted_at is not None and taken > self.doubted_at
 
     def holding(self, changes: Sequence[Waiting]) -> Part:
-        """Another one of these, to which the same has happened, but which was not sent itself."""
+        """A part with other changes and the same history, which was not sent itself."""
         return Part(changes, 0, self.failures, self.refusals, False, self.sent_at, self.doubted_at, self.is_refused)
 
     def halves(self) -> list[Part]:
-        """Two of half the size, or one again; what failed has failed for both."""
+        """Two halves, or one part of a single change, with the same history."""
         middle = (len(self.changes) + 1) // 2
         found = (self.changes[:middle], self.changes[middle:])
         made = [self.holding(some) for some in found if some]
@@ -70,16 +68,16 @@ class Part:
 
 
 class Bisection:
-    """The parts of a batch that are not settled yet, in order.
+    """The unsettled parts of a batch, in order.
 
-    - A part whose tries are spent is halved, until a change is refused alone. Then it is doubted, but not condemned: the
-      destination may be in trouble. It is condemned if the destination takes something else, and then refuses it once more.
-    - As long as a change is in doubt, further parts are halved one at a time, after rests, and few are sent between two rests,
-      first those that failed least: an outage costs few requests.
-    - Of changes that share a row, no later one is sent before the earlier one is settled.
-    - A part that is too large goes in halves at once, which costs no try and puts nothing in doubt.
-    - `in_order`: no part is sent before those before it are settled, whatever their rows.
-    - `taken` is how many requests the destination has taken, on any connection: told with every question.
+    - A part without tries left is halved, until a change is refused alone. Then it is doubted, but not condemned: the destination
+      may be in trouble. It is condemned when the destination accepts something else, and then refuses it once more.
+    - While a change is doubted, further parts are halved one at a time, after rests, and few are sent between two rests, first
+      those with the fewest failures: an outage costs few requests.
+    - Of changes that share a row, a later one is sent after the earlier one is settled.
+    - A part that is too large is halved at once, without a failed try or a doubt.
+    - `in_order`: a part is sent after all parts before it are settled, whatever their rows.
+    - `taken` is the number of requests that the destination has accepted, on all connections.
     """
 
     def __init__(self, batch: Sequence[Waiting], is_spent: Callable[[int], bool], *, in_order: bool = False) -> None:
@@ -94,7 +92,7 @@ class Bisection:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether it would help if the destination took something else."""
+        """Whether an acceptance of something else would end a doubt."""
         return any(part.doubted_at is not None for part in self.parts)
 
     def next(self, taken: int) -> Part | None:
@@ -105,7 +103,6 @@ class Bisection:
         return min(ready, key=lambda part: (not part.is_cleared(taken), part.attempts > 0, part.failures), default=None)
 
     def _ready(self, taken: int) -> Iterator[Part]:
-        """What may be sent, without waiting for another."""
         blocked: set[Row] = set()
         is_enough = self.is_in_doubt and self._failed_since >= FEW
         for part in self.parts[:1] if self._in_order else self.parts:
@@ -115,28 +112,24 @@ class Bisection:
             blocked.update(row for change in part.changes for row in change.rows)
 
     def wants_more(self, taken: int) -> bool:
-        """Whether what waits behind should be a witness: a batch of it after each rest, if all here have failed by themselves."""
+        """Whether a waiting batch is needed as a witness: one after each rest, if every part has failed by itself."""
         return self.is_in_doubt and not self._was_given and all(part.attempts for part in self._ready(taken))
 
     def taken(self, part: Part) -> None:
-        """The destination has it. So its other half was the reason why both were refused, and is halved without being sent."""
+        """The part was accepted. Then its other half caused their common refusal, and is halved without being sent."""
         self.parts.remove(part)
         self._failed_since = 0
         if (other := part.sibling) and other in self.parts and not other.is_tried and len(other.changes) > 1:
             self._halve(other)
 
     def split(self, part: Part) -> None:
-        """It was too large: that says nothing about its halves, also not when one of them is taken."""
+        """The part was too large. An acceptance of one half does not accuse the other."""
         at, halves = self.parts.index(part), part.halves()
         halves[0].sibling = None
         self.parts[at : at + 1] = halves
 
-    def emptied(self, part: Part) -> None:
-        """Nothing of it is left to send."""
-        self.parts.remove(part)
-
     def failed(self, part: Part, fault: Fault) -> Waiting | None:
-        """What is condemned now, if anything. What was taken after it was sent does not speak against it yet."""
+        """Record a failure; return the change that is condemned now, if any. Acceptances after its sending do not count yet."""
         self._failed_since += self.is_in_doubt
         part.failures += 1
         part.refusals += fault is not Fault.NONE
@@ -156,7 +149,7 @@ class Bisection:
         return None
 
     def named(self, part: Part, places: Collection[Place]) -> list[Waiting]:
-        """What is condemned because the destination has named it; the rest is sent again. Nothing, if nothing of it was named."""
+        """The changes that are condemned because the destination named them; the others are sent again. Empty without any here."""
         found, others = parted(part.changes, places)
         if found:
             part.changes = others
@@ -166,7 +159,7 @@ class Bisection:
         return found
 
     def again(self) -> None:
-        """After a rest: try again what has tries left; of the rest the first part, and half of another one, each in its turn."""
+        """After a rest: retry the parts with tries left; of the others the first one, and halve another one, each in its turn."""
         self._failed_since, self._was_given = 0, False
         spent = [part for part in self.parts if self._is_spent(part.refusals)]
         for part in self.parts:
@@ -176,13 +169,13 @@ class Bisection:
             self._halve(spent[1 + self._turn % (len(spent) - 1)])
 
     def add(self, batch: Sequence[Waiting]) -> None:
-        """Take these as well, behind all others: those that wait for nothing here, and those that do."""
+        """Add a batch after all parts: the changes that wait for no part here, and those that do."""
         self._was_given = True
         free, bound = _parted((change for part in self.parts for change in part.changes), batch)
         self.parts += [Part(some) for some in (free, bound) if some]
 
     def _join_behind(self, part: Part) -> None:
-        """What was refused together with this and not yet sent again goes together once more: this was most likely the reason."""
+        """Join the suspects after this part: it most likely caused their common refusal."""
         start = end = self.parts.index(part) + 1
         size = 0
         while end < len(self.parts) and self.parts[end].is_suspect and size + len(self.parts[end].changes) <= self._most:
@@ -200,31 +193,31 @@ class Bisection:
 
 
 def passing(changes: Sequence[Waiting], refused: Collection[Place]) -> tuple[set[Place], list[Place]]:
-    """Which refused ones were overtaken, if the destination has all others of these; and by which of them."""
-    behind: dict[Row, set[Place]] = {}
+    """The refused changes that were overtaken, if the destination has all others of these, and the changes that overtook them."""
+    refused_of: dict[Row, set[Place]] = {}
     tables: dict[str, set[Place]] = {}
     overtaken: set[Place] = set()
     passed = []
     for change in changes:
         if change.at in refused:
             for row in change.rows:
-                behind.setdefault(row, set()).add(change.at)
+                refused_of.setdefault(row, set()).add(change.at)
                 tables.setdefault(row[0], set()).add(change.at)
-        elif found := set().union(*(_passed(behind, tables, row) for row in change.rows)):
+        elif found := set().union(*(_passed(refused_of, tables, row) for row in change.rows)):
             overtaken |= found
             passed.append(change.at)
     return overtaken, passed
 
 
-def _passed(behind: Mapping[Row, set[Place]], tables: Mapping[str, set[Place]], row: Row) -> set[Place]:
-    """What a change of this row passes; a whole table has all of its rows."""
+def _passed(refused_of: Mapping[Row, set[Place]], tables: Mapping[str, set[Place]], row: Row) -> set[Place]:
+    """The refused changes that a change of this row overtakes; a whole table has all of its rows."""
     table, key = row
-    return tables.get(table, set()) if key is None else behind.get(row, set()) | behind.get((table, None), set())
+    return tables.get(table, set()) if key is None else refused_of.get(row, set()) | refused_of.get((table, None), set())
 
 
 def parted(changes: Sequence[Waiting], places: Collection[Place]) -> _Split:
-    """Those at these places, and the others."""
-    if len(places) == 1:  # of many changes one is nearly always alone
+    """The changes at these places, and the others."""
+    if len(places) == 1:  # the usual case
         [place] = places
         index = bisect_left(changes, place, key=AT)
         if index < len(changes) and changes[index].at == place:
@@ -244,7 +237,7 @@ def _parted(earlier: Iterable[Waiting], batch: Sequence[Waiting]) -> _Split:
 
 
 def _overlap(blocked: set[Row], changes: Sequence[Waiting]) -> bool:
-    """Whether one of these has to wait for a blocked row; a whole table waits for all, and all of that table for it."""
+    """Whether one of these must wait for a blocked row; a whole table waits for all rows."""
     if not blocked:
         return False
     if any(change.is_whole for change in changes):

@@ -21,7 +21,7 @@ from penstock.sink import Assignment
 
 
 class Driver:
-    """Keeps the promises of Delivery; DESIGN.md numbers the invariants behind them."""
+    """Keeps the promises of Delivery; DESIGN.md lists the invariants."""
 
     def __init__(self, pace: Pace, assignment: Assignment, destination: Destination) -> None:
         self._texts, self._queue = destination.texts, Queue(pace)
@@ -61,12 +61,12 @@ class Driver:
         return ready._replace(clear_at=moment if is_clear else None)
 
     def _concerned(self, ready: Ready, near: Sequence[int], rows: Sequence[Sequence[Row]]) -> list[int]:
-        """Which of these may be letters, or wait for one; of all others it is known that they are not."""
+        """The changes that may be letters or wait for one; the others certainly do not."""
         some = rows_at(ready.offered, near, ready.keys) if ready.keys else rows or rows_of(ready.offered)
         return [near[index] for index in self._poison.concerned([ready.places[index] for index in near], some)]
 
     def _without_parked(self, ready: Ready, concerned: Sequence[int]) -> Ready:
-        """Park what of these is known to wait for a dead letter; of a whole offer at once, since each time costs."""
+        """Park the changes that wait for a dead letter, in one step for the whole offer, since each step costs."""
         parked = self._poison.keep_back(list(from_batch(ready.offered.take(pa.array(concerned)))))
         texts = list(ready.texts)
         for index in concerned:
@@ -74,12 +74,12 @@ class Driver:
         return ready._replace(texts=texts)
 
     def delivered(self) -> Change | None:
-        """The last change up to which all are accepted, also when a later one has failed."""
+        """The last change up to which all are accepted, also after a later one has failed."""
         self._sever_late()
         return self._queue.last()
 
     def drain(self, wait: float) -> bool:
-        """Send what was taken without further delay, and wait for it."""
+        """Send without further delay, and wait until all is durable."""
         self._queue.hurry()
         return self._wait(self._queue.is_drained, wait)
 

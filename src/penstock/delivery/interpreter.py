@@ -1,4 +1,4 @@
-"""Sharing the interpreter between the caller of a delivery and its thread."""
+"""Sharing the interpreter between the caller of a delivery and its threads."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _SWITCH_SECONDS = 0.00001
 
 
 def share_interpreter() -> None:
-    """Let a thread that asks for it after every answer have it soon: by default a busy caller gives it away every 5 ms."""
+    """Shorten the switch interval: by default a busy caller releases the interpreter to a thread with an answer only every 5 ms."""
     sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))

@@ -1,4 +1,4 @@
-"""Which of the changes that were taken go next, and up to where everything is durable. Pure: no clock, no threads."""
+"""The changes that were taken: which are sent next, and up to where all are durable. Pure: no clock, no threads."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from penstock.rows import Row, rows_of
 
 _T = TypeVar("_T")
 
-_MOST_OF_A_LETTER = 4
-"""Bytes in UTF-8."""
+_MOST_OF_A_LETTER = 4  # bytes of a character in UTF-8
 
 
 class Ready(NamedTuple):
-    """Changes as they are offered: where each stands, its text, and the rows it is about, or none until they are needed.
+    """An offer: the place of each change, its text, and its rows, or none until they are needed.
 
-    No text: the format leaves it out, or it is parked already. With `keys`, each is about one row, and that is its key.
-    `clear_at`: the moment when none of them was known to have to wait for a letter.
+    A change without text is left out by the format, or parked already. With `keys`, each is about one row, and that is its key.
+    `clear_at`: the moment at which no change of the offer had to wait for a letter.
     """
 
     offered: pa.RecordBatch
@@ -37,10 +36,7 @@ class Ready(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """What was offered together: the number of its first change, its columns, and its keys if they are known.
-
-    `clear_at`: the moment when none of it was known to have to wait for a letter.
-    """
+    """An offer as it is kept: the number of its first change, and its columns; `keys` and `clear_at` as in Ready."""
 
     start: int
     changes: pa.RecordBatch
@@ -50,7 +46,7 @@ class Offer(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A change that was taken: its number, since when it waits, where it stands, its text, and the rows it is about."""
+    """A change that was taken: its number, the time it was taken, its place, its text, and its rows."""
 
     number: int
     since: float
@@ -60,7 +56,7 @@ class Waiting(NamedTuple):
 
     @property
     def place(self) -> str:
-        """What it is called in keys and messages: its position, and its ordinal if it has one."""
+        """Its name in keys and messages: the position, with the ordinal if there is one."""
         return f"{self.at[0]}.{self.at[1]}" if self.at[1] else str(self.at[0])
 
     @property
@@ -75,42 +71,41 @@ class Waiting(NamedTuple):
 
 
 made: Callable[[Iterable[object]], Waiting] = partial(tuple.__new__, Waiting)
-"""A change of its fields: they are made by the million, and to call the class takes twice as long."""
+"""Makes a change from its fields in half the time of a call of the class; changes are made by the million."""
 
 
 class Schedule:
     """Numbers changes as they are taken, and follows each until it is durable.
 
-    - Of changes that share a row, a later one goes behind the earlier one in its batch, or when that one is durable.
-    - A change about a whole table goes alone, when everything before it is durable; what follows it in its table waits for it.
-    - Nothing goes that is `reach` or more behind the first one that is not durable; `reach_aside` further for each batch set aside.
-    - `durable` counts changes from the first on, never over a gap; what a format leaves out is durable with what is before it.
-    - Without `is_parallel` one batch is under way at a time, and all go in order, as long as none was set `aside`: only then rows
-      matter, and are looked for.
+    - Of changes that share a row, a later one is sent after the earlier one in its batch, or when that one is durable.
+    - A change about a whole table is sent alone, when everything before it is durable; later changes of its table wait for it.
+    - No change is sent `reach` or more after the first one that is not durable; `reach_aside` more for each batch set aside.
+    - `durable` counts changes from the first on, without a gap; a change without text is durable with the one before it.
+    - Without `is_parallel` one batch is under way at a time, in order, unless a batch is set `aside`: only then rows are computed.
     """
 
     def __init__(self, reach: int, *, is_parallel: bool, reach_aside: int = 0) -> None:
         self.taken = self.durable = self.aside = 0
         self._reach, self._reach_aside, self._is_parallel = reach, reach_aside, is_parallel
         self._fresh: deque[Waiting] = deque()
-        self._passed: list[Waiting] = []  # were looked at and could not go; all of them come before those in _fresh
-        self._busy: set[Row] = set()  # of what is under way, or was set aside
-        self._again: Counter[Row] = Counter()  # how often each of them is, but for once
-        self._blocked: set[Row] = set()  # of what was passed
-        self._longest = 0  # no text has had more bytes so far: so batches of short ones need not be counted
-        self._wholes: set[int] = set()  # changes that are known to be about whole tables, and are not durable
-        self._done: set[int] = set()  # durable, behind one that is not
+        self._passed: list[Waiting] = []  # could not be sent; all of them precede those in _fresh
+        self._busy: set[Row] = set()  # of changes that are under way, or set aside
+        self._again: Counter[Row] = Counter()  # their repetitions
+        self._blocked: set[Row] = set()  # of passed changes
+        self._longest = 0  # the most bytes of a text so far: batches of short ones need no sum
+        self._wholes: set[int] = set()  # known changes about whole tables that are not durable
+        self._done: set[int] = set()  # durable, after one that is not
         self._offers: deque[Offer] = deque()
 
     @property
     def waiting(self) -> int:
-        """How many may be able to go."""
+        """The number of changes that may be sent now."""
         is_near = self._fresh and (self._goes_in_order or self._fresh[0].number < self.durable + self.reach)
         return len(self._fresh) if is_near else 0
 
     @property
     def reach(self) -> int:
-        """How far behind the first one that is not durable others may go."""
+        """The distance from the first change that is not durable up to which others are sent."""
         return self._reach + self.aside * self._reach_aside
 
     @property
@@ -119,7 +114,7 @@ class Schedule:
 
     @property
     def since(self) -> float:
-        """When the first of these came."""
+        """The time at which the first of these was taken."""
         return self._fresh[0].since
 
     def last(self) -> Change | None:
@@ -129,19 +124,19 @@ class Schedule:
         return self.change(self.durable - 1)
 
     def change(self, number: int) -> Change:
-        """The change of this number; it is the last durable one, or not durable yet."""
+        """The change of this number: the last durable one, or one that is not durable yet."""
         offer = self._offer(number)
         return from_row(offer.columns, number - offer.start)
 
     def keys(self, some: Sequence[Waiting]) -> list[str] | None:
-        """The keys of these, which are in the order of their numbers, if it is known that each of them is about one row."""
+        """The keys of these, which are ordered by number, if each is certainly about one row."""
         found = [(offer.keys, part) for offer, part in self._offered(some)]
         if any(keys is None for keys, _ in found):
             return None
         return _picked([key for keys, part in found for key in (keys or ())[part]], some)
 
     def are_clear(self, some: Sequence[Waiting], news: Callable[[int], Collection[str | None]]) -> bool:
-        """Whether none of these was known to have to wait when it came, and no letter came since that it might wait for."""
+        """Whether none of these had to wait when it was offered, and none of its keys has a newer letter."""
         for offer, part in self._offered(some):
             if offer.keys is None or offer.clear_at is None:
                 return False
@@ -151,15 +146,14 @@ class Schedule:
         return True
 
     def rows(self, some: Sequence[Waiting]) -> list[tuple[Row, ...]]:
-        """The rows that each of these is about, which are in the order of their numbers."""
+        """The rows of each of these, which are ordered by number."""
         parts = (offer.changes.slice(part.start, part.stop - part.start) for offer, part in self._offered(some))
         return _picked([rows for part in parts for rows in rows_of(part)], some)
 
     def _offered(self, some: Sequence[Waiting]) -> Iterator[tuple[Offer, slice]]:
-        """Where these are, with all between the first and the last of them."""
-        first, behind = some[0].number, some[-1].number + 1
+        first, limit = some[0].number, some[-1].number + 1
         for offer in self._offers:
-            begin, end = max(first - offer.start, 0), min(behind - offer.start, offer.changes.num_rows)
+            begin, end = max(first - offer.start, 0), min(limit - offer.start, offer.changes.num_rows)
             if begin < end:
                 yield offer, slice(begin, end)
 
@@ -171,7 +165,7 @@ class Schedule:
         """Take these changes."""
         self._offers.append(Offer(self.taken, ready.offered, columns_of(ready.offered), ready.keys, ready.clear_at))
         start, self.taken = self.taken, self.taken + len(ready.texts)
-        texts = cast(Sequence[str], ready.texts)  # those without one do not stay
+        texts = cast(Sequence[str], ready.texts)  # changes without one are dropped below
         self._longest = max(self._longest, _MOST_OF_A_LETTER * max(map(len, filter(None, ready.texts)), default=0))
         changes = list(map(made, zip(count(start), repeat(now), ready.places, texts, ready.rows, strict=False)))
         if None in ready.texts:
@@ -183,9 +177,9 @@ class Schedule:
         self._fresh.extend(changes)
 
     def take(self, most: int, most_bytes: float = math.inf) -> list[Waiting]:
-        """The first changes that may go now, at most `most` of at most `most_bytes`; they are under way until settled.
+        """The first changes that can be sent, at most `most` of at most `most_bytes`; they are under way until settled.
 
-        One change goes whatever its size.
+        The first change is taken whatever its size.
         """
         if self._goes_in_order:
             return self._take_in_order(most, most_bytes)
@@ -217,7 +211,6 @@ class Schedule:
         return [self._fresh.popleft() for _ in range(most)]
 
     def _name_rows(self, most: int) -> None:
-        """Look for the rows of the next ones, many at once."""
         some = [self._fresh.popleft() for _ in range(min(len(self._fresh), most))]
         named = [made((*one[:-1], rows)) for one, rows in zip(some, self.rows(some), strict=True)]
         self._note_wholes(named)
@@ -227,14 +220,14 @@ class Schedule:
         self._wholes.update(change.number for change in changes if change.is_whole)
 
     def set_aside(self, batch: Sequence[Waiting]) -> None:
-        """These were taken, and will be settled in parts, whenever that is: what shares no row with them goes on."""
+        """These changes are settled in parts, at any time: changes that share no row with them continue."""
         self.aside += 1
         if not self._is_parallel:
             self._note_wholes(batch)
             self._occupy(batch)
 
     def _occupy(self, batch: Sequence[Waiting]) -> None:
-        """Nothing else about the rows of these may go; a row may be there more than once."""
+        """No other change of these rows can be sent; a row may occur more than once."""
         rows, others = [row for change in batch for row in change.rows], len(self._busy)
         self._busy.update(rows)
         if len(self._busy) - others < len(rows):
@@ -252,7 +245,7 @@ class Schedule:
         return self._busy.isdisjoint(rows) and self._blocked.isdisjoint(rows)
 
     def settle(self, batch: Sequence[Waiting]) -> bool:
-        """These are durable; whether others may go now that could not before."""
+        """These are durable; whether further changes can be sent now."""
         before = self.waiting
         if not self._pass_over(batch):
             self._done.update(change.number for change in batch)
@@ -264,7 +257,7 @@ class Schedule:
         return self.waiting > before
 
     def _pass_over(self, batch: Sequence[Waiting]) -> bool:
-        """Move behind these if nothing before the last of them is missing then; whether it was so. Quicker than one by one."""
+        """Advance past these if no change before the last of them is missing; whether that was so. Faster than one by one."""
         last = batch[-1].number
         missing = last + 1 - self.durable - len(batch)
         inside = [number for number in self._done if number < last] if len(self._done) >= missing > 0 else []
@@ -274,14 +267,14 @@ class Schedule:
         return len(inside) == missing
 
     def _release(self, batch: Sequence[Waiting]) -> None:
-        """Look again at what was passed, if this may have been the reason."""
+        """Return to the passed changes, if these may have blocked them."""
         released = self._vacate([row for change in batch for row in change.rows])
         if self._wholes or not self._blocked.isdisjoint(released):
             self._fresh.extendleft(reversed(self._passed))
             self._passed, self._blocked = [], set()
 
     def _vacate(self, rows: Sequence[Row]) -> set[Row]:
-        """These are no longer under way; which of them are not at all, since a batch may be settled in parts."""
+        """These are no longer under way; the rows without another change under way, since a batch may be settled in parts."""
         gone = Counter(filter(self._again.__contains__, rows))
         released = set(rows) - {row for row, times in gone.items() if times <= self._again[row]}
         self._again -= gone
@@ -297,5 +290,5 @@ class Schedule:
 
 
 def _picked(found: list[_T], some: Sequence[Waiting]) -> list[_T]:
-    """What belongs to these, of what was found for all between the first and the last of them."""
+    """The elements for these changes, from a list for all between the first and the last of them."""
     return found if len(found) == len(some) else [found[one.number - some[0].number] for one in some]

@@ -1,4 +1,4 @@
-"""Carries batches over one connection, one after the other, until each change is accepted, condemned, or all is at an end."""
+"""Sends batches over one connection, one after the other, until each change is accepted or condemned, or the delivery ends."""
 
 from __future__ import annotations
 
@@ -17,15 +17,12 @@ from penstock.failpoint import reach
 from penstock.retry import Retry
 from penstock.sink import Assignment
 
-FAR_SECONDS = 0.002
-"""Where an answer takes longer, not even the rest of a batch of which all poison is named is worth waiting for."""
-
-UNCERTAIN_SECONDS = 0.01
-"""Between two looks at whether the claim has been confirmed."""
+FAR_SECONDS = 0.002  # with a longer answer time, even a batch whose poison is all named is set aside
+UNCERTAIN_SECONDS = 0.01  # between two checks whether the claim is confirmed
 
 
 class Equipment(NamedTuple):
-    """What every sender of a delivery has, but for the connection. `in_order`: the destination refuses what comes after a gap."""
+    """The common parts of all senders of a delivery. `in_order`: the destination refuses changes after a gap."""
 
     shown: str
     queue: Queue
@@ -35,7 +32,7 @@ class Equipment(NamedTuple):
 
 
 class Sender(Thread):
-    """A thread with a connection of its own. `take_over`: whether another sender goes on with a bisection."""
+    """A thread with a connection of its own. `take_over`: whether another sender continues a bisection."""
 
     def __init__(
         self, transport: Transport, equipment: Equipment, take_over: Callable[[Bisection, Failure], bool] | None = None
@@ -49,7 +46,7 @@ class Sender(Thread):
         """Send batches until the end."""
         try:
             self._work()
-        except BaseException as failure:  # noqa: BLE001 - a thread's last words: every later call of its owner raises them
+        except BaseException as failure:  # noqa: BLE001 - every later call of the owner raises the failure of the thread
             self._queue.fail(failure)
 
     def _work(self) -> None:
@@ -57,7 +54,7 @@ class Sender(Thread):
             continue
 
     def _carry(self, bisection: Bisection, failure: Failure | None = None) -> bool:
-        """Try until everything is settled, or another sender goes on with it; False when the end came first."""
+        """Try until everything is settled, or another sender continues; False if the delivery ended first."""
         while not bisection.is_over:
             reach("sink.sending")
             if not self._may_send():
@@ -76,17 +73,17 @@ class Sender(Thread):
         return bisection.is_over
 
     def _may_send(self) -> bool:
-        """Wait while it is not known that the lane is still this pipeline's: a stopped process may have a successor."""
+        """Wait while the claim on the lane is not confirmed: a suspended process may have a successor."""
         while not self._queue.is_ending and not self._assignment.is_current():
             self._queue.rest(UNCERTAIN_SECONDS)
         return not self._queue.is_ending
 
     def _more(self) -> list[Waiting]:
-        """What else could be sent, for the destination to accept something."""
+        """Other changes for the destination to accept, as a witness."""
         return self._queue.more()
 
     def _gives_away(self, bisection: Bisection, failure: Failure) -> bool:
-        """Whether another sender goes on with it; not if the destination may be in trouble, since everything waits then."""
+        """Whether another sender continues; not if the destination may be in trouble, since everything waits then."""
         is_far = failure.is_named and self._seconds > FAR_SECONDS
         if self._take_over is None or len(bisection.parts) < (1 if is_far else 2) or bisection.is_in_doubt:
             return False
@@ -98,7 +95,7 @@ class Sender(Thread):
         return self._take_over(bisection, failure)
 
     def _try(self, bisection: Bisection, part: Part) -> Failure | None:
-        """Send what does not have to wait for a dead letter; the failure, if it was one."""
+        """Send the changes that do not wait for a dead letter; return the failure, if there was one."""
         if not self._settlement.sift(bisection, part):
             return None
         part.attempts += 1
@@ -124,7 +121,6 @@ class Sender(Thread):
         return None
 
     def _split(self, bisection: Bisection, part: Part, refused: Refused) -> None:
-        """Send halves at once: the request had more bytes than the destination takes."""
         self._queue.shrink(sum(change.bytes for change in part.changes))
         part.changes = self._queue.with_rows(part.changes)
         bisection.split(part)

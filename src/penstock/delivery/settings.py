@@ -1,4 +1,4 @@
-"""The settings that decide about batches and requests, and when a batch goes. Pure."""
+"""The settings of batches and requests, and the time at which a batch is sent. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from penstock.retry import Retry
 from penstock.settings import refuse, settings
 from penstock.size import Bytes, Size
 
-MOST_PARALLEL = 64
-"""Requests under way: each has a thread and a connection."""
+MOST_PARALLEL = 64  # requests under way: each has a thread and a connection
 
 
 @settings
 class Batch:
-    """How many changes and bytes of them go in one request, and how long the first change waits for others."""
+    """The most changes and bytes in one request, and the longest time that the first change waits for others."""
 
     size: int = 100
     bytes: Size = Bytes(8_000_000)
@@ -30,7 +29,7 @@ class Batch:
 
 
 class Pace(NamedTuple):
-    """`parallel` requests, each a batch, and beside them one for each of at most so many `bisections` of refused batches."""
+    """`parallel` requests, each a batch, and one more for each of at most `bisections` bisections of refused batches."""
 
     batch: Batch = Batch()
     parallel: int = 1
@@ -38,7 +37,7 @@ class Pace(NamedTuple):
     retry: Retry = Retry()
 
     def complaints(self) -> list[str | Literal[False]]:
-        """What is wrong with these."""
+        """One complaint for each invalid value."""
         return [
             not 1 <= self.parallel <= MOST_PARALLEL and f"parallel is {self.parallel}: it must be from 1 to {MOST_PARALLEL}",
             not 0 <= self.bisections <= MOST_PARALLEL and f"bisections is {self.bisections}: it must be from 0 to {MOST_PARALLEL}",
@@ -46,10 +45,10 @@ class Pace(NamedTuple):
 
 
 def due_in(waiting: int, waited: float, batch: Batch, is_urgent: bool = False) -> float | None:
-    """Seconds until the next batch goes, 0 for at once, None while nothing waits.
+    """Seconds until the next batch is sent: 0 for at once, None while nothing waits.
 
-    `waiting` changes are there, the first of them since `waited` seconds. This is asked whenever a connection is free, so what
-    grew old during the last request goes at once, all that has come with it.
+    `waiting` changes wait, the first of them for `waited` seconds. The queue asks whenever a connection is free, so changes that
+    became due during the last request are sent at once, with all that arrived meanwhile.
     """
     if not waiting:
         return None

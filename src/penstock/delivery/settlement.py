@@ -1,4 +1,4 @@
-"""What follows from the outcome of a request: changes are settled, condemned, or sent again."""
+"""The consequences of the outcome of a request: changes are settled, condemned, or sent again."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Failure(NamedTuple):
 
     @property
     def is_named(self) -> bool:
-        """Whether the destination has said of which changes it is."""
+        """Whether the destination named the changes at fault."""
         return isinstance(self.outcome, Refused) and bool(self.outcome.named)
 
 
 def meant(outcome: Outcome, sent: Sequence[Waiting], *, halts: bool) -> Outcome:
-    """An outcome as it is meant: an acceptance that names all that was sent is a refusal; to halt, it is condemned as it is.
+    """An outcome as the driver acts on it: an acceptance that names all changes is a refusal, unless poison halts the pipeline.
 
-    An acceptance that names what was not sent has taken nothing for certain.
+    An acceptance that names changes which were not sent accepts nothing for certain.
     """
     if not isinstance(outcome, Accepted) or not outcome.named:
         return outcome
@@ -44,7 +44,7 @@ def meant(outcome: Outcome, sent: Sequence[Waiting], *, halts: bool) -> Outcome:
 
 
 def fault(failure: Failure, *, halts: bool, is_believed: bool) -> Fault:
-    """Whether this is the fault of the changes, where a final refusal is believed or not."""
+    """Whether the changes caused this failure; a final refusal counts as certain only if it is believed."""
     match failure.outcome:
         case Refused(is_final=True) if not halts:
             return Fault.CERTAIN if is_believed and not failure.is_doubtful else Fault.LIKELY
@@ -54,7 +54,7 @@ def fault(failure: Failure, *, halts: bool, is_believed: bool) -> Fault:
 
 
 class Sentence(NamedTuple):
-    """What a refusal has condemned: to be carried out while the rest of the same batch is under way."""
+    """The result of a refusal, which is carried out while the rest of the batch is under way."""
 
     condemned: Sequence[Waiting]
     reason: str
@@ -63,7 +63,7 @@ class Sentence(NamedTuple):
 
 
 class Settlement:
-    """Settles what one sender has sent. `was_believed`: see `fault`, when the last request was sent."""
+    """Settles the changes of one sender. `was_believed`: whether final refusals were believed when the last request was sent."""
 
     def __init__(self, shown: str, queue: Queue, retry: Retry, poison: Poison) -> None:
         self._shown, self._queue, self._retry, self._poison = shown, queue, retry, poison
@@ -71,17 +71,17 @@ class Settlement:
         self._sentence: Sentence | None = None
 
     def begin(self) -> None:
-        """Note, before a request is sent, whether a final refusal is believed once all that is known to be poison is condemned."""
+        """Note, before a request, whether a final refusal will be believed after all known poison is condemned."""
         self.was_believed = self._is_believed(len(self._sentence.condemned) if self._sentence else 0)
 
     def carry_out(self) -> None:
-        """Condemn what an earlier request has shown to be poison."""
+        """Condemn the poison that an earlier request has shown."""
         if sentence := self._sentence:
             self._sentence = None
             self._condemn(sentence.condemned, sentence.reason, sentence.tries, is_refused=sentence.is_refused)
 
     def sift(self, bisection: Bisection, part: Part) -> bool:
-        """Leave out what waits for a dead letter, which settles it; whether anything is left."""
+        """Remove and settle the changes that wait for a dead letter; whether any change is left."""
         if not self._poison.has_letters or self._queue.are_clear(part.changes, self._poison.news):
             return True
         near = self._poison.near([one.at for one in part.changes], self._queue.keys(part.changes))
@@ -96,42 +96,37 @@ class Settlement:
             gone = {one.number for one in parked}
             part.changes = [one for one in part.changes if one.number not in gone]
             if not part.changes:
-                bisection.emptied(part)
+                bisection.parts.remove(part)
             self._queue.settle(parked)
         return bool(part.changes)
 
     def accept(self, bisection: Bisection, part: Part, accepted: Accepted) -> None:
-        """The destination has it, except what is named."""
+        """The destination has the changes, except those it named, which are condemned."""
         if accepted.named:
-            self._refuse(part, accepted)
+            refused, others = parted(part.changes, accepted.named)
+            overtaken, passed = self._passing(part.changes, refused)
+            self._condemn(refused, accepted.reason, part.failures + 1, overtaken, is_refused=part.is_refused)
+            self._poison.pass_by(passed)
+            part.changes = others
         bisection.taken(part)
         if part.changes:
             self._queue.settle(part.changes, is_taken=True)
 
-    def _refuse(self, part: Part, accepted: Accepted) -> None:
-        """Condemn what an acceptance names."""
-        refused, others = parted(part.changes, accepted.named)
-        overtaken, passed = self._passing(part.changes, refused)
-        self._condemn(refused, accepted.reason, part.failures + 1, overtaken, is_refused=part.is_refused)
-        self._poison.pass_by(passed)
-        part.changes = others
-
     def _passing(self, changes: Sequence[Waiting], refused: Sequence[Waiting]) -> tuple[Collection[Place], Collection[Place]]:
-        """Which refused ones were overtaken, if the destination has all others of these; and by which of them."""
         if self._are_apart(changes):
             return (), ()
         named = self._queue.with_rows(changes)
         wholes = self._queue.changes([one for one in named if one.is_whole])
-        schemas = {change.place for change in wholes if not waiting_rows(change)}  # they pass nothing, and nothing passes them
+        schemas = {change.place for change in wholes if not waiting_rows(change)}  # they neither overtake nor are overtaken
         return passing([one for one in named if one.at not in schemas], {one.at for one in refused})
 
     def _are_apart(self, changes: Sequence[Waiting]) -> bool:
-        """Whether it is known that none of these shares a row with another one, as is nearly always so."""
+        """Whether it is certain that no two of these share a row: the usual case."""
         keys = self._queue.keys(changes)
         return keys is not None and len(set(keys)) == len(keys)
 
     def fail(self, bisection: Bisection, part: Part, failure: Failure) -> None:
-        """None of it was accepted. Raises DeliveryExhausted once the tries are spent, where poison halts the pipeline."""
+        """No change was accepted. Raises DeliveryExhausted once the tries are spent, if poison halts the pipeline."""
         failures, outcome, changes = part.failures + 1, failure.outcome, part.changes
         if self.halts and self._retry.is_spent(failures):
             raise self._exhausted(outcome.reason, f"{changes[0].place}..{changes[-1].place}", failures)
@@ -148,11 +143,11 @@ class Settlement:
             self._condemn(condemned, outcome.reason, failures, is_refused=part.is_refused)
 
     def fault(self, failure: Failure) -> Fault:
-        """Whether this is the fault of the changes, by what is known now."""
+        """Whether the changes caused this failure, as far as is known now."""
         return fault(failure, halts=self.halts, is_believed=self._is_believed())
 
     def _is_believed(self, more: int = 0) -> bool:
-        """Whether a final refusal counts: not after too many in a row, and so many more."""
+        """Whether a final refusal counts: not after too many in a row, including `more` further ones."""
         return self._queue.condemned_in_row + more < IN_A_ROW
 
     def _condemn(

@@ -1,4 +1,4 @@
-"""The contract of a destination: one attempt at a time, without retries of its own. The driver decides all the rest."""
+"""The contract of a destination: one attempt at a time, without retries. The driver decides everything else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.poison.parked_keys import Place
 class Accepted:
     """The changes are durable at the destination, except those at the places `named`, for this `reason`.
 
-    `after`: the seconds that the destination asks to wait; they count where it names all changes, which is a refusal.
+    `after`: the seconds that the destination asks to wait; they count if it names all changes, which is a refusal.
     """
 
     reason: str = ""
@@ -24,17 +24,15 @@ class Accepted:
     after: float | None = None
 
 
-ACCEPTED = Accepted()
-"""Nothing is named, as is nearly always so."""
+ACCEPTED = Accepted()  # no change is named: the usual case
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """None of the changes counts as accepted, and one of them may be the reason: after all tries it is looked for.
+    """No change is accepted for certain, and one of them may be the reason: after all tries the driver searches for it.
 
-    `named`: the places of those that the destination says it is about. `is_final`: no repetition can help. `is_too_large`: a
-    request with fewer bytes may be accepted. `is_certain`: nothing of the request is at the destination. `after`: the seconds
-    that the destination asks to wait.
+    `named`: the places of the changes at fault. `is_final`: no repetition can help. `is_too_large`: a request with fewer bytes may
+    be accepted. `is_certain`: nothing of the request is at the destination. `after`: the seconds that the destination asks to wait.
     """
 
     reason: str
@@ -47,9 +45,9 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """None of the changes counts as accepted, for a reason outside of them: the same request is sent again.
+    """No change is accepted for certain, for a reason outside of them: the same request is sent again.
 
-    `is_free`: at once, and the attempt is no failed one.
+    `is_free`: at once, and without counting a failed try.
     """
 
     reason: str
@@ -65,8 +63,8 @@ Outcome = Accepted | Failed
 class Attempt(NamedTuple):
     """The number of an attempt at the same changes, from 1.
 
-    A transport may call `under_way` when the request is sent and its outcome is not known: the driver works meanwhile. If it does
-    not, the driver does the same work after `send`.
+    A transport may call `under_way` after it has sent the request and before it waits for the outcome: the driver works meanwhile.
+    Otherwise the driver does the same work after `send`.
     """
 
     number: int
@@ -77,10 +75,9 @@ class Transport(Protocol):
     """One connection to a destination, which one thread uses."""
 
     def send(self, changes: Sequence[Waiting], attempt: Attempt) -> Outcome:
-        """Send these changes, in this order, and wait for the outcome. What it raises ends the delivery.
+        """Send these changes, in this order, and wait for the outcome. An exception ends the delivery.
 
-        It must return after a limited time: `Delivery.close` waits for it. Of a change `text`, `at`, `place` and `bytes` are meant
-        for a transport.
+        It must return after a limited time: `Delivery.close` waits for it. A transport uses `text`, `at`, `place` and `bytes` only.
         """
 
     def sever_if_late(self) -> None:
@@ -88,7 +85,7 @@ class Transport(Protocol):
         return
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         return
 
 
@@ -98,10 +95,10 @@ class Destination(Protocol):
     shown: str
 
     def texts(self, changes: pa.RecordBatch, previous: int | None) -> Sequence[str | None]:
-        """Each change as it is sent, None for one that is not; `previous` is the position before the first one.
+        """The text of each change, None for one that is not sent; `previous` is the position before the first one.
 
         A text depends on nothing else, so that every attempt has the same.
         """
 
     def connect(self) -> Transport:
-        """One more connection; it may be opened when it is needed. The thread of a sender calls this, too, for a bisection."""
+        """One more connection, which may open when it is needed. Threads of senders call this, too, for bisections."""
