@@ -215,7 +215,7 @@ def test_an_acceptance_that_names_everything_is_a_final_refusal_unless_poison_ha
 
 
 def test_an_acceptance_that_names_everything_keeps_the_wait_that_it_asks_for() -> None:
-    outcome = webhook_outcome(Answer(200, "status 200", retry_after=7.0, named=BOTH))
+    outcome = webhook_outcome(Answer(200, "status 200", retry_after=7.0, named=BOTH, is_taken=True))
     assert meant(outcome, SENT, halts=False) == Refused("status 200", BOTH, is_final=True, after=7.0)
 
 

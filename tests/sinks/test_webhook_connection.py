@@ -69,6 +69,11 @@ def test_a_header_out_of_all_bounds_does_no_harm(header):
     assert asked is None or asked >= 0
 
 
+def posted(line, body, headers):
+    line.send(body, headers)
+    return line.answer()
+
+
 @contextmanager
 def speaking(*answers):
     """A server that gives these answers in turn, to requests on whatever connections; it counts those."""
@@ -129,10 +134,10 @@ PLAIN = b"HTTP/1.1 204 No Content\r\n\r\n"
 )
 def test_a_connection_is_kept_where_the_whole_answer_was_read_and_given_up_where_not(first, status, reason, is_kept):
     with speaking(first, PLAIN) as (url, connections), closing(Connection(parse(url), PATIENCE, None)) as line:
-        answer = line.post(b"{}", {"X": "1"})
+        answer = posted(line, b"{}", {"X": "1"})
         assert (answer.status, answer.reason) == (status, reason)
         assert answer.retry_after == (7 if first is CHUNKED else None)
-        assert line.post(b"{}", {}).status == 204
+        assert posted(line, b"{}", {}).status == 204
         assert len(connections) == (1 if is_kept else 2)
         line.close()
 
@@ -140,8 +145,8 @@ def test_a_connection_is_kept_where_the_whole_answer_was_read_and_given_up_where
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        (b"hello\r\n\r\n", "the answer is no HTTP: Expected HTTP/"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n", "the answer is no HTTP: Invalid character in Content-Length"),
+        (b"hello\r\n\r\n", "the answer is not HTTP: Expected HTTP/"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n", "the answer is not HTTP: Invalid character in Content-Length"),
         (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 100_000, "the head of the answer is longer than 262144 bytes"),
         (b"HTTP/1.1 2", "the connection was closed within the answer"),
         (b"HTTP/1.1 100 Continue\r\n\r\n", "the connection was closed within the answer"),
@@ -149,7 +154,7 @@ def test_a_connection_is_kept_where_the_whole_answer_was_read_and_given_up_where
 )
 def test_an_answer_that_is_no_http_or_has_no_end_is_a_failed_request(said, reason):
     with speaking(said) as (url, _), closing(Connection(parse(url), PATIENCE, None)) as line:
-        answer = line.post(b"{}", {})
+        answer = posted(line, b"{}", {})
         assert answer.status is None
         assert answer.reason.startswith(reason)
         assert not answer.is_stale
@@ -160,5 +165,5 @@ def test_a_request_ends_with_its_time_though_nobody_severs_it(body):
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/"
         with closing(Connection(parse(url), 0.2, None)) as line:
-            answer = line.post(body, {})
+            answer = posted(line, body, {})
     assert (answer.status, answer.reason, answer.is_stale) == (None, "no answer within 0.2 s", False)

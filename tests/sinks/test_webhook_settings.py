@@ -136,6 +136,8 @@ def test_settings_do_not_show_the_url():
         ({"bisections": -1}, "bisections is -1: it must be from 0 to 64"),
         ({"bisections": 65}, "bisections is 65: it must be from 0 to 64"),
         ({"inquests": 65}, "bisections is 65: it must be from 0 to 64"),
+        ({"inquests": 4, "bisections": 4}, "inquests is the former name of bisections, which is given, too: remove inquests"),
+        ({"inquests": 4, "bisections": 16}, "inquests is the former name of bisections, which is given, too: remove inquests"),
         ({"inquests": 4, "bisections": 5}, "inquests is the former name of bisections, which is given, too: remove inquests"),
         ({"timeout": "0s"}, "timeout"),
         ({"timeout": "soon"}, "timeout"),
@@ -176,6 +178,6 @@ def test_keys_that_go_on_belong_to_dead_letters(then):
 
 def test_the_former_name_of_bisections_is_accepted_with_a_warning():
     sink = written(inquests=0)
-    assert sink.bisections == 0
+    assert sink.pace.bisections == 0
     assert sink.warnings == ["inquests is now called bisections: rename the key; the next release refuses the old name"]
-    assert replace(sink, retry=Retry(tries=1)).bisections == 0
+    assert replace(sink, retry=Retry(tries=1)).pace.bisections == 0

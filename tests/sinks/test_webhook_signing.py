@@ -97,7 +97,6 @@ def test_a_secret_that_cannot_work_is_refused_and_not_quoted(secret, said):
 def test_settings_do_not_show_the_secret():
     sink = WebhookSink(url="http://h/", signing=Signing(secret=[NEW, OLD]))
     assert "whsec" not in repr(sink)
-    assert OLD not in repr(sink.signing.signer())
 
 
 def test_compressed_bodies_are_the_plain_ones_and_hold_no_time_that_would_make_repeats_differ(receiver, deliver):

@@ -156,7 +156,7 @@ def test_an_authority_of_ones_own_takes_the_place_of_all_others(files, deliver, 
 def test_an_expired_certificate_is_refused(authority, files, deliver):
     with listening(authority, "localhost", not_after=datetime(2020, 1, 1, tzinfo=UTC)) as receiver:
         said = failure(deliver(receiver.url, retry=ONCE, tls=Tls(ca=str(files / "ca.pem"))))
-        assert "its certificate is not trusted: certificate has expired (it must be renewed there)" in said
+        assert "its certificate is not trusted: certificate has expired (renew it at the receiver)" in said
         assert not receiver.requests
 
 
@@ -237,7 +237,7 @@ def test_a_refusal_in_tls_1_3_which_comes_once_the_request_is_on_its_way_names_i
     with refusing(authority, ssl.TLSVersion.TLSv1_3) as url:
         said = failure(deliver(url, retry=ONCE, tls=Tls(ca=str(files / "ca.pem"), cert=cert and str(files / cert))))
     refused = f"it refused the certificate shown to it, or that there is none: {reason} (see tls.cert and tls.key)"
-    closed = "it closed the connection without a word (does it ask for a certificate? see tls.cert and tls.key)"
+    closed = "it closed the connection without an answer (it may require a certificate: see tls.cert and tls.key)"
     reset = "Connection reset by peer"  # docs/webhook.md says what it may mean
     assert any(words in said for words in (refused, closed, reset)), said
 
@@ -271,10 +271,10 @@ def test_a_receiver_that_asks_for_a_certificate_and_hangs_up_without_a_word_is_a
         ),
         ({"key": "client.key"}, "tls.key is given without tls.cert"),
         ({"key_password": "s3cret"}, "tls.key_password is given without"),
-        ({"server_name": "a b"}, "tls.server_name 'a b' is no name of a host"),
-        ({"server_name": "x\r\nHost: y"}, "is no name of a host"),
-        ({"server_name": ""}, "is no name of a host"),
-        ({"verify": False, "ca": "ca.pem"}, "tls.ca says whom to trust and tls.verify: false"),
+        ({"server_name": "a b"}, "tls.server_name 'a b' is not the name of a host"),
+        ({"server_name": "x\r\nHost: y"}, "is not the name of a host"),
+        ({"server_name": ""}, "is not the name of a host"),
+        ({"verify": False, "ca": "ca.pem"}, "tls.ca names a trusted authority and tls.verify: false"),
         ({"verify": "no"}, "sink.tls.verify must be true or false"),
         ({"cafile": "x"}, "sink.tls.cafile is unknown"),
     ],

@@ -1,4 +1,4 @@
-"""Changes as JSON batches to an HTTP endpoint: a transport of penstock.delivery."""
+"""Changes as JSON batches to an HTTP endpoint: a destination of penstock.delivery."""
 
 from penstock.kind import FileKey, SinkKind
 

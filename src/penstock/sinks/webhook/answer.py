@@ -1,4 +1,4 @@
-"""What an endpoint says to a request, and what it means for the changes. Pure, but for the clock of a Retry-After."""
+"""The answer of an endpoint to a request, and the outcome for the changes. Pure, except for the clock of a Retry-After."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of one request.
+    """The result of one request.
 
-    `status` is None if no answer came. `is_stale`: the endpoint closed a kept connection just as the request was sent on it,
-    which is no sign of trouble. `is_unsent`: nobody was reached. `named`: the places of changes that it says it is about.
-    `is_void`: a 2xx that is not understood, and so has taken nothing for certain.
+    `status` is None without an answer. `is_stale`: the endpoint closed a kept connection as the request was sent, which is no sign
+    of trouble. `is_unsent`: no connection was made. `named`: the places of the changes that the answer is about. `is_taken`: the
+    receiver has all others, a 2xx; one that cannot be understood accepts nothing for certain.
     """
 
     status: int | None
@@ -38,55 +38,33 @@ class Answer:
     is_stale: bool = False
     is_unsent: bool = False
     named: frozenset[Place] = frozenset()
-    is_void: bool = False
-
-    @property
-    def is_taken(self) -> bool:
-        """Whether the far side has the changes, but for those it names: any 2xx."""
-        return self.status is not None and 200 <= self.status < 300 and not self.is_void
-
-    @property
-    def is_final(self) -> bool:
-        """Whether it says that these changes will never be taken as they are."""
-        return self.status in _FINAL
-
-    @property
-    def is_too_large(self) -> bool:
-        """Whether it says that the request has too many bytes."""
-        return self.status == _TOO_LARGE
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether it is known that nothing was taken: it was not sent, or the endpoint says that the request itself is at fault."""
-        return self.is_unsent or (self.status is not None and 400 <= self.status < 500)
-
-    @property
-    def is_refusal(self) -> bool:
-        """Whether it may be about the changes: nobody was reached, or asked for time, if not."""
-        return not self.is_unsent and self.status not in _NOT_NOW
+    is_taken: bool = False
 
 
 def answered(status: int, headers: Mapping[str, str], shown: str) -> Answer:
-    """An answer with this head, whose body is `shown` to people."""
+    """The Answer for this status and these headers; `shown` is the readable part of the body."""
     if status in _REDIRECTS:
         shown = _redirection(headers.get("location"))
     hint = _CREDENTIALS if status in _STRANGER else ""
-    answer = Answer(status, f"status {status}{hint}{shown}", seconds_asked(headers.get("retry-after")))
+    after, is_taken = seconds_asked(headers.get("retry-after")), 200 <= status < 300
+    answer = Answer(status, f"status {status}{hint}{shown}", after, is_taken=is_taken)
     refused = headers.get(REFUSED, "")
     return _naming(answer, refused) if refused else answer
 
 
 def outcome(answer: Answer) -> Outcome:
-    """What it means for the changes that were sent."""
+    """The outcome for the changes that were sent."""
     if answer.is_taken:
         return Accepted(answer.reason, answer.named, answer.retry_after) if answer.named else ACCEPTED
-    if answer.is_stale or not answer.is_refusal:
-        return Deferred(answer.reason, answer.retry_after, answer.is_certain, answer.is_stale)
-    return Refused(answer.reason, answer.named, answer.is_final, answer.is_too_large, answer.is_certain, answer.retry_after)
+    status = answer.status
+    is_certain = answer.is_unsent or (status is not None and 400 <= status < 500)
+    if answer.is_stale or answer.is_unsent or status in _NOT_NOW:
+        return Deferred(answer.reason, answer.retry_after, is_certain, answer.is_stale)
+    return Refused(answer.reason, answer.named, status in _FINAL, status == _TOO_LARGE, is_certain, answer.retry_after)
 
 
 def _redirection(location: str | None) -> str:
-    """Where a redirect leads: its host alone, since the rest may hold credentials."""
+    """The target of a redirect: only its host, since the rest may contain credentials."""
     try:
         host = urlsplit(location or "").hostname
     except ValueError:
@@ -96,20 +74,16 @@ def _redirection(location: str | None) -> str:
 
 
 def _naming(answer: Answer, refused: str) -> Answer:
-    """An answer with what its header Penstock-Refused names. A 2xx of which that cannot be read whole takes nobody knows what."""
+    """The answer with the changes that Penstock-Refused names. A 2xx with an unreadable one accepts nothing for certain."""
     named, unread = places_named(refused)
     if answer.is_taken and unread:
-        return _void(answer, f"cannot be read at {unread[:SHOWN_CHARACTERS]!a}")
+        reason = f"status {answer.status}, but its Penstock-Refused cannot be read at {unread[:SHOWN_CHARACTERS]!a}"
+        return replace(answer, is_taken=False, reason=reason)
     return replace(answer, named=named, reason=f"{answer.reason}, named by Penstock-Refused" if answer.is_taken else answer.reason)
 
 
-def _void(answer: Answer, why: str) -> Answer:
-    """The same, as one that has taken nothing for certain, and names nothing."""
-    return replace(answer, named=frozenset(), is_void=True, reason=f"status {answer.status}, but its Penstock-Refused {why}")
-
-
 def places_named(refused: str) -> tuple[frozenset[Place], str]:
-    """The changes that a Penstock-Refused header names, by position, with an ordinal if they have one; and what else it says."""
+    """The places that a Penstock-Refused header names (a position, with an ordinal if there is one), and the unreadable rest."""
     words = [word for word in re.split(r"[\s,]+", refused) if word]
     found = {word: re.fullmatch(r"(\d{1,19})(?:\.(\d{1,19}))?", word, re.ASCII) for word in words}
     named = frozenset((int(one[1]), int(one[2] or 0)) for one in found.values() if one)
@@ -117,7 +91,7 @@ def places_named(refused: str) -> tuple[frozenset[Place], str]:
 
 
 def seconds_asked(retry_after: str | None) -> float | None:
-    """The wait that a Retry-After header asks for, in seconds or as a date; None if it cannot be read."""
+    """The wait that a Retry-After header requests, in seconds or as a date; None if it cannot be read."""
     if retry_after is None:
         return None
     if retry_after.strip().isdecimal():

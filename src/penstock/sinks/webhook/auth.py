@@ -1,4 +1,4 @@
-"""Who we say we are: the header Authorization, from keys of the file."""
+"""The header Authorization, from keys of the pipeline file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Basic:
             missing = "user" if self.user is None else "password"
             raise ValueError(f"auth.basic.{missing} is missing: give user and password")
         if ":" in (self.user or ""):
-            raise ValueError("auth.basic.user has a colon, which ends a user's name: use another user")
+            raise ValueError("auth.basic.user has a colon, which ends the name of a user: use another user")
         if not (self.user or "").isprintable() or not (self.password or "").isprintable():
             raise ValueError("auth.basic has a character that cannot be seen: was a line break copied with the password?")
 
@@ -43,7 +43,7 @@ class Auth:
 
     @property
     def header(self) -> str | None:
-        """What the header Authorization says."""
+        """The value of the header Authorization."""
         if self.bearer is not None:
             return f"Bearer {self.bearer}"
         if self.basic.user is not None and self.basic.password is not None:

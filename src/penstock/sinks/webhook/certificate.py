@@ -1,4 +1,4 @@
-"""When a certificate ends. Python's ssl tells that of the far side's alone, so the few fields before it are walked through here."""
+"""The expiry of a certificate. Python's ssl reads it only for the peer, so this module walks through the few fields before it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _VERSION, _SHORT_YEAR = 0xA0, 0x17  # tags of DER: the optional first field, and
 
 
 def end_of(pem: bytes) -> datetime:
-    """When the first certificate in it ends, which is the one that is shown. Raises ValueError if there is none."""
+    """The expiry of the first certificate in a PEM file, which is the one that is shown. Raises ValueError if there is none."""
     if not (block := _BLOCK.search(pem)):
         raise ValueError("tls.cert holds no certificate: it must be a PEM file, BEGIN CERTIFICATE and all")
     try:
@@ -31,7 +31,6 @@ def _end(der: bytes) -> datetime:
 
 
 def _parts(der: bytes) -> Iterator[tuple[int, bytes]]:
-    """The tags and contents that stand in it one behind the other."""
     at = 0
     while at < len(der):
         tag, size, at = der[at], der[at + 1], at + 2

@@ -1,4 +1,4 @@
-"""The checks of `doctor` for a webhook: the endpoint can be reached and trusted; a probe sends an empty batch."""
+"""The checks of `doctor` for a webhook: the endpoint can be reached and is trusted; a probe sends an empty batch."""
 
 from __future__ import annotations
 
@@ -29,23 +29,21 @@ if TYPE_CHECKING:
     from penstock.pipeline import Pipeline
     from penstock.sinks.webhook.sink import WebhookSink
 
-SOON_DAYS = 14
-"""A certificate that ends sooner than this should be renewed."""
-LISTENING = 0.5
-"""Seconds in which a far side that refuses our certificate says so."""
+SOON_DAYS = 14  # a certificate that ends sooner should be renewed
+LISTENING = 0.5  # seconds to wait for a refusal of the client certificate
 _RENEW = "renew it there"
 _RENEW_OURS = "have it renewed, and put the new one, with its key, into the files of tls.cert and tls.key"
 
 
 def checks(pipeline: Pipeline, *, probes: bool) -> Mapping[str, Check]:
-    """All of them by name; the probe sends a request."""
+    """The checks by name; the probe sends a request."""
     sink: WebhookSink = pipeline.sink  # type: ignore[assignment]
     found: dict[str, Check] = {"endpoint": partial(endpoint, sink)}
     return {**found, "probe": partial(probe, sink, pipeline.name)} if probes else found
 
 
 def endpoint(sink: WebhookSink) -> Iterator[Finding]:
-    """Connect, shake hands, listen, and hang up; nothing is sent. Then look at the certificate that we show."""
+    """Connect, complete the TLS handshake, listen, and close; nothing is sent. Then check the client certificate."""
     yield from _reached(sink, parse(sink.url))
     if sink.tls.cert is not None:
         yield judged_own(sink.tls.cert, end_of(Path(sink.tls.cert).read_bytes()), datetime.now(UTC))
@@ -67,35 +65,40 @@ def _reached(sink: WebhookSink, place: Endpoint) -> Iterator[Finding]:
 
 
 def judged_failure(place: Endpoint, error: OSError) -> Finding:
-    """What it means that there is no connection."""
+    """The finding for a connection that failed."""
     where = f"{place.host}, port {place.port}"
     if isinstance(error, ssl.SSLError) and (said := explained(error)):
         return failed("endpoint", f"{where}: {said}", "see the keys below sink.tls, and the certificate there")
     if isinstance(error, ssl.SSLError):
-        return failed("endpoint", f"{where} does not speak TLS as we do: {error.reason or error}", "is it http://?")
+        return failed(
+            "endpoint", f"{where}: no TLS handshake: {error.reason or error}", "check whether sink.url must begin with http://"
+        )
     if isinstance(error, socket.gaierror):
         return failed("endpoint", f"the name {place.host} is not known: {error.strerror}", "check the host in sink.url, and DNS")
     if isinstance(error, TimeoutError):
-        return failed("endpoint", f"{where} does not answer", "is a firewall between? is the receiver up?")
+        return failed("endpoint", f"{where} does not answer", "check firewalls, and that the receiver runs")
     return failed("endpoint", f"{where}: {error.strerror or error}", "start the receiver, or correct sink.url")
 
 
 def judged_expiry(shown: str, until: datetime | None, now: datetime) -> Finding:
-    """What the end of its certificate means."""
+    """The finding for the end of the receiver's certificate; None: it was not verified."""
     if until is None:
         return ok("endpoint", f"{shown} can be reached")
-    days = (until - now).days
-    said = f"{shown} can be reached; its certificate ends in {days} days"
-    return warning("endpoint", said, _RENEW) if days < SOON_DAYS else ok("endpoint", said)
+    return _judged_days(f"{shown} can be reached; its certificate", until, now, _RENEW)
 
 
 def judged_own(path: str, until: datetime, now: datetime) -> Finding:
-    """What the end of our own certificate means."""
+    """The finding for the end of the client certificate."""
+    shown = f"the client certificate in {path}"
     if until <= now:
-        return failed("endpoint", f"our certificate in {path} has expired: it ended at {until:%Y-%m-%d %H:%M:%S} UTC", _RENEW_OURS)
+        return failed("endpoint", f"{shown} has expired: it ended at {until:%Y-%m-%d %H:%M:%S} UTC", _RENEW_OURS)
+    return _judged_days(shown, until, now, _RENEW_OURS)
+
+
+def _judged_days(shown: str, until: datetime, now: datetime, remedy: str) -> Finding:
     days = (until - now).days
-    said = f"our certificate in {path} ends in {days} days"
-    return warning("endpoint", said, _RENEW_OURS) if days < SOON_DAYS else ok("endpoint", said)
+    reason = f"{shown} ends in {days} days"
+    return warning("endpoint", reason, remedy) if days < SOON_DAYS else ok("endpoint", reason)
 
 
 def probe(sink: WebhookSink, pipeline: str) -> Iterator[Finding]:
@@ -113,7 +116,7 @@ def probe(sink: WebhookSink, pipeline: str) -> Iterator[Finding]:
 
 
 def judged_answer(status: int) -> Finding:
-    """What its answer to an empty batch means."""
+    """The finding for the status of the answer to an empty batch."""
     said = f"status {status} to an empty batch"
     if 200 <= status < 300:
         return ok("probe", said)
@@ -125,12 +128,12 @@ def judged_answer(status: int) -> Finding:
         return failed("probe", said, "check the path in sink.url")
     if status >= 500:
         return failed("probe", said, "see the receiver's own log")
-    return warning("probe", said, "perhaps it only refuses a batch without changes: see the receiver's own log")
+    return warning("probe", said, "the receiver may refuse only batches without changes: see the receiver's own log")
 
 
 @contextmanager
 def connected(sink: WebhookSink, place: Endpoint) -> Iterator[socket.socket]:
-    """A connection as deliveries have it."""
+    """A connection with the settings of deliveries."""
     with socket.create_connection((place.host, place.port), sink.timeout.total_seconds()) as plain:
         if place.scheme == "http":
             yield plain
@@ -140,7 +143,7 @@ def connected(sink: WebhookSink, place: Endpoint) -> Iterator[socket.socket]:
 
 
 def _listen(line: ssl.SSLSocket) -> None:
-    """Raise what it says of our certificate: in TLS 1.3 that comes after the handshake. Silence means that all is well."""
+    """Raise a refusal of the client certificate: in TLS 1.3 it follows the handshake. Silence means acceptance."""
     line.settimeout(LISTENING)
     try:
         is_open = bool(line.recv(1))
@@ -153,14 +156,14 @@ def _listen(line: ssl.SSLSocket) -> None:
 
 
 def _expiry(line: ssl.SSLSocket) -> datetime | None:
-    """When its certificate ends; None if it was not verified."""
+    """The end of the receiver's certificate; None if it was not verified."""
     facts = line.getpeercert()
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(str(facts["notAfter"])), UTC) if facts else None
 
 
 def _posted(line: socket.socket, sink: WebhookSink, place: Endpoint, pipeline: str) -> int:
     packer = Packer(sink, Assignment(pipeline, Lane("probe"), 0, 0, "probe", None, lambda event: None))
-    body, signer = packer.format.body(()), sink.signing.signer()
+    body = packer.format.body(())
     headers = {
         "Content-Type": packer.format.content_type,
         **({"Content-Encoding": sink.compression} if sink.compression != "none" else {}),
@@ -171,7 +174,7 @@ def _posted(line: socket.socket, sink: WebhookSink, place: Endpoint, pipeline: s
         "Connection": "close",
         **sink.headers,
         **({"Authorization": sink.authorization} if sink.authorization else {}),
-        **(signer.headers(f"probe-{uuid4()}", body) if signer else {}),
+        **(sink.signing.headers(f"probe-{uuid4()}", body) if sink.signing.secret else {}),
     }
     asking = HTTPConnection(place.host, place.port)
     asking.sock = line

@@ -1,4 +1,4 @@
-"""One connection to an endpoint: opened when needed, kept, and given up when anything about it is in doubt."""
+"""One connection to an endpoint: opened when needed, kept, and closed when its state is in doubt."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from penstock.sinks.webhook.endpoint import Endpoint
 from penstock.sinks.webhook.response import ResponseParser
 from penstock.sinks.webhook.tls import explained
 
-_READ_BYTES = 1 << 16  # what an answer may hold before its connection is given up rather than read to the end
+_READ_BYTES = 1 << 16  # the most of an answer that is read; the connection of a longer one is closed
 _FAILURES = (OSError, HTTPError, HTTPException, HttpParserError)
 
 
 class Security(NamedTuple):
-    """What the connections to an endpoint trust, and the name it is asked for if not the host of the url."""
+    """The TLS context of connections, and the server name if it is not the host of the url."""
 
     context: ssl.SSLContext
     server_name: str | None = None
 
 
 class Connection:
-    """Sends one request at a time; `timeout` holds for a request as a whole."""
+    """Sends one request at a time; `timeout` applies to a request as a whole."""
 
     def __init__(self, endpoint: Endpoint, timeout: float, security: Security | None, redact: Callable[[str], str] = str) -> None:
         self._timeout, self._redact = timeout, redact
@@ -42,26 +42,21 @@ class Connection:
         self._is_kept = self._is_sent = False
         self._failure: Answer | None = None
 
-    def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Send a request and wait for its answer."""
-        self.send(body, headers)
-        return self.answer()
-
     def send(self, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send a request; `answer` is to be called next."""
+        """Send a request; the caller then calls `answer`."""
         self._is_kept, self._is_sent, self._failure = self._http.is_connected, False, None
         if not self._is_kept:
             self._http.close()
         self._due_at = time.monotonic() + self._timeout
         try:
             sock, self._is_sent = self._connected(), True
-            with suppress(BrokenPipeError):  # an endpoint may refuse before it has read everything, and its answer is waiting
+            with suppress(BrokenPipeError):  # an endpoint may answer before it has read everything
                 sock.sendall(self._head(len(body), headers) + body)
         except _FAILURES as error:
             self._failure = self._failed(error, self._due_at)
 
     def answer(self) -> Answer:
-        """What has come of the request that was sent, as soon as that is known."""
+        """Wait for the answer to the request that was sent, or its failure."""
         assert self._due_at
         try:
             return self._failure or self._heard()
@@ -95,7 +90,7 @@ class Connection:
         return f"{self._opening}Content-Length: {length}\r\n{fields}\r\n".encode("ascii")
 
     def _finish(self, response: ResponseParser) -> str:
-        """Read the answer's body, so that the connection can be kept; the status counts also where that fails."""
+        """Read the body, so that the connection can be kept; if that fails, the status still counts."""
         try:
             response.finish(_READ_BYTES)
         except OSError:
@@ -109,7 +104,7 @@ class Connection:
     def _reason(self, error: Exception) -> str:
         cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__ or error
         if isinstance(cause, HttpParserError):
-            return f"the answer is no HTTP: {cause}"
+            return f"the answer is not HTTP: {cause}"
         if isinstance(cause, TimeoutError):
             return self._late()
         if isinstance(cause, ssl.SSLError) and (said := explained(cause)):
@@ -120,14 +115,14 @@ class Connection:
         return f"no answer within {self._timeout:g} s"
 
     def sever_if_late(self) -> None:
-        """Called by another thread: end a request that is past its time, though bytes of an answer may still trickle in."""
-        due_at = self._due_at  # looked at once: the answer may come, and clear it, at any moment
+        """Called by another thread: shut down a request that exceeds its timeout, even if bytes of the answer still arrive."""
+        due_at = self._due_at  # read once: the thread with the answer may clear it at any moment
         if due_at is not None and time.monotonic() > due_at and (sock := self._http.sock):
             with suppress(OSError):
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         self._http.close()
 
 
@@ -140,7 +135,7 @@ def _opened(endpoint: Endpoint, timeout: float, security: Security | None) -> HT
 
 
 def wait_in_kernel(sock: socket.socket, timeout: float) -> None:
-    """With a timeout, Python asks before each call whether it would wait, and gives the interpreter away twice instead of once."""
+    """Replace Python's timeout by the kernel's: with the former, each call releases the interpreter lock twice instead of once."""
     if not isinstance(sock, ssl.SSLSocket):
         length = struct.pack("ll", *divmod(max(1, round(timeout * 1e6)), 1_000_000))
         sock.settimeout(None)

@@ -1,4 +1,4 @@
-"""A webhook's address, taken apart once, so that its credentials travel in a header and show nowhere."""
+"""The URL of a webhook in parts: its credentials are sent in a header and shown nowhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VISIBLE = re.compile(r"[!-~]+")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where requests go. `shown` is for people: without user, password and query."""
+    """The destination of requests. `shown` has no user, password and query."""
 
     scheme: str
     host: str
@@ -25,14 +25,14 @@ class Endpoint:
 
     @property
     def authority(self) -> str:
-        """What the header Host says."""
-        host = self.host.partition("%")[0]  # the zone of an address is this machine's business
+        """The value of the header Host."""
+        host = self.host.partition("%")[0]  # the zone of an address has a meaning on this machine only
         host = f"[{host}]" if ":" in host else host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 def parse(url: str) -> Endpoint:
-    """The endpoint of a URL. Raises ValueError, which never quotes the URL: it may hold a password."""
+    """The endpoint of a URL. Raises ValueError, which never quotes the URL: it may contain a password."""
     if not _VISIBLE.fullmatch(url):
         raise ValueError("url is empty or has characters that a URL cannot hold: percent-encode them")
     parts, port = _split(url)
@@ -41,7 +41,7 @@ def parse(url: str) -> Endpoint:
     if not parts.hostname:
         raise ValueError("url names no host: write it like https://example.org/hooks/orders")
     if not _is_host(parts.hostname):
-        raise ValueError("url has a host that cannot be: its parts between dots are empty or longer than 63 characters")
+        raise ValueError("url has an impossible host: its parts between dots are empty or longer than 63 characters")
     if parts.fragment:
         raise ValueError("url has a fragment (#...), which is never sent: remove it")
     return Endpoint(
@@ -62,12 +62,12 @@ def _split(url: str) -> tuple[SplitResult, int | None]:
         what = "url has a host or a port that cannot be read: a port is a number up to 65535"
         raise ValueError(f"{what}; in a password, percent-encode / ? # @") from None
     if port == 0:
-        raise ValueError("url has port 0, where nobody can listen")
+        raise ValueError("url has port 0, on which no server can listen")
     return parts, port
 
 
 def _is_host(host: str) -> bool:
-    """Whether a resolver can be asked for it at all; so Python asks."""
+    """Whether a resolver accepts the name; Python's check is the same."""
     try:
         return bool(host.encode("idna"))
     except UnicodeError:

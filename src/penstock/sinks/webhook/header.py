@@ -1,4 +1,4 @@
-"""Further headers of a user's choice: which are possible."""
+"""The further headers of the pipeline file, and their limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OF_HTTP = re.compile(r"host|connection|keep-alive|transfer-encoding|te|trailer|
 
 
 def complaints(headers: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with each that cannot be sent. Values are not quoted: they may be secret."""
+    """One complaint for each header that cannot be sent. Values are not quoted: they may be secret."""
     seen: set[str] = set()
     for name, value in headers.items():
         if said := _complaint(name, value, name.lower() in seen):
@@ -22,7 +22,7 @@ def complaints(headers: Mapping[str, str]) -> Iterator[str]:
 
 def _complaint(name: str, value: str, is_again: bool) -> str | None:
     if not _NAME.fullmatch(name):
-        return "is no name of a header: use letters, digits and -"
+        return "is not the name of a header: use letters, digits and -"
     if _OURS.fullmatch(name.lower()):
         return "is written by Penstock itself: remove it"
     if _OF_HTTP.fullmatch(name.lower()):
@@ -35,8 +35,3 @@ def _complaint(name: str, value: str, is_again: bool) -> str | None:
             "a header cannot hold that; encode the value, or remove the header"
         )
     return None
-
-
-def has_authorization(headers: Mapping[str, str]) -> bool:
-    """Whether they authenticate."""
-    return "authorization" in map(str.lower, headers)

@@ -1,4 +1,4 @@
-"""What must never show: an endpoint may say back to us what we sent, and its answers are in errors and logs."""
+"""Removal of secrets from texts: an endpoint may return parts of a request, and errors and logs quote its answers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from penstock.sinks.webhook.settings import WebhookSettings
 
 
 class Redactor:
-    """Takes secrets out of texts."""
+    """Replaces secrets in texts."""
 
     def __init__(self, sink: WebhookSettings) -> None:
-        # The longest first, so that no part of one is left standing.
+        # The longest first: a secret may contain another one.
         self._secrets = sorted(
             {spelled for secret in _secrets(sink) for spelled in _spellings(secret) if spelled}, key=len, reverse=True
         )
 
     def __call__(self, text: str) -> str:
-        """This text with stars in the place of secrets."""
+        """The text with stars in place of secrets."""
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
@@ -36,7 +36,7 @@ def _secrets(sink: WebhookSettings) -> list[str]:
 
 
 def _credentials(sink: WebhookSettings) -> list[str]:
-    """What the header Authorization says behind its scheme, whoever gives it, and a password that is encoded there."""
+    """The value of the header Authorization without its scheme, from any setting, and the password in a basic one."""
     given = next((value for name, value in sink.headers.items() if name.lower() == "authorization"), sink.authorization or "")
     scheme, _, said = given.partition(" ")
     return [said.strip(), _password(said) if scheme.lower() == "basic" else ""]
@@ -50,7 +50,7 @@ def _password(basic: str) -> str:
 
 
 def _spellings(secret: str) -> set[str]:
-    """How a page, a document or a URL would write it, and how it looks without what cannot be printed."""
+    """The secret as HTML, JSON or a URL spells it, and without its unprintable characters."""
     plain = unquote(secret)
     return {
         secret,

@@ -1,4 +1,4 @@
-"""A batch made ready for sending: the bytes and headers that every try of it carries."""
+"""A batch as a request: the bytes and headers that are the same in every try."""
 
 from __future__ import annotations
 
@@ -15,21 +15,17 @@ from urllib.parse import quote
 
 from penstock import signature
 from penstock.delivery.schedule import Waiting
-from penstock.formats import Format
-from penstock.formats.cloudevents import CloudEventsFormat
-from penstock.formats.debezium import DebeziumFormat
-from penstock.formats.penstock import PenstockFormat
-from penstock.formats.rqlite import RqliteFormat
+from penstock.formats.named import format_named
 from penstock.sink import Assignment
 from penstock.sinks.webhook.settings import WebhookSettings
 
 _TEXT = attrgetter("text")
-_LEVEL = 6  # of gzip: beyond it much time buys few bytes
+_LEVEL = 6  # of gzip: a higher one takes much time for few bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Some changes in order, as they travel."""
+    """The body and headers of a batch."""
 
     body: bytes
     headers: Mapping[str, str]
@@ -42,33 +38,33 @@ class Request:
 
 
 class Packer:
-    """Packs what one assignment sends."""
+    """Makes the requests of one assignment."""
 
     def __init__(self, sink: WebhookSettings, assignment: Assignment) -> None:
-        self.format = _format(sink, assignment)
+        self.format = format_named(sink.format, assignment.pipeline, assignment.incarnation, sink.service_id)
         self._key = f"{_safe(assignment.pipeline)}-{_safe(assignment.incarnation)}"
         self._is_redrive = assignment.is_redrive
-        self._headers = _headers(sink, self.format, assignment)
+        self._headers = _headers(sink, self.format.content_type, assignment)
         self._has_gaps = sink.parallel > 1 or not assignment.poison.is_idle
-        self._signer, self._is_compressed = sink.signing.signer(), sink.compression == "gzip"
+        self._signing, self._is_compressed = sink.signing, sink.compression == "gzip"
 
     def pack(self, changes: Sequence[Waiting]) -> Request:
         """One request of these changes."""
         body = self.format.body(map(_TEXT, changes))
         key = f"{self._key}-{changes[0].place}-{changes[-1].place}{self._rest(changes)}{self._redriven(body)}"
-        sign = partial(self._signer.headers, signature.named(key, self._headers), body) if self._signer else None
+        sign = partial(self._signing.headers, signature.named(key, self._headers), body) if self._signing.secret else None
         return Request(self.compressed(body), {**self._headers, "Idempotency-Key": key}, sign)
 
     def compressed(self, body: bytes) -> bytes:
-        """The body as it travels; without a time in it, so that repeats are equal."""
+        """The body in the content encoding; it contains no time, so repeats are equal."""
         return gzip.compress(body, _LEVEL, mtime=0) if self._is_compressed else body
 
     def _redriven(self, body: bytes) -> str:
-        """Who keeps answers by key has refused what a person sends again, perhaps mended."""
+        """A key of its own for each redrive: a receiver that stores answers by key would repeat its refusal."""
         return f"-redriven-{_digest(body)}" if self._is_redrive else ""
 
     def _rest(self, changes: Sequence[Waiting]) -> str:
-        """What tells apart batches with the same ends, which only connections side by side can make, and poison."""
+        """A digest of all places, where parallel connections or poison can cut different batches with the same ends."""
         if not self._has_gaps or changes[-1].number - changes[0].number == len(changes) - 1:
             return ""
         return "-" + _digest(array("q", chain.from_iterable(change.at for change in changes)))
@@ -78,21 +74,9 @@ def _digest(data: bytes | array[int]) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def _format(sink: WebhookSettings, assignment: Assignment) -> Format:
-    match sink.format:
-        case "penstock":
-            return PenstockFormat(assignment.pipeline)
-        case "rqlite":
-            return RqliteFormat(assignment.pipeline, sink.service_id)
-        case "debezium":
-            return DebeziumFormat(assignment.pipeline)
-        case "cloudevents":
-            return CloudEventsFormat(assignment.pipeline, assignment.incarnation)
-
-
-def _headers(sink: WebhookSettings, form: Format, assignment: Assignment) -> dict[str, str]:
+def _headers(sink: WebhookSettings, content_type: str, assignment: Assignment) -> dict[str, str]:
     headers = {
-        "Content-Type": form.content_type,
+        "Content-Type": content_type,
         "User-Agent": f"penstock/{version('penstock')}",
         "Penstock-Pipeline": _safe(assignment.pipeline),
         "Penstock-Lane": quote(assignment.lane, safe=":"),

@@ -1,4 +1,4 @@
-"""An answer as it comes from a connection."""
+"""The answer of an endpoint as it arrives."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 REFUSED = "penstock-refused"
 
-HEAD_BYTES = 1 << 18
-"""What an answer may hold before its status and headers are complete."""
-
+HEAD_BYTES = 1 << 18  # the most bytes of an answer before its status and headers are complete
 _PIECE = 1 << 16
 
 
 class ResponseParser:
-    """Status, headers by their names in lower case, and the beginning of the body.
+    """Status, headers by lower-case name, and the beginning of the body.
 
-    `is_whole`: nothing of it is left on the connection, which may be used again.
+    `is_whole`: no byte of the answer is left on the connection, which can be used again.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -35,7 +33,7 @@ class ResponseParser:
         )
 
     def begin(self) -> None:
-        """Read up to the body, over what only says that an answer is to come. Raises OSError, HttpParserError, HTTPException."""
+        """Read up to the body, past interim answers. Raises OSError, HttpParserError, HTTPException."""
         taken = 0
         while not self._is_headed:
             if taken > HEAD_BYTES:
@@ -48,16 +46,16 @@ class ResponseParser:
             self._feed(data)
 
     def finish(self, most: int) -> None:
-        """Read the body, or so much of it. Raises OSError."""
+        """Read the body, at most `most` bytes. Raises OSError."""
         while not self._is_over and len(self.body) < most and (data := self._sock.recv(_PIECE)):
             self._feed(data)
 
     def close(self) -> None:
-        """Let go of the parser, which holds on to this as this does to it."""
+        """Drop the parser: it and this object refer to each other."""
         del self._parser
 
     def _feed(self, data: bytes) -> None:
-        """Raise what the parser raises, but for the body: what stands there is no matter, other than for the connection."""
+        """Parse; a malformed body raises nothing, but the connection cannot be used again."""
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
@@ -65,14 +63,14 @@ class ResponseParser:
                 raise
             self._is_over, self.is_whole = True, False
 
-    # What the parser calls.
+    # Called by the parser.
 
     def on_message_begin(self) -> None:
-        """The beginning of an answer; if it is another one, nobody has asked for it."""
+        """The beginning of an answer; a second one belongs to no request."""
         self.is_whole = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One line of the head. Of several the first counts, but for what is a list."""
+        """One header. Of several with the same name the first counts, except for Penstock-Refused, which is a list."""
         if not self._is_headed:
             called, said = name.decode("latin-1").lower(), value.decode("latin-1").strip()
             first = self.headers.setdefault(called, said)
@@ -80,7 +78,7 @@ class ResponseParser:
                 self.headers[called] = f"{first}, {said}"
 
     def on_headers_complete(self) -> None:
-        """The end of the head."""
+        """The end of the headers."""
         if self._is_headed:
             return
         self.status = self._parser.get_status_code()
@@ -89,7 +87,7 @@ class ResponseParser:
             self.headers.clear()
 
     def on_body(self, data: bytes) -> None:
-        """A piece of the body."""
+        """A part of the body."""
         if not self._is_over:
             self.body += data
 

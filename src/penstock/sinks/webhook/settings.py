@@ -10,21 +10,23 @@ from typing import Literal
 from penstock.delivery.settings import Batch, Pace
 from penstock.duration import Duration
 from penstock.retry import Retry
-from penstock.settings import refuse, settings
+from penstock.settings import absent, refuse, settings
 from penstock.sink import Sink
 from penstock.sinks.webhook import endpoint, header
 from penstock.sinks.webhook.auth import Auth
 from penstock.sinks.webhook.signing import Signing
 from penstock.sinks.webhook.tls import Tls
 
-UNVERIFIED = "tls.verify is false: whoever answers at the url is believed, and can read and take the changes"
+UNVERIFIED = "tls.verify is false: any server that answers at the url is trusted, and can read and accept the changes"
 
 RENAMED = "inquests is now called bisections: rename the key; the next release refuses the old name"
+
+_BISECTIONS = 16
 
 
 @settings
 class WebhookSettings(Sink):
-    """POSTs changes to a URL, `parallel` requests at a time, and beside them one for each of at most so many `bisections`.
+    """POSTs changes to a URL: `parallel` requests at a time, and one more for each of at most `bisections` bisections.
 
     `service_id` is for format rqlite. `inquests` is the former name of `bisections`.
     """
@@ -33,7 +35,7 @@ class WebhookSettings(Sink):
     format: Literal["penstock", "rqlite", "debezium", "cloudevents"] = "penstock"
     batch: Batch = Batch()
     parallel: int = 1
-    bisections: int = 16
+    bisections: int | None = absent(str(_BISECTIONS))
     inquests: int | None = None
     timeout: Duration = timedelta(seconds=5)
     retry: Retry = Retry()
@@ -45,12 +47,10 @@ class WebhookSettings(Sink):
     signing: Signing = Signing()
 
     def __post_init__(self) -> None:
-        is_given_twice = self.inquests not in (None, self.bisections) and self.bisections != WebhookSettings.bisections
-        if self.inquests is not None:
-            object.__setattr__(self, "bisections", self.inquests)
         refuse(
             *self._connection_complaints(),
-            is_given_twice and "inquests is the former name of bisections, which is given, too: remove inquests",
+            None not in (self.inquests, self.bisections)
+            and "inquests is the former name of bisections, which is given, too: remove inquests",
             *self.pace.complaints(),
             self.timeout <= timedelta(0) and "timeout is not positive: write 1ms or more",
             self.service_id is not None
@@ -65,20 +65,22 @@ class WebhookSettings(Sink):
         except ValueError as error:
             yield str(error)
             return
-        if self.tls.is_given and place.scheme != "https":
+        if self.tls != Tls() and place.scheme != "https":
             yield "tls is for https: remove it, or let url begin with https://"
-        named = ("url", place.authorization), ("auth", self.auth.header), ("headers", header.has_authorization(self.headers))
+        is_in_headers = "authorization" in map(str.lower, self.headers)
+        named = ("url", place.authorization), ("auth", self.auth.header), ("headers", is_in_headers)
         if len(given := [name for name, value in named if value]) > 1:
             yield f"credentials are given by {' and by '.join(given)}: keep one"
 
     @property
     def pace(self) -> Pace:
-        """What the driver goes by."""
-        return Pace(self.batch, self.parallel, self.bisections, self.retry)
+        """The settings of the delivery driver."""
+        bisections = self.inquests if self.bisections is None else self.bisections
+        return Pace(self.batch, self.parallel, _BISECTIONS if bisections is None else bisections, self.retry)
 
     @property
     def authorization(self) -> str | None:
-        """What the header Authorization says, unless it is among `headers`."""
+        """The value of the header Authorization, unless it is among `headers`."""
         return self.auth.header or endpoint.parse(self.url).authorization
 
     @property

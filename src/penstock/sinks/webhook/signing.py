@@ -1,9 +1,9 @@
-"""Which secrets sign requests."""
+"""The secrets that sign requests."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from penstock import signature
 from penstock.settings import settings
@@ -19,26 +19,18 @@ class Signing:
         if self.secret is not None and not self.secrets:
             raise ValueError("signing.secret is empty: give a secret, or remove the key")
         try:
-            self.signer()
+            self._keys()
         except ValueError as error:
             raise ValueError(f"signing.secret {error}") from None
 
     @property
     def secrets(self) -> list[str]:
-        """All of them."""
+        """All secrets; none: requests are not signed."""
         return [self.secret] if isinstance(self.secret, str) else self.secret or []
 
-    def signer(self) -> Signer | None:
-        """What signs, if anything is to be signed."""
-        return Signer([signature.key(secret) for secret in self.secrets]) if self.secrets else None
-
-
-@dataclass(frozen=True, slots=True)
-class Signer:
-    """Signs requests with all keys."""
-
-    keys: list[bytes] = field(repr=False)
-
     def headers(self, name: str, body: bytes) -> dict[str, str]:
-        """What signs this body, called so, now."""
-        return signature.signed(self.keys, name, body, int(time.time()))
+        """The headers that sign this body at this moment; `name` becomes the webhook-id."""
+        return signature.signed(self._keys(), name, body, int(time.time()))
+
+    def _keys(self) -> list[bytes]:
+        return [signature.key(secret) for secret in self.secrets]

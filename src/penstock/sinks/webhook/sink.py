@@ -1,4 +1,4 @@
-"""The sink: its settings at work."""
+"""The webhook sink."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class WebhookSink(WebhookSettings):
     """POSTs changes to a URL."""
 
     def open(self, assignment: Assignment) -> Delivery:
-        """Start delivering."""
+        """Start a delivery."""
         from penstock.delivery.driver import Driver  # threads and the HTTP library are for workers only
         from penstock.sinks.webhook.transport import WebhookDestination
 

@@ -1,4 +1,4 @@
-"""Whom we trust over https, and the certificate that we show."""
+"""The trusted authorities of https, and the client certificate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
 
 @settings
 class Tls:
-    """`ca` takes the place of the system's authorities; `cert` and `key` are shown to the receiver; all are PEM files."""
+    """`ca` replaces the system's authorities; `cert` and `key` are shown to the receiver; all are PEM files."""
 
     ca: str | None = None
     cert: str | None = None
@@ -32,19 +32,14 @@ class Tls:
         if self.key_password is not None and self.cert is None:
             raise ValueError("tls.key_password is given without tls.cert and tls.key: name both")
         if self.server_name is not None and not _HOST.fullmatch(self.server_name):
-            raise ValueError(f"tls.server_name {self.server_name!r} is no name of a host: write it like example.org")
+            raise ValueError(f"tls.server_name {self.server_name!r} is not the name of a host: write it like example.org")
         if self.ca is not None and not self.verify:
-            raise ValueError("tls.ca says whom to trust and tls.verify: false that nothing is checked: keep one")
+            raise ValueError("tls.ca names a trusted authority and tls.verify: false turns the check off: keep one")
         if self.ca is not None or self.cert is not None:
             self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
-    @property
-    def is_given(self) -> bool:
-        """Whether any of it differs from the default."""
-        return self != Tls()
-
     def context(self) -> ssl.SSLContext:
-        """What connections trust and show. Raises ValueError for a file that cannot be used."""
+        """The TLS context of connections. Raises ValueError for a file that cannot be used."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if self.ca else ssl.create_default_context()
         if not self.verify:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -64,7 +59,7 @@ class Tls:
 
         def password() -> str:
             asked.append(True)
-            return self.key_password or ""  # without any, OpenSSL would ask for it at the terminal
+            return self.key_password or ""  # without a password, OpenSSL asks for one at the terminal
 
         try:
             context.load_cert_chain(cert, self.key, password)
@@ -102,11 +97,11 @@ def _check_readable(name: str, path: str | None) -> None:
 
 
 def explained(error: ssl.SSLError) -> str | None:
-    """What went wrong between the two ends, and the key that mends it; None if it has nothing to do with certificates."""
+    """The failure of a handshake and the key that corrects it; None if the failure has no relation to certificates."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message} ({_way_out(error.verify_code)})"
     if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-        return "it closed the connection without a word (does it ask for a certificate? see tls.cert and tls.key)"
+        return "it closed the connection without an answer (it may require a certificate: see tls.cert and tls.key)"
     reason = str(error.reason)
     if "_ALERT_" in reason and ("CERT" in reason or "UNKNOWN_CA" in reason or "HANDSHAKE_FAILURE" in reason):
         said = reason.partition("_ALERT_")[2].replace("_", " ").lower()
@@ -116,5 +111,5 @@ def explained(error: ssl.SSLError) -> str | None:
 
 def _way_out(code: int) -> str:
     if code in _WRONG_NAME:
-        return "tls.server_name may say for which name it stands"
-    return "it must be renewed there" if code == _EXPIRED else "tls.ca, or SSL_CERT_FILE, may name your own authority"
+        return "set tls.server_name to the name in the certificate"
+    return "renew it at the receiver" if code == _EXPIRED else "name your own authority in tls.ca or SSL_CERT_FILE"

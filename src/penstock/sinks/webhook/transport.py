@@ -1,4 +1,4 @@
-"""An endpoint as a destination: a request for each attempt."""
+"""An endpoint as a destination of the delivery driver: one request for each attempt."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from penstock.sinks.webhook.settings import WebhookSettings
 
 
 class WebhookTransport(Transport):
-    """Packs and posts."""
+    """Sends each attempt as a POST request."""
 
     def __init__(self, connection: Connection, packer: Packer) -> None:
         self.connection, self._packer = connection, packer
 
     def send(self, changes: Sequence[Waiting], attempt: Attempt) -> Outcome:
-        """POST them."""
+        """POST these changes."""
         request = self._packer.pack(changes)
         self.connection.send(request.body, request.numbered(attempt.number))
         attempt.under_way()
@@ -38,7 +38,7 @@ class WebhookTransport(Transport):
         return outcome(answer)
 
     def sever_if_late(self) -> None:
-        """The connection holds the limit."""
+        """The connection applies the limit."""
         self.connection.sever_if_late()
 
     def close(self) -> None:
@@ -58,19 +58,19 @@ class WebhookDestination(Destination):
         self._connected = partial(Connection, endpoint, timeout, _security(sink, endpoint), Redactor(sink))
 
     def texts(self, changes: pa.RecordBatch, previous: int | None) -> Sequence[str | None]:
-        """In the words of the format."""
+        """The changes in the format."""
         return self._packer.format.texts(changes, previous)
 
     def connect(self) -> WebhookTransport:
-        """A connection that is opened when it is needed."""
+        """A connection, which opens at its first request."""
         return WebhookTransport(self._connected(), self._packer)
 
 
 def _security(sink: WebhookSettings, endpoint: Endpoint) -> Security | None:
-    """Made once for all connections, since reading the authorities takes its time."""
+    """Made once for all connections, since reading the authorities takes time."""
     if endpoint.scheme != "https":
         return None
     try:
         return Security(sink.tls.context(), sink.tls.server_name)
-    except ValueError as error:  # they were usable when the pipeline file was read: it may be a renewal, half done
-        raise SinkUnavailable(f"sink.{error}", "see that the file is whole, and on every machine that delivers") from None
+    except ValueError as error:  # the files were usable when the pipeline file was read: a renewal may be incomplete
+        raise SinkUnavailable(f"sink.{error}", "check that the file is complete, and on every machine that delivers") from None
