@@ -285,7 +285,7 @@ def test_a_record_that_may_not_be_written_is_poison_of_its_row_and_the_others_go
     assert broker.records(barred) == []
     dropped = [one for one in line.told if type(one).__name__ == "ChangeDropped"]
     assert [one.message.split(":")[:2] for one in dropped] == [
-        [f"topic {barred} never takes it", " TOPIC_AUTHORIZATION_FAILED"]
+        [f"topic {barred} never accepts it", " TOPIC_AUTHORIZATION_FAILED"]
     ] * 2
     assert not any(isinstance(one, MessagesReturned) for one in line.told), "nothing goes back to be sent in vain"
 

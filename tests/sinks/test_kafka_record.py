@@ -145,7 +145,7 @@ def test_a_barrier_needs_a_source_that_no_other_pipeline_reads():
     assert parsed(own, delivery="barrier").sink.max_in_flight_records == 5000
     with pytest.raises(ConfigInvalid, match="max_in_flight_records must be 1 or more"):
         parsed(own, delivery="barrier", max_in_flight_records=0)
-    with pytest.raises(ConfigInvalid, match=r"transform.function.*cannot be there with sink.delivery: barrier"):
+    with pytest.raises(ConfigInvalid, match=r"transform.function.*cannot be used with sink.delivery: barrier"):
         parsed(own, {"function": "rules:twice"}, delivery="barrier")
 
 

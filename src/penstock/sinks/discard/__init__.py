@@ -1,4 +1,4 @@
-"""Nothing: for measuring, and for trying out a transform."""
+"""No destination: for measuring, and for trying out a transform."""
 
 from penstock.kind import SinkKind
 

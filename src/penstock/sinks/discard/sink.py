@@ -1,4 +1,4 @@
-"""The sink that takes everything and keeps nothing: for measuring and for trying out a transform."""
+"""The sink that accepts every change and stores none."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from penstock.sink import Assignment, Sink
 
 @settings
 class DiscardSink(Sink):
-    """No settings."""
+    """Without settings."""
 
     def open(self, assignment: Assignment) -> DiscardDelivery:
-        """Start discarding."""
+        """Start a delivery."""
         return DiscardDelivery()
 
 
 class DiscardDelivery:
-    """Everything offered is durable at once."""
+    """Every change is durable at once."""
 
     def __init__(self) -> None:
         self._last: pa.RecordBatch | None = None
@@ -39,4 +39,4 @@ class DiscardDelivery:
         return True
 
     def close(self) -> None:
-        """Nothing to stop."""
+        """There is nothing to stop."""

@@ -1,10 +1,8 @@
-"""Changes as records of Kafka topics: exactly once by transactions, or at least once with many under way."""
+"""Changes as records of Kafka topics: exactly once by transactions, at least once, or one record of a key at a time."""
 
 from penstock.kind import FileKey, SinkKind
 
-_LOOK_UP = ("probe",)
-"""The word of librdkafka for: search the usual folders for certificates."""
-
+_LOOK_UP = ("probe",)  # the value with which librdkafka searches the usual folders for certificates
 KIND = SinkKind(
     settings="penstock.sinks.kafka.sink:KafkaSink",
     page="kafka.md",

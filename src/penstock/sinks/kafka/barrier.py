@@ -1,6 +1,6 @@
-"""One record of a key at a time: the next one goes when the row of the one before it is purged, durably.
+"""One record of a key at a time: the next one is sent when the row of the one before it is purged, durably.
 
-What fails goes back to the table, with all of its key behind it, to be marked and sent once more. A crash between an
+A failed record goes back to the table, with all later ones of its key, to be marked and sent again. A crash between an
 acknowledgement and its purge repeats one record of a key: R0 R1 R1 R2, never R0 R1 R2 R0.
 """
 
@@ -29,7 +29,7 @@ from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import Verdict, condemning, ending, is_refusal, said, unfit, verdict
 from penstock.sinks.kafka.handing import flushed, refused
 from penstock.sinks.kafka.key_barrier import KeyBarrier
-from penstock.sinks.kafka.record import Record, Recorder, Unfit
+from penstock.sinks.kafka.record import Made, Record, Recorder, Unfit
 from penstock.sinks.kafka.settings import KafkaSettings
 from penstock.sinks.kafka.shelf import Entry, Shelf, Suspects, sifted
 from penstock.source import RowName
@@ -37,24 +37,18 @@ from penstock.source import RowName
 ROOM = 20_000
 CLOSE_SECONDS = 5.0
 CONFIRM_SECONDS = 1.0
-"""After so long without a word from the table nothing is sent before it is asked whose the rows are: we may have been asleep."""
+"""After so long without an answer of the table the rows are confirmed before sending: the process may have been suspended."""
 
-LOST_SECONDS = 60.0
-"""So long may a message that went back take to come again."""
-
+LOST_SECONDS = 60.0  # the longest time in which a returned message must arrive again
 POLL_SECONDS = 0.002
 LOOK_SECONDS = 0.5
 AGAIN_SECONDS = 0.2
 TELL_SECONDS = 5.0
-COUNT_SECONDS = 0.25
-"""At least so long between two words about how much is in flight."""
-
-
-Made = tuple[Change, Record | Unfit | None]
+COUNT_SECONDS = 0.25  # the shortest time between two InFlight events
 
 
 class BarrierDelivery:
-    """Keeps the promises of Delivery; what the caller hands over, a thread sends, purges and gives back."""
+    """Keeps the promises of Delivery; a thread sends, purges and returns the changes of the caller."""
 
     def __init__(
         self, sink: KafkaSettings, assignment: Assignment, producer: Callable[[dict[str, Any]], Any] = kafka.Producer
@@ -81,7 +75,7 @@ class BarrierDelivery:
         self._thread = Thread(target=self._run, name="kafka", daemon=True)
         self._thread.start()
 
-    # What the caller does.
+    # Called by the caller's thread.
 
     def offer(self, changes: pa.RecordBatch, wait: float) -> bool:
         """Take these changes unless there is no room."""
@@ -95,18 +89,18 @@ class BarrierDelivery:
         return True
 
     def delivered(self) -> Change | None:
-        """The last change up to which every row is purged, or went back."""
+        """The last change up to which every row is purged or returned."""
         return self._shelf.last
 
     def drain(self, wait: float) -> bool:
-        """Wait until every row is purged. What went back to the table cannot come again where nobody reads any more."""
+        """Wait until every row is purged. A returned row cannot arrive again when the reader has stopped."""
         is_done = self._wait(lambda: not self._given and not self._shelf, wait)
         if is_done and (returned := self._barrier.returned):
-            raise SinkUnavailable(f"{returned} messages went back to the table after failures, and are to be read again")
+            raise SinkUnavailable(f"{returned} messages went back to the table after failures, and must be read again")
         return is_done
 
     def close(self) -> None:
-        """Let what is under way have its answer, and purge what was delivered."""
+        """Wait for the reports of records under way, and purge the delivered ones."""
         with self._changed:
             self._is_ending = True
             self._changed.notify_all()
@@ -122,21 +116,20 @@ class BarrierDelivery:
                 raise self._failure
             return is_met
 
-    # What the thread does.
+    # Called by the thread.
 
     def _run(self) -> None:
         try:
             while not self._is_ending:
                 self._turn()
             self._finish()
-        except BaseException as failure:  # noqa: BLE001 - a thread's last words: every later call of its owner raises them
+        except BaseException as failure:  # noqa: BLE001 - every later call of the owner raises the failure of the thread
             self._fail(failure)
         finally:
             self._producer.purge(in_queue=True, in_flight=False)
             self._row_lease.close()
 
     def _turn(self) -> None:
-        """Take in, send what is due, hear what became of it, purge."""
         self._take_in()
         if not self._failure and time.monotonic() >= self._rests_until:
             self._send()
@@ -145,22 +138,20 @@ class BarrierDelivery:
         self._judge()
         self._settle()
         if self._barrier.returned and time.monotonic() > self._returned_at + LOST_SECONDS:
-            self._fail(SinkUnavailable(f"{self._barrier.returned} messages went back to the table and did not come again"))
+            self._fail(SinkUnavailable(f"{self._barrier.returned} messages went back to the table and did not arrive again"))
         with self._changed:
-            if self._has_room():  # nobody waits for less, and whoever is woken takes the interpreter from us
+            if self._has_room():  # a thread that wakes takes the interpreter from this one
                 self._changed.notify_all()
             if not self._under_way and not self._given and not self._is_ending and (idle := self._idle_seconds()):
                 self._changed.wait(idle)
 
     def _count(self) -> None:
-        """Tell how much is in flight: one record of each key."""
         count, now = len(self._under_way) + len(self._done), time.monotonic()
         if count != self._counted and now - self._counted_at >= COUNT_SECONDS:
             self._counted, self._counted_at = count, now
             self._assignment.tell(InFlight(pipeline=self._assignment.pipeline, records=count, keys=count))
 
     def _idle_seconds(self) -> float:
-        """How long nothing is to be done, unless something comes."""
         if self._failure or not (self._barrier or self._done or self._returning):
             return LOOK_SECONDS
         return min(LOOK_SECONDS, max(0.0, self._rests_until - time.monotonic()))
@@ -176,7 +167,7 @@ class BarrierDelivery:
                 self._unfit[entry.number] = record
 
     def _send(self) -> None:
-        """Send what is due. One that may have spoilt it for others goes when nothing else is under way."""
+        """Send the due entries. A suspect is sent when nothing else is under way."""
         if not self._suspects.isdisjoint(self._under_way):
             return
         due = self._barrier.due(self._sink.max_in_flight_records - len(self._under_way))
@@ -189,7 +180,7 @@ class BarrierDelivery:
                 self._produce(entry)
 
     def _is_confirmed(self, entries: Sequence[Entry]) -> bool:
-        """Whether these rows are still ours, as far as can be known. Raises TermLost."""
+        """Whether these rows still belong to this pipeline, as far as it can know. Raises TermLost."""
         if time.monotonic() - self._confirmed_at < CONFIRM_SECONDS:
             return True
         is_heard = self._asked(lambda: self._row_lease.confirm(self._rows(entries)))
@@ -198,7 +189,7 @@ class BarrierDelivery:
         return is_heard
 
     def _sifted(self, entries: list[Entry]) -> list[Entry]:
-        """Those to send; what waits behind a dead letter is parked, and its row may go, as may one that has no record."""
+        """The entries to send; entries that are parked or have no record are done, and their rows are purged."""
         left = sifted(entries, self._assignment.poison)
         if len(left) < len(entries):
             kept = {entry.number for entry in left}
@@ -213,17 +204,18 @@ class BarrierDelivery:
 
     def _produce(self, entry: Entry) -> None:
         assert entry.record
+        reach("sink.sending")
         error = refused(entry.record, lambda: self._producer, partial(self._hear_of, entry.number), lambda: self._listen(0.05))
         if error is None:
             self._under_way[entry.number] = entry
             return
         if not isinstance(error, Unfit):
-            self._suspects.add(entry.number)  # it was in no batch: whatever is wrong, is wrong with it
+            self._suspects.add(entry.number)  # it was in no batch: the error is its own
         self._failed.append((entry, error))
 
     def _hear_of(self, number: int, error: Any, _: Any) -> None:
         if not (entry := self._under_way.pop(number, None)):
-            return  # of a producer that was given up
+            return  # a report of a former producer
         if error is None:
             reach("sink.sent")
             self._has_succeeded, self._tries = True, 0
@@ -234,20 +226,19 @@ class BarrierDelivery:
     def _listen(self, seconds: float) -> None:
         try:
             self._producer.poll(seconds if self._under_way else 0)
-        except kafka.KafkaException as error:  # this producer can do nothing more: what it has not sent it gives back
+        except kafka.KafkaException as error:  # this producer is broken: it returns the records that it has not sent
             self._wind_up()
             self._failed += [(entry, error.args[0]) for entry in self._under_way.values()]
             self._under_way.clear()
             self._producer = self._made()
 
     def _wind_up(self) -> None:
-        """Let what was sent have its answer."""
         self._producer.purge(in_queue=True, in_flight=False)
         with suppress(kafka.KafkaException):
             flushed(self._producer, CLOSE_SECONDS)
 
     def _judge(self) -> None:
-        """Decide about what failed: poison, to be sent alone, or back to the table."""
+        """Decide about failed entries: poison, to be sent alone, or back to the table."""
         failed, self._failed = self._failed, []
         returned: list[tuple[Entry, Any]] = []
         for entry, error in failed:
@@ -264,13 +255,13 @@ class BarrierDelivery:
             self._give_back(returned)
 
     def _give_back(self, failed: Sequence[tuple[Entry, Any]]) -> None:
-        """Before a key's barrier falls, all of it is on its way back, so that nothing of it slips past."""
+        """All entries of a key leave the barrier together, so that none overtakes the failed one."""
         self._returned_at = time.monotonic()
         self._returning += [one for entry, _ in failed for one in self._barrier.give_back(entry)]
         reason = said(failed[0][1])
         self._assignment.tell(MessagesReturned(pipeline=self._assignment.pipeline, messages=len(failed), reason=reason))
         self._tries += 1
-        if self._tries > 1:  # one failure among successes is nobody's outage, and an outage is waited for without an end
+        if self._tries > 1:  # a single failure is no outage; an outage has no limit of tries
             wait = self._sink.retry.wait(self._tries - 1, random())
             self._rests_until = time.monotonic() + wait
             self._tell(reason, wait)
@@ -284,7 +275,7 @@ class BarrierDelivery:
             self._done.append(entry)
 
     def _settle(self) -> None:
-        """Purge what is delivered, and reset what goes back: only then others of these keys get their turn."""
+        """Purge delivered rows and reset returned ones: only then the next entries of their keys are due."""
         if self._done:
             self._assignment.poison.secure()
             reach("sink.purging")
@@ -306,7 +297,7 @@ class BarrierDelivery:
                 self._shelf.settle(entry.number)
 
     def _asked(self, ask: Callable[[], None]) -> bool:
-        """Whether the table has answered; if not, it is asked again soon, and nothing moves meanwhile."""
+        """Whether the table has answered; if not, the delivery asks again soon, and nothing moves meanwhile."""
         try:
             ask()
         except SourceUnavailable as error:
@@ -317,7 +308,7 @@ class BarrierDelivery:
         return True
 
     def _finish(self) -> None:
-        """What was sent has its answer, and what was not is dropped: its rows stay."""
+        """Wait for the reports of sent records; the others are dropped, and their rows stay."""
         self._wind_up()
         self._settle()
 
@@ -327,12 +318,12 @@ class BarrierDelivery:
             self._changed.notify_all()
 
     def _made(self) -> Any:
-        return self._make(client.barrier(self._sink.config, self._assignment.pipeline, self._hear))
+        return self._make(client.producing(client.BARRIER, self._sink.config, self._assignment.pipeline, self._hear))
 
     def _hear(self, error: Any) -> None:
-        """What the library has to say beside the fate of records: it goes on by itself."""
+        """An error without a record: the library continues by itself."""
         if is_refusal(error) and not self._has_succeeded:
-            self._fail(ending(error, "the brokers do not let us in"))
+            self._fail(ending(error, "the brokers refuse the client"))
         elif self._under_way and time.monotonic() - self._told_at >= TELL_SECONDS:
             self._tell(said(error), 0.0)
 

@@ -14,18 +14,17 @@ from penstock.sinks.kafka.sink import KafkaSink
 
 if TYPE_CHECKING:
     from penstock.pipeline import Pipeline
-    from penstock.sinks.kafka.sink import KafkaSink
 
 PATIENCE = 10.0
 
 
 def checks(pipeline: Pipeline, *, probes: bool) -> Mapping[str, Check]:
-    """All of them by name."""
+    """The checks by name."""
     return {"brokers": partial(brokers, pipeline.sink)}  # type: ignore[arg-type]
 
 
 def brokers(sink: KafkaSink) -> Iterator[Finding]:
-    """Connect, and ask for the topics; nothing is sent."""
+    """Connect, and read the list of topics; nothing is sent."""
     try:
         topics, count = _asked(sink)
     except PenstockError as error:
@@ -33,7 +32,7 @@ def brokers(sink: KafkaSink) -> Iterator[Finding]:
         return
     yield ok("brokers", f"{count} broker{'s' if count > 1 else ''} with {len(topics)} topics can be reached")
     if sink.topic and "{" not in sink.topic and sink.topic not in topics:
-        yield warning("brokers", f"topic {sink.topic} is not there", "create it, unless the brokers create topics by themselves")
+        yield warning("brokers", f"topic {sink.topic} does not exist", "create it, unless the brokers create topics by themselves")
 
 
 def _asked(sink: KafkaSink) -> tuple[set[str], int]:
@@ -45,6 +44,6 @@ def _asked(sink: KafkaSink) -> tuple[set[str], int]:
         found = admin.list_topics(timeout=PATIENCE)
     except kafka.KafkaException as error:
         admin.poll(0)
-        telling = [one for one in heard if one.code() != kafka.KafkaError._ALL_BROKERS_DOWN]
-        raise ending(telling[-1] if telling else error.args[0], "the brokers do not answer") from None
+        specific = [one for one in heard if one.code() != kafka.KafkaError._ALL_BROKERS_DOWN]
+        raise ending(specific[-1] if specific else error.args[0], "the brokers do not answer") from None
     return set(found.topics), len(found.brokers)

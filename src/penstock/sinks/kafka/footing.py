@@ -1,7 +1,7 @@
-"""Which partitions know a producer.
+"""The partitions in which the brokers have registered a producer.
 
-Brokers see that a record is missing by its number, but whom they do not know in a partition they believe any number. So until a
-producer has had one acknowledgement there, a second record of a key could arrive although the first was refused.
+Brokers detect a missing record by its number, but accept any first number of a producer in a partition. Before the first
+acknowledgement there, the second record of a key could arrive although the first was refused.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from penstock.sinks.kafka.record import Record
 
 
 class Footing:
-    """Of one producer; `count` asks the brokers how many partitions a topic has, None if they do not answer."""
+    """Of one producer; `count` asks the brokers for the number of partitions of a topic, None without an answer."""
 
     def __init__(self, count: Callable[[str], int | None]) -> None:
         self._count = count
         self._sizes: dict[str, int] = {}
         self._acknowledged: defaultdict[str, set[int]] = defaultdict(set)
-        self._is_answering: dict[str, bool] = {}  # topics that something was acknowledged for since they were last asked about
+        self._is_answering: dict[str, bool] = {}  # topics with an acknowledgement since the last count
         self._firm_topics: set[str] = set()
         self._firm_keys: set[tuple[str, bytes | None]] = set()
         self._first: dict[tuple[str, bytes | None], bool] = {}  # keys with a record under way, and whether another waits for it
 
     def holds_back(self, record: Record) -> bool:
-        """Whether to wait with this record until the one of its key that is under way is acknowledged."""
+        """Whether this record must wait until the one of its key that is under way is acknowledged."""
         name = record.topic, record.key
         if record.topic in self._firm_topics or name not in self._first or self._is_firm(record.topic):
             return False
@@ -39,7 +39,7 @@ class Footing:
             self._first[name] = False
 
     def heard(self, record: Record, partition: int | None) -> None:
-        """What became of a record: where it is, or None if it failed."""
+        """The fate of a record: its partition, or None if it failed."""
         if record.topic in self._firm_topics:
             return
         name = record.topic, record.key

@@ -1,7 +1,7 @@
-"""The watermark of a lane as Kafka keeps it: offsets of a group, written in the transaction that delivers what lies before it.
+"""The watermark of a lane in Kafka: offsets of a group, written in the transaction that delivers the changes up to it.
 
-The offset is the position, and the metadata beside it the cursor. Kafka takes 4 096 bytes of metadata for each partition, so a long
-cursor lies in pieces on several partitions of the progress topic, which itself holds no records.
+The offset is the position, and its metadata the cursor. Kafka accepts 4 096 bytes of metadata for each partition, so a long
+cursor is cut into pieces on several partitions of the progress topic, which has no records.
 """
 
 from __future__ import annotations
@@ -20,33 +20,28 @@ from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import ending, is_refusal
 from penstock.sinks.kafka.settings import KafkaSettings
 
-PARTITIONS = 16
-"""Of the progress topic, if it is made by us."""
-
-PIECE = 4000
-"""Bytes of a piece: a little less than brokers take by default."""
-
+PARTITIONS = 16  # of the progress topic, if Penstock creates it
+PIECE = 4000  # bytes of a piece: a little less than the default limit of brokers
 STEP_SECONDS = 2.0
-PATIENCE = 10.0
-"""Seconds for one answer of the brokers."""
+PATIENCE = 10.0  # seconds for one answer of the brokers
 
 
 def pieces(watermark: Watermark) -> list[str]:
-    """A watermark as the metadata of as many partitions as it needs, each with its number and how many there are."""
+    """A watermark as the metadata of as many partitions as it needs, each with its number and the number of pieces."""
     text = json.dumps({"cursor": watermark.cursor, "delivered": watermark.delivered}, separators=(",", ":"))
     parts = [text[start : start + PIECE] for start in range(0, len(text), PIECE)]
     return [f"{number}/{len(parts)}:{part}" for number, part in enumerate(parts)]
 
 
 def joined(position: int, found: Sequence[str]) -> Watermark:
-    """The watermark of these pieces; what lies behind the last one is left from a longer one."""
+    """The watermark of these pieces; any after the last one are left from a longer cursor."""
     count = int(found[0].partition(":")[0].partition("/")[2])
     facts = json.loads("".join(piece.partition(":")[2] for piece in found[:count]))
     return Watermark(Cursor(facts["cursor"]), position, facts["delivered"])
 
 
 class GroupWatermark:
-    """The group of one lane; its name is also the transactional id, under which only one producer can live."""
+    """The group of one lane; its name is also the transactional id, under which only one producer can be alive."""
 
     def __init__(self, sink: KafkaSettings, pipeline: str, lane: Lane) -> None:
         self._sink, self._pipeline, self._kafka = sink, pipeline, client.confluent()
@@ -54,14 +49,14 @@ class GroupWatermark:
         self._last_heard: Any = None
 
     def read(self) -> Watermark | None:
-        """What stands there; it waits for a transaction that is just being completed.
+        """The stored watermark, after any transaction that is just being completed.
 
-        Only for who has fenced everybody else: one who died before his last step would be waited for until his time is over.
+        Only after fencing: the transaction of a producer that died before its last step delays the answer until its timeout.
         """
         return self._asked("read_committed")
 
     def peek(self) -> Watermark | None:
-        """What stands there, without what somebody else is just committing."""
+        """The stored watermark, without transactions under way."""
         return self._asked("read_uncommitted")
 
     def _asked(self, isolation: str) -> Watermark | None:
@@ -73,7 +68,7 @@ class GroupWatermark:
         return joined(found[0].offset, [one.metadata or "" for one in found])
 
     def _committed(self, consumer: Any, partitions: Sequence[Any]) -> Sequence[Any]:
-        """Ask again and again: whether we are refused shows long before nobody has answered."""
+        """Repeat a short request: a refusal shows long before the last deadline."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
@@ -87,7 +82,7 @@ class GroupWatermark:
                 return found
 
     def offsets(self, watermark: Watermark) -> list[Any]:
-        """A watermark as a transaction takes it."""
+        """A watermark as offsets for a transaction."""
         parts = pieces(watermark)
         if len(parts) > PARTITIONS:
             raise SinkUnavailable(f"the cursor of {self.name} is too long for Kafka: {len(watermark.cursor)} characters")
@@ -97,15 +92,15 @@ class GroupWatermark:
         ]
 
     def member(self) -> Any:
-        """Who commits offsets: somebody of this group, which has no members.
+        """The committer of offsets: the group has no members.
 
-        Asked of a client that knows no servers: one that is closed while it connects has been seen to abort the process.
+        A client without servers returns it: one that was closed while it connected has aborted the process.
         """
         with closing(self._kafka.Consumer(client.others({}) | {"group.id": self.name})) as consumer:
             return consumer.consumer_group_metadata()
 
     def prepare(self) -> None:
-        """See that the brokers are ready to keep a watermark."""
+        """Make the brokers ready to store a watermark."""
         from confluent_kafka.admin import AdminClient, NewTopic
 
         if (
@@ -120,25 +115,25 @@ class GroupWatermark:
             if error.args[0].code() == self._kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 self._find(admin, error.args[0])
             elif error.args[0].code() != self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
-                raise self.ending(error, f"making the topic {self.topic}", admin) from None
+                raise self.ending(error, f"creating the topic {self.topic}", admin) from None
 
     def _find(self, admin: Any, refusal: Any) -> None:
-        """Who may not make topics is refused before anybody looks whether there is one already."""
+        """Look for an existing topic: brokers refuse its creation before they look."""
         try:
             found = admin.list_topics(self.topic, PATIENCE).topics[self.topic]
         except self._kafka.KafkaException as error:
             raise self.ending(error, f"looking for the topic {self.topic}", admin) from None
         if found.error is not None:
             way_out = (
-                f"create it with {PARTITIONS} partitions and cleanup.policy=compact, or let this pipeline's user create topics"
+                f"create it with {PARTITIONS} partitions and cleanup.policy=compact, or allow this pipeline's user to create topics"
             )
-            raise SinkRefused(f"making the topic {self.topic}: {refusal.name()}: {refusal.str()}", way_out)
+            raise SinkRefused(f"creating the topic {self.topic}: {refusal.name()}: {refusal.str()}", way_out)
 
     def strike(self) -> None:
-        """Fence whoever delivers on this lane, and keep nothing of it."""
+        """Fence deliveries on this lane, and remove its watermark."""
         from confluent_kafka.admin import AdminClient
 
-        producer = self._kafka.Producer(client.transactional(self._sink.config, self._pipeline, self.name, self.hear))
+        producer = self._kafka.Producer(self.producer_settings())
         admin = AdminClient(client.others(self._sink.config, self.hear))
         try:
             producer.init_transactions(PATIENCE)
@@ -147,15 +142,20 @@ class GroupWatermark:
             if error.args[0].code() != self._kafka.KafkaError.GROUP_ID_NOT_FOUND:
                 raise self.ending(error, "removing the watermark", producer) from None
 
+    def producer_settings(self) -> dict[str, Any]:
+        """The settings of a producer that fences every other one of this lane."""
+        own = {**client.TRANSACTIONAL, "transactional.id": self.name}
+        return client.producing(own, self._sink.config, self._pipeline, self.hear)
+
     def hear(self, error: Any) -> None:
-        """Note what the library has to say of connections; that we were refused says most."""
+        """Note an error of connections; a refusal takes precedence."""
         if self._last_heard is None or not is_refusal(self._last_heard):
             self._last_heard = error
 
     def ending(self, error: Any, doing: str, asked: Any) -> PenstockError:
-        """What the client that was asked has heard tells more than that nobody answered."""
+        """The error to raise: without an answer, the last error of the connections has more information."""
         said = error.args[0]
-        with suppress(self._kafka.KafkaException):  # one that is broken for good has nothing more to say
+        with suppress(self._kafka.KafkaException):  # a broken client reports nothing more
             asked.poll(0)
         is_silence = said.code() in (self._kafka.KafkaError._TIMED_OUT, self._kafka.KafkaError._TRANSPORT)
         return ending(self._last_heard if is_silence and self._last_heard else said, doing)

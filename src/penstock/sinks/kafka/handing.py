@@ -1,4 +1,4 @@
-"""Handing records to the library, which sends them later, or says at once what is wrong with one."""
+"""Giving records to the library, which sends them later or refuses them at once."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from typing import Any
 
 import confluent_kafka as kafka
 
-from penstock.failpoint import reach
 from penstock.sinks.kafka.record import Record, Unfit
 
 
 def refused(
     record: Record, producing: Callable[[], Any], heard: Callable[[Any, Any], None], make_room: Callable[[], None]
 ) -> Any | Unfit | None:
-    """None if the library has the record, and will tell what became of it; otherwise its error, or that it is no record at all."""
+    """None if the library took the record, and will call `heard` with its fate; else the library's error, or Unfit."""
     topic, key, value, headers = record
-    reach("sink.sending")
     while True:
         try:
             producing().produce(topic, value, key, headers=headers, on_delivery=heard)
@@ -31,9 +29,9 @@ def refused(
 
 
 def flushed(producer: Any, seconds: float) -> int:
-    """How many records are still under way after this time. Raises KafkaException.
+    """The number of records that are still under way after this time. Raises KafkaException.
 
-    The library goes on calling back when it has raised that already, and Python then makes a SystemError of it.
+    The library calls back even after it has raised that, and Python then raises a SystemError.
     """
     try:
         left: int = producer.flush(seconds)

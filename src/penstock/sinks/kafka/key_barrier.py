@@ -1,6 +1,6 @@
-"""Whose turn it is where at most one record of a key may be under way. Pure.
+"""The turns of records, where at most one record of a key may be under way. Pure.
 
-A key's next record gets its turn when the one before it is settled: its row is purged, and no restart can bring it back.
+The next record of a key is due when the one before it is settled: its row is purged, and no restart can restore it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Key = tuple[str, str | bytes | None]
 
 
 def key_of(change: Change) -> Key:
-    """What keeps its order: the changes of a topic with the same key."""
+    """The unit of order: the changes of a topic with the same key."""
     return change.table, change.key
 
 
@@ -32,11 +32,11 @@ class KeyBarrier:
 
     @property
     def returned(self) -> int:
-        """How many rows went back to the table and have not come again."""
+        """The number of rows that went back to the table and have not arrived again."""
         return sum(map(len, self._returned.values()))
 
     def put(self, entry: Entry) -> bool:
-        """Take one more; False if it must go back to the table, because an earlier one of its key did and has not come again."""
+        """Add an entry; False if it must go back to the table, because an earlier one of its key did and has not arrived again."""
         key, row = key_of(entry.change), self._row_of(entry.change)
         if key in self._returned and not self._is_in_turn(key, row):
             return False
@@ -47,7 +47,6 @@ class KeyBarrier:
         return True
 
     def _is_in_turn(self, key: Key, row: RowName) -> bool:
-        """Whether nothing of its key that went back comes before it."""
         waited_for = self._returned[key]
         if row > waited_for[0]:
             heappush(waited_for, row)
@@ -59,15 +58,15 @@ class KeyBarrier:
         return True
 
     def due(self, most: int) -> list[Entry]:
-        """Take at most so many of those whose turn it is."""
+        """Take at most `most` of the entries that are due."""
         return [self._due.popleft() for _ in range(min(most, len(self._due)))]
 
     def again(self, entries: Sequence[Entry]) -> None:
-        """These keep their turn, and are due once more."""
+        """These entries are due once more, before all others."""
         self._due.extendleft(reversed(entries))
 
     def settle(self, entry: Entry) -> None:
-        """Its row is purged: the next one of its key is due."""
+        """The row of this entry is purged: the next one of its key is due."""
         key = key_of(entry.change)
         line = self._lines[key]
         line.popleft()
@@ -77,7 +76,7 @@ class KeyBarrier:
             del self._lines[key]
 
     def give_back(self, entry: Entry) -> list[Entry]:
-        """One that was under way goes back to the table, and all that wait behind it: they come again in the order of rows."""
+        """Remove an entry under way and all later ones of its key: they go back to the table and arrive again in order."""
         key = key_of(entry.change)
         line = list(self._lines.pop(key))
         for one in line:

@@ -1,13 +1,13 @@
 """At least once: an idempotent producer with many records under way, in order per key.
 
-There is no thread of ours: the library sends by itself, and tells what became of records whenever it is polled.
+There is no thread: the library sends by itself, and reports the fate of records when it is polled.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from random import random
 from typing import Any, NamedTuple
@@ -36,7 +36,7 @@ PRESS_SECONDS = 0.2
 
 
 class KnownProducer(NamedTuple):
-    """A producer, and where the brokers know it."""
+    """A producer, and the partitions that know it."""
 
     producer: Any
     footing: Footing
@@ -45,22 +45,22 @@ class KnownProducer(NamedTuple):
 class PipelinedDelivery:
     """Keeps the promises of Delivery.
 
-    When a record fails, nothing more is sent until the outcome of all others is known. Then those that failed go again in order;
-    where one may have spoilt it for others that were sent with it, one at a time, until the last of those is behind us.
+    After a failure nothing more is sent until the outcome of all records is known. Then the failed ones are sent again, in order;
+    if one record may have failed the others of its batch, they are sent one at a time.
     """
 
     def __init__(self, sink: KafkaSettings, assignment: Assignment) -> None:
         self._sink, self._assignment = sink, assignment
         self._recorder, self._shelf = Recorder(sink.style, assignment), Shelf()
-        self._waiting: deque[Entry] = deque()  # not sent yet, or to be sent again
+        self._waiting: deque[Entry] = deque()  # to be sent, or to be sent again
         self._failed: dict[int, Any] = {}
-        self._doubtful = set[int]()  # sent, and may have arrived though no answer came
+        self._doubtful = set[int]()  # sent, and may have arrived without an answer
         self._careful_upto = 0
         self._under_way, self._tries, self._rests_until, self._told_at = 0, 0, 0.0, 0.0
         self._is_broken = self._has_succeeded = False
         self._answers_until = 0.0
         self._failure: PenstockError | None = None
-        self._usual: KnownProducer | None = self._made(client.pipelined)
+        self._usual: KnownProducer | None = self._made(client.PIPELINED)
         self._careful: KnownProducer | None = None
 
     def offer(self, changes: pa.RecordBatch, wait: float) -> bool:
@@ -74,16 +74,16 @@ class PipelinedDelivery:
         return True
 
     def delivered(self) -> Change | None:
-        """The last change up to which the brokers have all."""
+        """The last change up to which the brokers have all records."""
         self._press_on()
         return self._shelf.last
 
     def drain(self, wait: float) -> bool:
-        """Wait for the brokers to have everything."""
+        """Wait until the brokers have all records."""
         return self._wait(lambda: not self._shelf, wait)
 
     def close(self) -> None:
-        """Let what was sent have its answer, and drop what was not."""
+        """Wait for the reports of sent records, and drop the others."""
         if self._usual is not None:
             self._known.producer.purge(in_queue=True, in_flight=False)
             end = time.monotonic() + CLOSE_SECONDS
@@ -92,7 +92,7 @@ class PipelinedDelivery:
         self._usual = self._careful = None
 
     def _press_on(self) -> None:
-        """Serve, and for a while longer if something waits its turn: the library sends only records that it has."""
+        """Serve, and longer if entries wait for their turn: the library sends only the records that it has."""
         end = time.monotonic() + PRESS_SECONDS
         self._serve(0)
         while self._waiting and self._usual and not self._failure and (left := end - time.monotonic()) > 0:
@@ -123,11 +123,10 @@ class PipelinedDelivery:
             self._shelf.settle(entry.number)
         else:
             self._waiting.append(entry)
-            if len(self._waiting) == 1:  # the others have been told to wait already
+            if len(self._waiting) == 1:  # otherwise the first one must wait
                 self._go_on()
 
     def _go_on(self) -> None:
-        """Send what waits, as far as it may go now."""
         while self._waiting and not self._failed and not self._failure:
             if self._careful and not self._under_way and self._waiting[0].number > self._careful_upto:
                 self._careful, self._is_broken = None, False
@@ -146,22 +145,18 @@ class PipelinedDelivery:
     def _send(self, entry: Entry) -> None:
         assert entry.record
         heard = partial(self._hear_of, entry)
+        reach("sink.sending")
         error = refused(entry.record, lambda: self._known.producer, heard, lambda: self._poll(0.05))
         if error is None:
             self._under_way += 1
             self._known.footing.sent(entry.record)
         elif isinstance(error, Unfit):
-            told = f"topic {entry.record.topic} never takes it: {error.reason}"
+            told = f"topic {entry.record.topic} never accepts it: {error.reason}"
             self._condemn(entry, DeliveryExhausted(told, "correct its topic, key or headers"))
-        else:
-            self._hear_at_once(entry, error)
-
-    def _hear_at_once(self, entry: Entry, error: Any) -> None:
-        """The library itself has refused a record: it was in no batch yet."""
-        if verdict(error) is Verdict.PASSING:
+        elif verdict(error) is Verdict.PASSING:
             self._failed[entry.number] = error
-        else:
-            self._condemn_for(entry, error)
+        else:  # refused by the library itself: the record was in no batch
+            self._condemn(entry, condemning(error, entry.record.topic))
 
     def _hear_of(self, entry: Entry, error: Any, message: Any) -> None:
         assert entry.record
@@ -189,14 +184,13 @@ class PipelinedDelivery:
     def _poll(self, seconds: float) -> None:
         try:
             self._known.producer.poll(seconds)
-        except kafka.KafkaException:  # this producer can do nothing more
+        except kafka.KafkaException:  # this producer is broken
             self._is_broken, self._answers_until = True, time.monotonic() + ANSWER_SECONDS
         if self._is_broken and self._under_way:
-            # What it has not sent yet it gives back; what waits for an answer that does not come, too, though it may be there.
+            # It returns records that it has not sent; later also those without an answer, which may have arrived.
             self._known.producer.purge(in_queue=True, in_flight=time.monotonic() > self._answers_until)
 
     def _mend(self) -> None:
-        """Send again what failed, in order, without what is poison."""
         if not self._is_broken and self._is_to_rest():
             return
         failed = [(self._shelf[number], error) for number, error in sorted(self._failed.items())]
@@ -205,20 +199,21 @@ class PipelinedDelivery:
         if self._is_broken or (suspects and not self._careful):
             self._begin_anew()
         if len(suspects) > 1:
-            self._careful_upto, self._careful = suspects[-1], self._made(client.one_by_one)
+            self._careful_upto, self._careful = suspects[-1], self._made(client.ONE_BY_ONE)
         else:
             failed = [one for one in failed if not self._is_condemned(*one, Verdict.BATCH)]
         failed = [one for one in failed if not self._is_condemned(*one, Verdict.RECORD)]
         self._waiting.extendleft(entry for entry, _ in reversed(failed))
 
     def _is_condemned(self, entry: Entry, error: Any, fault: Verdict) -> bool:
+        assert entry.record
         is_poison = verdict(error) is fault
         if is_poison:
-            self._condemn_for(entry, error)
+            self._condemn(entry, condemning(error, entry.record.topic))
         return is_poison
 
     def _is_to_rest(self) -> bool:
-        """Whether records failed that may be taken later, and have not rested yet."""
+        """Whether failed records may be accepted later, and have not rested yet."""
         passing = [error for error in self._failed.values() if verdict(error) is Verdict.PASSING]
         if not passing or self._rests_until:
             self._rests_until = 0.0
@@ -226,16 +221,12 @@ class PipelinedDelivery:
         self._tries += 1
         reason = said(passing[0])
         if self._sink.retry.is_spent(self._tries):
-            self._failure = DeliveryExhausted(f"{reason}, {self._tries} times", "see that the brokers under sink.config run")
+            self._failure = DeliveryExhausted(f"{reason}, {self._tries} times", "check that the brokers under sink.config run")
             return True
         wait = self._sink.retry.wait(self._tries, random())
         self._rests_until = time.monotonic() + wait
         self._tell(reason, wait)
         return True
-
-    def _condemn_for(self, entry: Entry, error: Any) -> None:
-        assert entry.record
-        self._condemn(entry, condemning(error, entry.record.topic))
 
     def _condemn(self, entry: Entry, error: PenstockError) -> None:
         try:
@@ -247,15 +238,15 @@ class PipelinedDelivery:
             self._shelf.settle(entry.number)
 
     def _begin_anew(self) -> None:
-        """A producer takes half a second to be ready: where it goes one by one for a while, the usual one is when that is over."""
+        """Replace the producer in use. Starting one takes half a second, so the usual one is replaced when it is needed again."""
         self._is_broken = False
         if self._careful:
-            self._careful = self._made(client.one_by_one)
+            self._careful = self._made(client.ONE_BY_ONE)
         else:
-            self._usual = self._made(client.pipelined)
+            self._usual = self._made(client.PIPELINED)
 
-    def _made(self, settings: Callable[..., dict[str, Any]]) -> KnownProducer:
-        producer = kafka.Producer(settings(self._sink.config, self._assignment.pipeline, self._hear))
+    def _made(self, own: Mapping[str, client.Setting]) -> KnownProducer:
+        producer = kafka.Producer(client.producing(own, self._sink.config, self._assignment.pipeline, self._hear))
         return KnownProducer(producer, Footing(partial(_partitions, producer)))
 
     @property
@@ -265,9 +256,9 @@ class PipelinedDelivery:
         return known
 
     def _hear(self, error: Any) -> None:
-        """What the library has to say beside the fate of records: it goes on by itself."""
+        """An error without a record: the library continues by itself."""
         if is_refusal(error) and not self._has_succeeded:
-            self._failure = self._failure or ending(error, "the brokers do not let us in")
+            self._failure = self._failure or ending(error, "the brokers refuse the client")
         elif len(self._shelf) and time.monotonic() - self._told_at >= TELL_SECONDS:
             self._tell(said(error), 0.0)
 

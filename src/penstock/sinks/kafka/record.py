@@ -10,23 +10,18 @@ import orjson
 import pyarrow as pa
 
 from penstock.change import Change, Op, from_batch
-from penstock.formats import Format
-from penstock.formats.cloudevents import CloudEventsFormat
-from penstock.formats.debezium import DebeziumFormat
-from penstock.formats.penstock import PenstockFormat
+from penstock.formats.named import format_named
 from penstock.message import of_change
 from penstock.sink import Assignment
 
-FIELDS = ("pipeline", "table")
-"""What a topic may be made of."""
-
+FIELDS = ("pipeline", "table")  # the fields of a topic template
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Record(NamedTuple):
-    """What is sent for a change."""
+    """The record of a change."""
 
     topic: str
     key: bytes | None
@@ -35,13 +30,16 @@ class Record(NamedTuple):
 
 
 class Unfit(NamedTuple):
-    """Why no record can be made of a change."""
+    """The reason why a change has no valid record."""
 
     reason: str
 
 
+Made = tuple[Change, Record | Unfit | None]  # a change and its record; None where the format has no record for it
+
+
 class Style(NamedTuple):
-    """What records look like, as the pipeline file says; no topic: one of the change's own."""
+    """The form of records, from the pipeline file; without `topic` each change has its own."""
 
     topic: str | None = None
     key: Literal["json", "bare"] = "json"
@@ -49,16 +47,16 @@ class Style(NamedTuple):
 
 
 class Recorder:
-    """Makes the records of one assignment. Messages of an outbox stay what they are; rows get the format's words."""
+    """Makes the records of one assignment. Messages of an outbox keep their bytes; rows get the format."""
 
     def __init__(self, style: Style, assignment: Assignment) -> None:
         self._style, self._pipeline, self._previous = style, assignment.pipeline, assignment.previous
         self._has_messages = assignment.has_messages
-        self._format = _format(style, assignment)
+        self._format = None if style.format == "row" else format_named(style.format, assignment.pipeline, assignment.incarnation)
         self._epoch = ("penstock-epoch", str(assignment.epoch).encode())
 
-    def records(self, changes: pa.RecordBatch) -> list[tuple[Change, Record | Unfit | None]]:
-        """The changes, each with its record; None where the format has no words for it."""
+    def records(self, changes: pa.RecordBatch) -> list[Made]:
+        """The changes, each with its record."""
         several = list(from_batch(changes))
         made = [self._of_message(change) if change.is_message or self._has_messages else None for change in several]
         if any(record is None for record in made):
@@ -72,7 +70,7 @@ class Recorder:
         try:
             message = of_change(change)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            return Unfit(f"it carries a message that cannot be read: {error}")
+            return Unfit(f"its message cannot be read: {error}")
         if change.error:
             return Unfit(change.error)
         if message is None:
@@ -111,28 +109,16 @@ def _place(change: Change) -> str:
 
 
 def _row(change: Change) -> str | None:
-    """The row as it is now; none for one that is gone."""
+    """The present row; None after its deletion."""
     assert not isinstance(change.after, bytes), "a message has its record already"
     return None if change.op == Op.DELETE else change.after
 
 
-def _format(style: Style, assignment: Assignment) -> Format | None:
-    match style.format:
-        case "penstock":
-            return PenstockFormat(assignment.pipeline)
-        case "debezium":
-            return DebeziumFormat(assignment.pipeline)
-        case "cloudevents":
-            return CloudEventsFormat(assignment.pipeline, assignment.incarnation)
-        case "row":
-            return None
-
-
 def check(topic: str) -> None:
-    """Raise ValueError for a topic that names nothing."""
+    """Raise ValueError for an impossible topic or template."""
     try:
         made = topic.format(**dict.fromkeys(FIELDS, "x"))
     except (KeyError, IndexError, ValueError, AttributeError):
-        raise ValueError(f"topic is {topic!r}: beside plain text it may have {{pipeline}} and {{table}}") from None
+        raise ValueError(f"topic is {topic!r}: in addition to plain text it may have {{pipeline}} and {{table}}") from None
     if not made or len(made) > 249 or made in (".", "..") or _ILLEGAL.search(made):
         raise ValueError(f"topic is {topic!r}: a name has letters, digits and . _ -, at most 249 of them")

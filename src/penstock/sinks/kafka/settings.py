@@ -48,23 +48,21 @@ class KafkaSettings(TransactionalSink):
 
     @property
     def style(self) -> Style:
-        """What records look like."""
+        """The form of records."""
         return Style(self.topic, self.key, self.format)
 
     def conflicts(self, source: Source, *, has_function: bool) -> Mapping[tuple[str, ...], str]:
-        """A barrier is released when a row is purged: that needs a table that one pipeline reads, and one change for each row."""
+        """A barrier ends when a row is purged: it needs a table that one pipeline reads, and one change for each row."""
         if self.delivery != "barrier":
             return {}
         if not source.row_lease:
             fix = "it is for source.type outbox with reader: mark; use exactly-once or at-least-once here"
             return {("sink", "delivery"): f": barrier purges each message from a table that no other pipeline reads: {fix}"}
         if has_function:
-            return {
-                ("transform", "function"): "cannot be there with sink.delivery: barrier, which purges a row with its one change"
-            }
+            return {("transform", "function"): "cannot be used with sink.delivery: barrier, which purges a row with its one change"}
         return {}
 
     @property
     def keeps_watermark(self) -> bool:
-        """Not where other deliveries than exactly-once may have gone on without it."""
+        """Not where another kind of delivery may have advanced without it."""
         return self.delivery == "exactly-once"

@@ -1,4 +1,4 @@
-"""What was taken and is not settled yet, in the order it was taken. Pure."""
+"""The changes that were taken and are not settled yet, in order. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.sinks.kafka.record import Record
 
 
 class Entry(NamedTuple):
-    """A change on its way, and the record that is sent for it; None if nothing is."""
+    """A change under way and its record; None if nothing is sent for it."""
 
     number: int
     change: Change
@@ -21,7 +21,7 @@ class Entry(NamedTuple):
 
 
 def sifted(entries: Sequence[Entry], poison: Poison) -> Sequence[Entry]:
-    """Those to send now; the others are parked, since they wait for a dead letter."""
+    """The entries to send now; the others wait for a dead letter and are parked."""
     if not poison.has_letters:
         return entries
     left = {id(change) for change in poison.sift([entry.change for entry in entries])}
@@ -32,7 +32,7 @@ class Suspects(set[int]):
     """The numbers of entries that failed together with others: each of them is sent alone."""
 
     def convict(self, number: int, fault: Verdict) -> bool:
-        """Whether an entry that failed so is poison; if not, it is a suspect from now on."""
+        """Whether a failed entry is poison; if not, it becomes a suspect."""
         is_poison = fault is Verdict.RECORD or number in self
         if not is_poison:
             self.add(number)
@@ -40,7 +40,7 @@ class Suspects(set[int]):
 
 
 class Shelf:
-    """Entries are settled in any order; what counts is up to where all of them are."""
+    """Entries are settled in any order; `last` moves only over settled ones."""
 
     def __init__(self) -> None:
         self.taken = 0
@@ -55,14 +55,14 @@ class Shelf:
         return self._entries[number - self._entries[0].number]
 
     def put(self, change: Change, record: Record | None) -> Entry:
-        """Take one more."""
+        """Add a change."""
         entry = Entry(self.taken, change, record)
         self._entries.append(entry)
         self.taken += 1
         return entry
 
     def settle(self, number: int) -> None:
-        """This one is durable, or nothing is to be done about it."""
+        """The entry is durable, or needs no delivery."""
         self._settled.add(number)
         while self._entries and self._entries[0].number in self._settled:
             settled = self._entries.popleft()

@@ -1,4 +1,4 @@
-"""The sink: its settings at work. The client library is imported only where it is used."""
+"""The Kafka sink. The client library is imported only where it is used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class KafkaSink(KafkaSettings):
     """Sends changes to topics."""
 
     def open(self, assignment: Assignment) -> Delivery:
-        """Start delivering."""
+        """Start a delivery."""
         client.confluent()
         if self.delivery == "at-least-once" or assignment.is_redrive:
             from penstock.sinks.kafka.pipelined import PipelinedDelivery
@@ -35,13 +35,15 @@ class KafkaSink(KafkaSettings):
         return TransactionalDelivery(self, assignment)
 
     def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:
-        """What the lane's group says."""
+        """The watermark of the lane's group."""
         return GroupWatermark(self, pipeline, lane).peek()
 
     def release(self, pipeline: str, lanes: Collection[Lane]) -> None:
-        """Fence whoever delivers on these lanes, and delete their groups; where rows are purged, these say what was delivered."""
+        """Fence deliveries on these lanes, and delete their groups. A barrier has no groups: the purged rows are its progress."""
         if self.delivery == "barrier":
             return
         for lane in lanes:
-            with suppress(SinkRefused) if self.delivery == "at-least-once" else nullcontext():  # who may not has kept nothing
+            with (
+                suppress(SinkRefused) if self.delivery == "at-least-once" else nullcontext()
+            ):  # without the right to do this, nothing was kept
                 GroupWatermark(self, pipeline, lane).strike()

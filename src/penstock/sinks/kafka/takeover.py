@@ -1,9 +1,8 @@
-"""Taking a lane: a transactional producer that has fenced its predecessors, without the half seconds that the library waits."""
+"""Taking a lane: a transactional producer that has fenced its predecessors, without the library's waits of half a second."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import confluent_kafka as kafka
@@ -14,23 +13,23 @@ IMPATIENT_TRIES = 4
 STEP_SECONDS = 0.02
 
 
-def taken(group: GroupWatermark, settings: Mapping[str, Any]) -> Any:
-    """A producer that has the lane: whoever had it before is fenced, and what that had open is aborted.
+def taken(group: GroupWatermark) -> Any:
+    """A producer that has the lane: its predecessors are fenced, and their open transactions aborted.
 
-    While it is aborted, brokers say "not now", and the library would ask again half a second later. A new producer asks at once:
-    the one before it is gone by then, and since it was answered, it has nothing under way that could fence its successor.
+    During such an abort brokers answer "concurrent transactions", and the library would retry half a second later. A new producer
+    asks at once: the one before it is gone by then, and since it had its answer, it has no request that could fence its successor.
     """
     for _ in range(IMPATIENT_TRIES):
-        if producer := _asked(group, settings, STEP_SECONDS):
+        if producer := _asked(group, STEP_SECONDS):
             return producer
-    return _asked(group, settings, PATIENCE)
+    return _asked(group, PATIENCE)
 
 
-def _asked(group: GroupWatermark, settings: Mapping[str, Any], step: float) -> Any:
-    """A producer that has the lane; None as soon as it is told "not now"."""
-    producer, deadline = kafka.Producer(settings), time.monotonic() + PATIENCE
+def _asked(group: GroupWatermark, step: float) -> Any:
+    """A producer that has the lane; None at the answer "concurrent transactions"."""
+    producer, deadline = kafka.Producer(group.producer_settings()), time.monotonic() + PATIENCE
     try:
-        producer.list_topics(group.topic, PATIENCE)  # without a connection it would look for a coordinator half a second later
+        producer.list_topics(group.topic, PATIENCE)  # without a connection the search for a coordinator takes half a second
         while True:
             try:
                 producer.init_transactions(step)

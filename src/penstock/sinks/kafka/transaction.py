@@ -1,4 +1,4 @@
-"""A transactional producer: what is sent, and the watermark behind it, become visible in one step or not at all."""
+"""A transactional producer: the records and the watermark after them become visible in one step or not at all."""
 
 from __future__ import annotations
 
@@ -14,26 +14,24 @@ from penstock.cursor import Cursor, Watermark
 from penstock.errors import SinkUnavailable, TermLost
 from penstock.failpoint import reach
 from penstock.sink import Assignment
-from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import ending
 from penstock.sinks.kafka.group_watermark import GroupWatermark
-from penstock.sinks.kafka.handing import flushed
+from penstock.sinks.kafka.handing import flushed, refused
+from penstock.sinks.kafka.record import Unfit
 from penstock.sinks.kafka.settings import KafkaSettings
 from penstock.sinks.kafka.shelf import Entry
 from penstock.sinks.kafka.takeover import taken
 
-STEP_SECONDS = 1.0
-"""How long a call may take before it looks whether it is still wanted."""
+STEP_SECONDS = 1.0  # the longest time of a call before it checks whether the delivery is ending
 
 
 FLUSH_SECONDS = 0.05
 
-ASKED = 2
-"""How often a failed transaction is asked for its reason."""
+ASKED = 2  # the number of requests for the reason of a failed transaction
 
 
 class Aborted(Exception):
-    """The transaction cannot be committed; all of it has to go again. `error` is the library's."""
+    """The transaction cannot be committed; all of it must be sent again. `error` is the library's."""
 
     def __init__(self, error: Any) -> None:
         super().__init__(str(error))
@@ -41,13 +39,13 @@ class Aborted(Exception):
 
 
 class Ended(Exception):
-    """Nobody wants it any more."""
+    """The delivery is ending."""
 
 
 class Transactions:
     """One producer's transactions, one after the other. `committed`: the last mark.
 
-    `asked_at`: when the call under way began; `begun_at`: when what it is part of began, or last came nearer to its end.
+    `asked_at`: the start of the call under way. `begun_at`: the start, or the last progress, of the step that this call belongs to.
     """
 
     def __init__(self, sink: KafkaSettings, assignment: Assignment, is_wanted: Callable[[], bool]) -> None:
@@ -56,38 +54,33 @@ class Transactions:
         self._is_open, self._turn = False, 0
         self.asked_at: float | None = None
         self.begun_at: float | None = None
-        self._settings = client.transactional(sink.config, assignment.pipeline, self._group.name, self._group.hear)
         self._group.prepare()
         self._member = self._group.member()
-        self._producer = taken(self._group, self._settings)
+        self._producer = taken(self._group)
         self.committed = self._group.read()
 
-    def produce(self, entry: Entry) -> None:
-        """Send a record in the transaction, which begins with the first. Raises TypeError or ValueError if it cannot be sent."""
+    def produce(self, entry: Entry) -> Unfit | None:
+        """Send a record in the transaction, which begins with the first; return Unfit if it is no valid record."""
         assert entry.record
-        topic, key, value, headers = entry.record
         self._begin()
-        while True:
-            try:
-                self._producer.produce(
-                    topic, value, key, headers=headers, on_delivery=partial(self._hear_of, self._turn, entry.number)
-                )
-            except BufferError:  # the library's own queue is full
-                self._poll(0.05)
-                self._look()
-            except kafka.KafkaException as error:
-                self._failed.setdefault(entry.number, error.args[0])
-                raise Aborted(error.args[0]) from None
-            else:
-                return
+        heard = partial(self._hear_of, self._turn, entry.number)
+        error = refused(entry.record, lambda: self._producer, heard, self._make_room)
+        if error is None or isinstance(error, Unfit):
+            return error
+        self._failed.setdefault(entry.number, error)
+        raise Aborted(error)
+
+    def _make_room(self) -> None:
+        self._poll(0.05)
+        self._look()
 
     def serve(self) -> None:
-        """Hear what became of records. Raises Aborted if one has failed."""
+        """Process the reports of records. Raises Aborted if one has failed."""
         self._poll(0)
         self._check()
 
     def flush(self) -> None:
-        """Wait until it is known what became of every record sent so far."""
+        """Wait for the report of every record sent."""
         self._check()
         left, moved_at = -1, time.monotonic()
         while now_left := self._flushed(moved_at):
@@ -98,7 +91,7 @@ class Transactions:
         self._check()
 
     def _flushed(self, since: float) -> int:
-        """How many are still under way: none of them goes on once one has failed."""
+        """The number of records under way: it stays the same once one has failed."""
         left: list[int] = []
         self._tried(lambda: left.append(flushed(self._producer, FLUSH_SECONDS)), since)
         return left[0]
@@ -107,21 +100,21 @@ class Transactions:
         self._tried(lambda: self._producer.poll(seconds))
 
     def commit(self, watermark: Watermark) -> None:
-        """Make all of it visible, and the watermark with it, which goes out while the last records do."""
+        """Commit the records and the watermark, which is sent while the last records are under way."""
         self._begin()
         offsets = self._group.offsets(watermark)
         self._tried(lambda: self._producer.send_offsets_to_transaction(offsets, self._member, STEP_SECONDS))
         self.flush()
         reach("sink.sending")
-        self._look()  # those calls may have come back long after everybody has given them up
+        self._look()  # those calls may have returned long after their deadline
         self._tried(lambda: self._producer.commit_transaction(STEP_SECONDS))
         self._is_open, self.committed = False, watermark
 
     def abort(self) -> dict[int, Any]:
-        """Undo all of it, and go on with another producer; which records failed, and why.
+        """Abort the transaction and continue with another producer; return the failed records with their errors.
 
-        A producer whose transaction failed for the fault of a record cannot always abort it; its successor does. If somebody else
-        has had the lane between the two, it is theirs.
+        A producer whose transaction failed because of a record cannot always abort it; its successor does. If a third producer had
+        the lane between the two, the lane is lost.
         """
         self._look()
         with suppress(SinkUnavailable):
@@ -129,18 +122,18 @@ class Transactions:
             self._poll(0)
         failed, self._failed = self._failed, {}
         self._is_open, self._turn = False, self._turn + 1
-        self._producer = taken(self._group, self._settings)
+        self._producer = taken(self._group)
         if self._group.read() != self.committed:
-            raise TermLost("another producer has had this lane meanwhile")
+            raise TermLost("another producer has taken this lane meanwhile")
         return failed
 
     def close(self) -> None:
-        """Abort what is open, if the brokers answer, so that no consumer has to wait for it."""
+        """Abort an open transaction, if the brokers answer: consumers would wait for it."""
         if self._producer is not None and self._is_open:
             try:
                 self._producer.abort_transaction(STEP_SECONDS)
             except kafka.KafkaException:
-                self._is_open = False  # whoever takes the lane over aborts it
+                self._is_open = False  # the next producer of the lane aborts it
         self._producer = None
 
     def _begin(self) -> None:
@@ -149,7 +142,7 @@ class Transactions:
             self._is_open = True
 
     def _hear_of(self, turn: int, number: int, error: Any, _: Any) -> None:
-        """What became of a record; of one that was aborted it may come late, when it goes again already."""
+        """The report of a record; for an aborted one it may come late, when the record is sent again."""
         if error is not None and turn == self._turn:
             self._failed[number] = error
 
@@ -159,7 +152,7 @@ class Transactions:
             raise Aborted(next(told, None) or self._reason(next(iter(self._failed.values()))))
 
     def _reason(self, otherwise: Any) -> Any:
-        """The error that made the transaction fail: steps after the failure are refused with it, a step during it for its state."""
+        """The error that failed the transaction: later steps are refused with it, a step during the failure with its state."""
         offsets, found = self._group.offsets(Watermark(Cursor(""), 0)), otherwise
         for _ in range(ASKED):
             try:
@@ -175,7 +168,6 @@ class Transactions:
             raise Ended
 
     def _tried(self, call: Callable[[], Any], since: float | None = None) -> None:
-        """Call until it is answered."""
         self.begun_at = since or time.monotonic()
         try:
             while not self._is_answered(call):

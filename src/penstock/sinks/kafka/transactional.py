@@ -1,4 +1,4 @@
-"""Exactly once: the caller puts runs of changes and marks in, a thread of ours sends them in transactions that end at marks."""
+"""Exactly once: the caller adds runs of changes and marks, a thread sends them in transactions that end at marks."""
 
 from __future__ import annotations
 
@@ -14,29 +14,21 @@ from penstock.cursor import Watermark
 from penstock.delivery.interpreter import share_interpreter
 from penstock.errors import SinkUnavailable
 from penstock.sink import Assignment
-from penstock.sinks.kafka.record import Record, Recorder, Unfit
+from penstock.sinks.kafka.record import Made, Recorder
 from penstock.sinks.kafka.settings import KafkaSettings
 from penstock.sinks.kafka.transaction import Ended, Transactions
 from penstock.sinks.kafka.window import Window
 
-ROOM = 20_000
-"""Changes that wait to be sent."""
-
-STUCK_SECONDS = 5.0
-"""After which a call that should take a second will not come back."""
-
-STALL_SECONDS = 30.0
-"""After which a client that asks again and again, or waits for records to be taken, is given up though it would go on."""
-
+ROOM = 20_000  # the most changes that wait to be sent
+STUCK_SECONDS = 5.0  # a call of at most a second that lasts longer will not return
+STALL_SECONDS = 30.0  # a client that retries for longer, or makes no progress with records, is given up
 REST_SECONDS = 0.002
-"""After a commit: brokers complete it after they have answered. Who comes too soon is asked by the library to wait for 20 ms."""
+"""After a commit: brokers complete it after they have answered it, and the library waits 20 ms if it asks too early."""
 
-LATE_SECONDS = 0.1
-"""How late a commit may be while more waits that can go with it."""
+LATE_SECONDS = 0.1  # the longest delay of a commit while more changes wait that can be part of it
+_AGAIN = "no action needed: a new client takes the lane"
 
-_AGAIN = "nothing to do: the lane is taken up again with a new client"
-
-Run = Sequence[tuple[Change, Record | Unfit | None]]
+Run = Sequence[Made]
 
 
 class TransactionalDelivery:
@@ -58,7 +50,7 @@ class TransactionalDelivery:
         self._thread = Thread(target=self._run, name="kafka", daemon=True)
         self._thread.start()
 
-    # What the caller does.
+    # Called by the caller's thread.
 
     def offer(self, changes: pa.RecordBatch, wait: float) -> bool:
         """Take these changes unless there is no room."""
@@ -70,12 +62,12 @@ class TransactionalDelivery:
         return True
 
     def mark(self, watermark: Watermark) -> None:
-        """What was taken before may be committed, with this."""
+        """The changes taken before may be committed, with this watermark."""
         self._put(watermark, 0)
 
     @property
     def kept(self) -> Watermark | None:
-        """What Kafka said when the lane was taken."""
+        """Kafka's watermark at the moment when the lane was taken."""
         return self._kept
 
     def delivered(self) -> Change | None:
@@ -90,7 +82,7 @@ class TransactionalDelivery:
         return self._wait(self._is_drained, wait)
 
     def close(self) -> None:
-        """Let a commit that is under way finish, and abort what is not committed."""
+        """Wait for a commit that is under way, and abort everything else."""
         with self._changed:
             self._is_ending = True
             self._changed.notify_all()
@@ -108,21 +100,21 @@ class TransactionalDelivery:
             is_met = self._changed.wait_for(lambda: condition() or self._failure is not None, seconds)
             if self._is_stuck():
                 self._failure = self._failure or SinkUnavailable(
-                    "the brokers do not answer, and the client waits without an end", _AGAIN
+                    "the brokers do not answer, and the client waits without limit", _AGAIN
                 )
             if self._failure:
                 raise self._failure
             return is_met
 
     def _is_stuck(self) -> bool:
-        """Whether a call has not come back in time, or comes back in vain, as happens when a broker dies at the wrong moment."""
+        """Whether a call has not returned in time, or is repeated in vain, as can happen when a broker dies."""
         limits = (self._transactions.asked_at, STUCK_SECONDS), (self._transactions.begun_at, STALL_SECONDS)
         return any(since is not None and time.monotonic() - since > seconds for since, seconds in limits)
 
     def _is_drained(self) -> bool:
         return not self._items and not self._is_busy and not self._window.is_committable
 
-    # What the thread does.
+    # Called by the thread.
 
     def _run(self) -> None:
         try:
@@ -130,15 +122,15 @@ class TransactionalDelivery:
                 continue
         except Ended:
             pass
-        except BaseException as failure:  # noqa: BLE001 - a thread's last words: every later call of its owner raises them
+        except BaseException as failure:  # noqa: BLE001 - every later call of the owner raises the failure of the thread
             with self._changed:
                 self._failure = failure
                 self._changed.notify_all()
         finally:
-            self._window.close()
+            self._transactions.close()
 
     def _turn(self) -> bool:
-        """Send what has come and commit what is due; False at the end."""
+        """Send the next run and commit if a commit is due; False at the end."""
         item = self._next()
         if isinstance(item, Watermark):
             self._window.mark(item)
@@ -147,7 +139,7 @@ class TransactionalDelivery:
         if self._is_to_commit():
             due_at = time.monotonic() + self._interval
             self._window.commit()
-            now = time.monotonic()  # a commit that took long makes the next one no later than it is
+            now = time.monotonic()  # a long commit does not delay the next one
             self._due_at, self._rests_until = max(due_at, now), now + REST_SECONDS
         with self._changed:
             self._last, self._is_busy = self._window.last, False
@@ -156,7 +148,7 @@ class TransactionalDelivery:
         return not self._is_ending
 
     def _next(self) -> Run | Watermark | None:
-        """What comes next; None when a commit is due before it comes."""
+        """The next run or mark; None when a commit is due before it arrives."""
         with self._changed:
             while not self._is_ending and not self._is_to_commit() and not self._is_to_take():
                 self._changed.wait(self._patience())
@@ -168,22 +160,20 @@ class TransactionalDelivery:
             return item
 
     def _is_to_take(self) -> bool:
-        """Whether something waits that may be sent: not yet while the brokers may be busy with the last transaction."""
+        """Whether a waiting item may be sent: not while the brokers may be completing the last transaction."""
         return bool(self._items) and (self._window.is_begun or time.monotonic() >= self._rests_until)
 
     def _is_to_commit(self) -> bool:
-        """Whether a commit is due, and nothing waits that could go with it, or has waited long enough."""
         late = time.monotonic() - self._due_at
         return self._window.is_committable and (self._is_urgent or late >= 0) and (not self._items or late >= LATE_SECONDS)
 
     def _patience(self) -> float | None:
-        """How long to wait for something to come."""
         if self._items:
             return self._rests_until - time.monotonic()
         return self._due_at - time.monotonic() if self._window.is_committable else None
 
     def _rest(self, seconds: float) -> None:
-        """Wait between two tries. Raises Ended if the end comes first."""
+        """Wait between two tries. Raises Ended if the delivery ends first."""
         with self._changed:
             if self._changed.wait_for(lambda: self._is_ending, seconds):
                 raise Ended

@@ -1,4 +1,4 @@
-"""What one transaction holds, sent again without what is poison until it can be committed."""
+"""The content of one transaction, sent again without its poison until it can be committed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from penstock.failpoint import reach
 from penstock.poison.condemned import Condemned
 from penstock.sink import Assignment
 from penstock.sinks.kafka.fault import Verdict, condemning, said, unfit, unkept, verdict
-from penstock.sinks.kafka.record import Record, Unfit
+from penstock.sinks.kafka.record import Made, Unfit
 from penstock.sinks.kafka.settings import KafkaSettings
 from penstock.sinks.kafka.shelf import Entry, Suspects, sifted
 from penstock.sinks.kafka.transaction import Aborted, Transactions
 
 
 class Window:
-    """Changes since the last commit, in order."""
+    """The changes since the last commit, in order."""
 
     def __init__(
         self, sink: KafkaSettings, assignment: Assignment, transactions: Transactions, rest: Callable[[float], None]
@@ -36,16 +36,16 @@ class Window:
 
     @property
     def is_begun(self) -> bool:
-        """Whether it holds anything."""
+        """Whether it contains anything."""
         return self._latest is not None
 
     @property
     def is_committable(self) -> bool:
-        """Whether there is something to commit, and a mark behind all of it."""
+        """Whether it contains changes, and a mark after all of them."""
         return self._latest is not None and self._watermark is not None
 
-    def add(self, run: Sequence[tuple[Change, Record | Unfit | None]]) -> None:
-        """Send these, too."""
+    def add(self, run: Sequence[Made]) -> None:
+        """Send these changes, too."""
         self._watermark, self._latest = None, run[-1][0]
         begin = len(self._entries)
         for change, record in run:
@@ -58,12 +58,12 @@ class Window:
         self._until_sent(begin)
 
     def mark(self, watermark: Watermark) -> None:
-        """What was added lies up to here; nothing added, nothing to be done."""
+        """The changes added so far end here."""
         if self._latest is not None:
             self._watermark = watermark
 
     def commit(self) -> None:
-        """Make it durable, with its watermark."""
+        """Make the changes durable, with the watermark."""
         assert self._watermark
         while True:
             try:
@@ -77,12 +77,7 @@ class Window:
         self.last, self._latest, self._watermark = self._latest, None, None
         self._entries, self._suspects, self._tries = [], Suspects(), 0
 
-    def close(self) -> None:
-        """Drop what is not committed."""
-        self._transactions.close()
-
     def _until_sent(self, begin: int = 0) -> None:
-        """Send these entries from there on; from the first on once the transaction was aborted."""
         while True:
             try:
                 return self._send(self._entries[begin:])
@@ -92,29 +87,26 @@ class Window:
 
     def _send(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            try:
-                if entry.number in self._suspects:
-                    self._send_alone(entry)
-                else:
-                    self._transactions.produce(entry)
-            except (TypeError, ValueError) as error:
-                self._take_out(entry, unfit(error, "correct its topic, key or headers"))
+            is_suspect = entry.number in self._suspects
+            if error := self._send_alone(entry) if is_suspect else self._transactions.produce(entry):
+                self._take_out(entry, unfit(error.reason, "correct its topic, key or headers"))
         self._transactions.serve()
 
-    def _send_alone(self, entry: Entry) -> None:
-        """Send it so that its failure is its own."""
+    def _send_alone(self, entry: Entry) -> Unfit | None:
+        """Send it between two flushes: a failure is its own."""
         self._transactions.flush()
         self._alone = entry.number
-        self._transactions.produce(entry)
+        error = self._transactions.produce(entry)
         self._transactions.flush()
         self._alone = None
+        return error
 
     def _undo(self, aborted: Aborted) -> None:
-        """Abort, and take out what is poison, or rest if nothing is."""
+        """Abort, and remove poison, or rest if there is none."""
         failed = self._transactions.abort()
         found = {number: error for number, error in failed.items() if verdict(error) is not Verdict.PASSING}
         if not found and verdict(aborted.error) is not Verdict.PASSING:
-            if self._alone is None:  # it is the fault of one of them, and nobody says of which
+            if self._alone is None:  # one of the records is at fault, and the error does not name it
                 self._suspect_all(aborted)
                 return
             found = {self._alone: aborted.error}
@@ -126,14 +118,13 @@ class Window:
             self._wait(aborted)
 
     def _suspect_all(self, aborted: Aborted) -> None:
-        """Send each alone from now on; where all of them were sent so already, it is the watermark that cannot be written."""
+        """Send each alone from now on; if all of them were, the watermark is at fault."""
         numbers = {entry.number for entry in self._entries}
         if numbers <= self._suspects:
             raise unkept(aborted.error, self._progress)
         self._suspects |= numbers
 
     def _judge(self, entry: Entry, error: object) -> None:
-        """One that failed alone is poison; one that failed together with others goes alone next time."""
         if self._suspects.convict(entry.number, verdict(error)):
             assert entry.record
             self._take_out(entry, condemning(error, entry.record.topic))
@@ -143,14 +134,14 @@ class Window:
         self._entries = [other for other in self._entries if other is not entry]
 
     def _condemn(self, change: Change, error: PenstockError) -> None:
-        """It has not arrived: a transaction that held it was aborted."""
+        """It has not arrived: its transaction was aborted."""
         self._assignment.poison.condemn_all([Condemned(change, error, is_refused=True)])
 
     def _wait(self, aborted: Aborted) -> None:
         self._tries += 1
         reason = said(aborted.error)
         if self._retry.is_spent(self._tries):
-            raise DeliveryExhausted(f"{reason}, {self._tries} times", "see that the brokers under sink.config run")
+            raise DeliveryExhausted(f"{reason}, {self._tries} times", "check that the brokers under sink.config run")
         wait = self._retry.wait(self._tries, random.random())
         self._assignment.retried(reason, self._tries, wait)
         self._rest(wait)
