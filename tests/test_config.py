@@ -200,7 +200,7 @@ def test_the_public_names_are_these() -> None:
             plain(state="redis://u:secret@x"),
             "state redis:// is unknown: allowed is kafka, postgresql, postgres, or the path of a file",
         ),
-        (plain(state="postgresql://u:sec/ret@x/y"), "the address of the Postgres under `state` cannot be understood"),
+        (plain(state="postgresql://u:sec/ret@x/y"), "the Postgres address under `state` is malformed"),
         (plain(state="./shop.db"), "state is the database of the source: name another file"),
         (plain(spark={"master": 4}), "spark.master must be text"),
         (plain(spark={"config": {"spark.ui.enabled": False}}), "spark.config.spark.ui.enabled must be text"),

@@ -36,6 +36,9 @@ SHARED = (
     "coordinators.locks",
     "coordinators.observation",
     "coordinators.held_term",
+    "coordinators.row_claim",
+    "coordinators.row_coordinator",
+    "coordinators.tables",
     "sources.one_lane",
     "sources.retain",
 )

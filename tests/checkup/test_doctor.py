@@ -625,7 +625,7 @@ def test_a_secret_that_everybody_can_read_is_a_warning(write: Write, receiver: R
 def test_a_state_file_or_journal_that_others_can_open_is_a_warning_and_stays_as_it_is(write: Write, tmp_path: Path) -> None:
     file = write()
     path = Path(load(file).state.path)  # type: ignore[attr-defined]
-    assert of(examine([file]), "state file") == [(OK, f"{path} is not there yet | ")]
+    assert of(examine([file]), "state file") == [(OK, f"{path} does not exist yet | ")]
     with closing(SqliteCoordinator(str(path)).candidate("orders", "a")):
         assert of(examine([file]), "state file") == [(OK, f"only its owner can open {path} | ")]
         wal = Path(f"{path}-wal")
@@ -633,7 +633,7 @@ def test_a_state_file_or_journal_that_others_can_open_is_a_warning_and_stays_as_
         [(verdict, said)] = of(examine([file]), "state file")
         assert (verdict, said.partition(" | ")[2]) == (
             WARNING,
-            f"chmod 600 {wal}; to share them with their group on purpose: chmod 660",
+            f"chmod 600 {wal}; to share them with their group: chmod 660",
         )
         path.chmod(0o644)
         for _ in range(2):

@@ -22,10 +22,11 @@ from penstock.change import Change, Lane, Op
 from penstock.config import parse
 from penstock.coordinator import PipelineState, Tally, Term
 from penstock.coordinators.postgres.candidate import PostgresCandidate
-from penstock.coordinators.postgres.coordinator import PLACE, PostgresCoordinator
+from penstock.coordinators.postgres.coordinator import PostgresCoordinator
 from penstock.coordinators.postgres.numbers import number_of
 from penstock.coordinators.postgres.schema import NAME, VERSION
-from penstock.coordinators.postgres.store import Store
+from penstock.coordinators.postgres.store import Store, spelled
+from penstock.coordinators.row_coordinator import PLACE
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid, PenstockError, StateInvalid, StateUnavailable, TermLost
 from penstock.letter import DeadLetter
@@ -484,7 +485,7 @@ def test_a_claim_of_an_older_term_cannot_move_what_was_placed_while_it_waited(
         new = rival.campaign()
         assert new
         back = {"pipeline": "p", "lane": LANE, "cursor": "c2", "position": 2, "delivered": 2, "epoch": new.epoch}
-        blocker.execute(PLACE.encode(), back)
+        blocker.execute(spelled(PLACE.format(schema=Store.schema)), back)
         blocker.commit()
         with pytest.raises(TermLost):
             late.result()

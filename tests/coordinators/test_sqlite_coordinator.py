@@ -120,7 +120,7 @@ def test_a_file_that_another_process_makes_during_the_look_was_not_cut_short(pat
         assert path.with_name(path.name + "-wal").exists()
         assert not store.is_new(path)
         os.truncate(path, 0)
-        with pytest.raises(StateInvalid, match="cut short"):
+        with pytest.raises(StateInvalid, match="truncated"):
             store.is_new(path)
 
 

@@ -1,1 +1,1 @@
-"""Where terms and watermarks are kept: one folder for each kind of store."""
+"""State stores: one folder for each kind."""

@@ -1,4 +1,4 @@
-"""What the claims of all kinds of state have in common: when progress is written, and when a claim cannot succeed."""
+"""The part that the claims of all kinds of state share: when progress is written, and when a claim cannot succeed."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from penstock.poison.parked_keys import Hold
 from penstock.rows import Row
 
 TOUCH = 1.0
-"""Seconds between two writes of a lane without progress: processes that wait for the lane see that its claim lives."""
+"""Seconds between two writes of a lane without progress: they show waiting processes that its claim lives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a claim wrote last, and when, by the monotonic clock."""
+    """The last write of a claim, and its time by the monotonic clock."""
 
     watermark: Watermark
     trouble: Mapping[str, str] | None
     at: float
 
     def suffices(self, watermark: Watermark, tally: Tally, now: float) -> bool:
-        """Whether there is nothing to write: no news, and the last write is recent."""
-        is_news = watermark != self.watermark or tally.delivered or tally.dropped or tally.passed or tally.trouble != self.trouble
-        return not is_news and now - self.at < TOUCH
+        """Whether no write is needed: nothing has changed, and the last write is recent."""
+        has_changed = tally.delivered or tally.dropped or tally.passed or tally.trouble != self.trouble
+        return not has_changed and watermark == self.watermark and now - self.at < TOUCH
 
 
 def require_free(term: Term, lane: Lane, attempt: int, last: tuple[int, int] | None, *, is_led: bool) -> None:
@@ -58,7 +58,7 @@ class LaneClaim(ABC):
         self._turn = Lock()
 
     def _begin(self, registered: Sequence[tuple[Any, ...]]) -> None:
-        """Begin at cursor, position and delivered of the lane; none if it was not granted. Raises TermLost."""
+        """Begin at the watermark of the lane, in one row; no row means that the claim was not granted. Raises TermLost."""
         if not registered:
             raise self._lost()
         cursor, position, delivered = registered[0]
@@ -88,43 +88,41 @@ class LaneClaim(ABC):
         """Record progress, or check whether the claim still stands. Raises TermLost, StateUnavailable."""
         with self._turn:
             self._recover()
-            self._advance(watermark, tally, time.monotonic())
+            now = time.monotonic()
+            if self._written.suffices(watermark, tally, now):
+                stands = self._stands()
+            else:
+                stands = self._write(watermark, tally)
+                self._written = Written(watermark, tally.trouble, now)
+            if not stands:
+                raise self._lost()
 
     def holds(self, rows: Collection[Row] | None = None) -> Sequence[Hold]:
-        """The letters of the pipeline; or those that share one of these rows."""
+        """The letters of the pipeline, or those that share one of these rows."""
         with self._turn:
             self._recover()
             return self._holds(rows)
 
     def park(self, letters: Sequence[DeadLetter]) -> None:
-        """Keep these letters."""
+        """Store these letters."""
         self._alter("park", letters)
 
     def follow(self, letters: Sequence[DeadLetter]) -> Sequence[bool]:
-        """Park those of these that come after a letter of their key."""
-        answer: Sequence[bool] = self._alter("follow", letters)
-        return answer
+        """Park those of these that come after a letter of their key; whether each is parked."""
+        parked: Sequence[bool] = self._alter("follow", letters)
+        return parked
 
     def give_back(self, letters: Sequence[DeadLetter]) -> None:
-        """Letters that these were the first to overtake are no longer overtaken."""
+        """Remove the marks of these from the letters that they overtook first."""
         self._alter("give_back", letters)
 
     def secure(self) -> None:  # noqa: B027 - only some kinds do something
-        """Letters are durable as soon as they are parked, unless a kind says otherwise."""
+        """Make parked letters durable, where a kind does not do that when it parks them."""
 
     def _alter(self, step: str, letters: Sequence[DeadLetter]) -> Any:
         with self._turn:
             self._recover()
             return self._take(step, letters)
-
-    def _advance(self, watermark: Watermark, tally: Tally, now: float) -> None:
-        if self._written.suffices(watermark, tally, now):
-            stands = self._stands()
-        else:
-            stands = self._write(watermark, tally)
-            self._written = Written(watermark, tally.trouble, now)
-        if not stands:
-            raise self._lost()
 
     def _lost(self) -> TermLost:
         return lost(self._term, self._lane, self._attempt)

@@ -1,4 +1,4 @@
-"""The term that a candidate holds, if any, and how it loses it."""
+"""The term that a candidate holds."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _Lost = TypeVar("_Lost", bound=TermLost)
 
 
 class HeldTerm:
-    """Empty at first."""
+    """The term of a candidate; none at first."""
 
     def __init__(self, pipeline: str, holder: str) -> None:
         self._pipeline, self._holder = pipeline, holder
         self.term: Term | None = None
 
     def enter(self, epoch: int) -> Term:
-        """The candidate leads from now on."""
+        """Hold the term of this epoch."""
         self.term = Term(self._pipeline, self._holder, epoch)
         return self.term
 
     def leave(self) -> Term | None:
-        """It does not; the term that it held."""
+        """Hold no term; returns the previous one."""
         term, self.term = self.term, None
         return term
 
@@ -34,7 +34,7 @@ class HeldTerm:
         return self.term
 
     def lost(self, reason: str, kind: type[_Lost] = TermLost) -> _Lost:  # type: ignore[assignment]
-        """The error that says why the term is gone, which it is now."""
+        """Hold no term, for this reason; returns the error to raise."""
         epoch = self.held().epoch
         self.term = None
         return kind(f"{self._holder} no longer leads {self._pipeline} (term {epoch}): {reason}")

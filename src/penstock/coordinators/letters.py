@@ -1,9 +1,9 @@
-"""Dead letters, the same for all kinds of state: a kind implements `Storage`, and the few methods that these classes leave open."""
+"""Dead letters of all kinds of state: a kind implements `Storage` and the abstract methods of `StoreLetters`."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
@@ -11,12 +11,10 @@ from penstock.change import CHANGES, Change, Op, values
 from penstock.errors import TermHeld
 from penstock.letter import DeadLetter, in_order
 from penstock.message import document, headers_of, headers_text
-from penstock.poison.parked_keys import Hold
-from penstock.rows import Row
 
 
 class Storage(Protocol):
-    """The letters of one pipeline during one step: the step happens as a whole or not at all, and no other runs beside it."""
+    """The letters of one pipeline during one step, which is atomic and excludes other steps."""
 
     def has(self, letter: DeadLetter) -> bool:
         """Whether there is a letter of the same change."""
@@ -25,13 +23,13 @@ class Storage(Protocol):
         """Keep a letter under the next number, unless there is one of the same change."""
 
     def is_held(self, letter: DeadLetter) -> bool:
-        """Whether a letter that shares a row with this one, comes before it (`Hold.is_before`) and holds is there."""
+        """Whether an earlier letter (`Hold.is_before`) of its rows holds."""
 
     def overtake(self, letter: DeadLetter) -> None:
-        """Mark the earlier letters of its rows that are not overtaken yet as overtaken by this one."""
+        """Mark the earlier letters of its rows as overtaken by this one, unless they are overtaken already."""
 
     def give_back(self, letter: DeadLetter) -> None:
-        """Remove these marks of this letter from the earlier letters of its rows."""
+        """Remove the marks of this letter from the earlier letters of its rows."""
 
     def hold(self, number: int | None, *, force: bool) -> bool:
         """Mark a letter as one for which later changes wait, unless it is overtaken and `force` is not set."""
@@ -42,25 +40,16 @@ class Storage(Protocol):
     def count(self, *, dropped: int = 0, passed: int = 0, redriven: int = 0) -> None:
         """Add to the totals."""
 
-    def holds(self, rows: Collection[Row] | None) -> list[Hold]:
-        """All letters, or those that share one of these rows."""
-
-    def all(self) -> Iterable[DeadLetter]:
-        """All letters with their numbers."""
-
-    def summary(self) -> dict[str, Any]:
-        """`dead`, `waiting`, `dropped`, `passed` and `redriven`."""
-
 
 def fields_of(change: Change) -> dict[str, Any]:
-    """A change as it is stored: of a message its document, headers as JSON text."""
+    """The stored fields of a change: a message as its document, headers as JSON text."""
     kept = document(change)
     stored = dict(zip(CHANGES.names, values(kept), strict=True))
     return {**stored, "op": str(kept.op), "headers": headers_text(kept.headers) if kept.headers else None}
 
 
 def change_of(fields: Mapping[str, Any]) -> Change:
-    """The change of these fields; earlier versions stored fewer."""
+    """The change of these fields; earlier versions stored no headers."""
     return Change(**{**fields, "op": Op(fields["op"]), "headers": headers_of(fields.get("headers"))})
 
 
@@ -94,7 +83,7 @@ _OF_OPERATORS: Mapping[str, Callable[..., bool]] = {
 
 
 def take(step: str, storage: Storage, letters: Sequence[DeadLetter]) -> list[Any]:
-    """Take a step of a claim with each of these letters; the answers."""
+    """Take a step of a claim with each of these letters; returns the result for each."""
     return [_OF_CLAIMS[step](storage, letter) for letter in letters]
 
 
@@ -119,12 +108,12 @@ class StoreLetters(ABC):
         """Whether this process alone may send or remove letters until the block ends."""
 
     def letters(self, pipeline: str) -> Sequence[DeadLetter]:
-        """The dead letters, those of one key in the order in which they must be sent."""
+        """The dead letters of a pipeline; those of one key in order."""
         return in_order(self._parked(pipeline))
 
     @contextmanager
     def redriving(self, pipeline: str) -> Iterator[None]:
-        """The sole right to send letters again or to remove them. Raises TermHeld."""
+        """The exclusive right to send letters again or to remove them. Raises TermHeld."""
         with self._sole(pipeline) as is_sole:
             if not is_sole:
                 said = f"another process sends or drops dead letters of {pipeline}"
@@ -132,7 +121,7 @@ class StoreLetters(ABC):
             yield
 
     def hold(self, letter: DeadLetter, *, force: bool = False) -> bool:
-        """From now on later changes of its key wait for it. False if it is gone, or was overtaken and `force` is not set."""
+        """Make later changes of its key wait for it. False if it is gone, or was overtaken and `force` is not set."""
         return self._alter("hold", letter.number, force=force)
 
     def remove(self, letter: DeadLetter, *, redriven: bool) -> bool:

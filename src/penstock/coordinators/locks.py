@@ -21,7 +21,7 @@ _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR,
 
 
 class Lock:
-    """A file held by this process; nobody else holds it until `release`, or until the process is gone."""
+    """A file that only this process holds, until `release` or the end of the process."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
@@ -29,13 +29,13 @@ class Lock:
         _held.add(self)
 
     def release(self) -> None:
-        """Give the lock up and remove its file."""
+        """Release the lock and remove its file."""
         if self._descriptor is not None:
             self.path.unlink(missing_ok=True)
         self.disown()
 
     def disown(self) -> None:
-        """Let go of the file without removing it; in a forked child, so that the lock lives and dies with its parent."""
+        """Close the file without removing it: in a forked child, whose copy would keep the lock of a dead parent."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor = None
@@ -53,7 +53,7 @@ os.register_at_fork(after_in_child=_disown_all)
 
 
 def seize(path: Path) -> Lock | None:
-    """The lock at this path if it is free, otherwise None, at once."""
+    """The lock at this path, or None at once if it is held."""
     with _usable(path):
         path.parent.mkdir(mode=privacy.FOLDER, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, privacy.FILE)
@@ -65,7 +65,7 @@ def seize(path: Path) -> Lock | None:
 
 
 def is_locked(path: Path) -> bool | None:
-    """Whether some process holds the lock at this path; None if this one may not look."""
+    """Whether a process holds the lock at this path; None if this process may not open it."""
     with _usable(path):
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
@@ -81,13 +81,13 @@ def is_locked(path: Path) -> bool | None:
 
 @cache
 def machine() -> str:
-    """This machine since its last start: only here does a lock prove anything."""
+    """This machine since its last boot: a lock proves a life only there."""
     boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
     return f"{platform.node()}/{boot}"
 
 
 def reap(paths: Iterable[Path]) -> None:
-    """Remove the files among these that nobody holds and this process may remove."""
+    """Remove those of these files that no process holds and this process may remove."""
     for path in paths:
         with suppress(StateUnavailable):
             if lock := seize(path):
@@ -109,7 +109,7 @@ def _usable(path: Path) -> Iterator[None]:
 
 
 def unusable(error: OSError) -> type[StateUnavailable]:
-    """Which error of ours this is: a path that is missing or forbidden stays so until a person acts, a full disk may pass."""
+    """The error to raise: a missing or forbidden path needs an operator, a full disk may pass."""
     return StateRefused if error.errno in _REFUSED else StateUnavailable
 
 
@@ -122,7 +122,7 @@ def _flock(descriptor: int, kind: int) -> bool:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the path still names this file: its last holder may have removed it while we were asking."""
+    """Whether the path still names this file: its last holder may have removed it meanwhile."""
     try:
         there = path.stat()
     except FileNotFoundError:

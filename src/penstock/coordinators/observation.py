@@ -1,4 +1,4 @@
-"""When a holder counts as gone, judged by the observer's own clock: pure decisions."""
+"""When a holder counts as gone, judged by the observer's own clock. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 TRUST = 0.9
-"""The part of a ttl for which a holder trusts itself: clocks do not run equally fast."""
+"""The part of a ttl for which a holder trusts its term: clocks do not run equally fast."""
 
 
 class Verdict(Enum):
-    """What an observer may conclude about a term."""
+    """The conclusion of an observer about a term."""
 
     FREE = "free"
     HELD = "held"
@@ -28,12 +28,12 @@ class Sighting:
 
 
 def sight(last: Sighting | None, epoch: int, beat: int, now: float) -> Sighting:
-    """The sighting to remember: the last one for as long as nothing moves."""
+    """The sighting to remember: the last one while epoch and beat stay the same."""
     return last if last and (last.epoch, last.beat) == (epoch, beat) else Sighting(epoch, beat, now)
 
 
 def judge(sighting: Sighting, is_vacant: bool, is_alive: bool | None, now: float, ttl: float) -> Verdict:
-    """Whether the term may be taken; `is_alive` is None where the holder's life cannot be observed from here."""
+    """Whether the term may be taken. `is_alive`: None if the life of the holder cannot be observed."""
     if is_vacant:
         return Verdict.FREE
     if is_alive is False:
@@ -42,5 +42,5 @@ def judge(sighting: Sighting, is_vacant: bool, is_alive: bool | None, now: float
 
 
 def trusted_until(asked_at: float, ttl: float) -> float:
-    """Until when a holder may believe in a renewal that it asked for at this moment: earlier than anybody calls it silent."""
+    """The time until which a holder may trust a renewal that it requested at `asked_at`: before any observer judges it silent."""
     return asked_at + ttl * TRUST

@@ -1,4 +1,4 @@
-"""Sessions that wait for their next use: to open one costs a process on the server."""
+"""Idle sessions, kept for reuse: each new session starts a process on the server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from threading import Lock
 from penstock.coordinators.postgres.store import Store
 
 KEPT = 2
-"""How many are kept for each database."""
+"""Number of sessions kept for each database."""
 
 _lock = Lock()
 _idle: defaultdict[str, list[Store]] = defaultdict(list)
@@ -20,7 +20,7 @@ _idle: defaultdict[str, list[Store]] = defaultdict(list)
 
 @contextmanager
 def borrowed(dsn: str) -> Iterator[Store]:
-    """A session that is used by nobody else; after any error it is not used again."""
+    """A session for exclusive use; after any error it is closed."""
     store = _taken(dsn) or Store(dsn)
     try:
         yield store
@@ -51,11 +51,11 @@ def _give_back(store: Store) -> None:
 
 @atexit.register
 def close_all() -> None:
-    """End all of them."""
+    """End all idle sessions."""
     with _lock:
-        for store in [one for stores in _idle.values() for one in stores]:
-            store.close()
-        _idle.clear()
+        for stores in _idle.values():
+            while stores:
+                stores.pop().close()
 
 
 def _forget_all() -> None:

@@ -6,6 +6,6 @@ import hashlib
 
 
 def number_of(*names: object) -> int:
-    """The same number for the same names, and another one for others."""
+    """A number that identifies these names."""
     text = "\0".join(map(str, ("penstock", *names)))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), signed=True)

@@ -59,33 +59,33 @@ _UPGRADES = {
     "where coalesce(new_row_id, old_row_id) is not null; "
     f"alter table {NAME}.dead_letters drop column old_row_id, drop column new_row_id; update {NAME}.about set version = 5",
 }
-"""What makes the next version of each."""
+"""The statements that upgrade each version to the next."""
 
 RIGHTS = f"""
 select to_regnamespace('{NAME}') is null, case
     when to_regnamespace('{NAME}') is null then has_database_privilege(current_database(), 'create')
-    when %(is_new)s then has_schema_privilege('{NAME}', 'create')
+    when :is_new then has_schema_privilege('{NAME}', 'create')
     else (select bool_and(has_table_privilege(oid, 'select') and has_table_privilege(oid, 'insert')
             and has_table_privilege(oid, 'update') and has_table_privilege(oid, 'delete'))
         from pg_class where relkind = 'r' and relnamespace = to_regnamespace('{NAME}')) end
 """
-"""Whether the schema is missing, and whether this user may do what is needed."""
+"""Whether the schema is missing, and whether this user has the necessary rights."""
 
 _ANOTHER = "name another database under `state`"
 
 
 def grants(user: str, is_missing: bool) -> str:
-    """What gives a user the rights that are needed."""
+    """The statements that give a user the necessary rights."""
     if is_missing:
-        return f"let the owner of the database run: create schema {NAME} authorization {user}"
+        return f"as the owner of the database, run: create schema {NAME} authorization {user}"
     return (
-        f"let the owner of the schema run: grant usage, create on schema {NAME} to {user}; "
+        f"as the owner of the schema, run: grant usage, create on schema {NAME} to {user}; "
         f"grant select, insert, update, delete on all tables in schema {NAME} to {user}"
     )
 
 
 def is_there(connection: psycopg.Connection[Any], where: str) -> bool:
-    """Whether the state has its tables, which become those of this version; raises StateInvalid if they are not ours, or newer."""
+    """Whether the state has its tables, which are upgraded to this version. Raises StateInvalid if they are foreign or newer."""
     [(has_tables, is_ours)] = connection.execute(
         "select exists (select from pg_class where relnamespace = to_regnamespace(%s)), to_regclass(%s) is not null",
         (NAME, f"{NAME}.about"),
@@ -109,7 +109,7 @@ def _version(connection: psycopg.Connection[Any]) -> int:
 
 
 def _upgrade(connection: psycopg.Connection[Any], where: str) -> None:
-    """Add what an older version lacks, unless somebody else just did."""
+    """Upgrade the tables, unless another process has just done it."""
     try:
         with connection.transaction():
             connection.execute("select pg_advisory_xact_lock(%s)", (_MAKING,))
@@ -124,13 +124,13 @@ def _upgrade(connection: psycopg.Connection[Any], where: str) -> None:
 
 
 def make(connection: psycopg.Connection[Any], where: str, user: str) -> None:
-    """Make the tables, unless somebody else just did. Raises StateInvalid if this user may not make a schema."""
+    """Make the tables, unless another process has just done it. Raises StateInvalid if this user may not make a schema."""
     with connection.transaction():
         connection.execute("select pg_advisory_xact_lock(%s)", (_MAKING,))
         if is_there(connection, where):
             return
         [(is_missing,)] = connection.execute("select to_regnamespace(%s) is null", (NAME,)).fetchall()
-        if is_missing:  # asking for it `if not exists` would need the right to make one
+        if is_missing:  # `create schema if not exists` would need the right to make one
             try:
                 connection.execute(f"create schema {NAME}")
             except errors.InsufficientPrivilege as error:

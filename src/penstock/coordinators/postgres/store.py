@@ -1,26 +1,29 @@
-"""One session with the state database: connecting, waiting only so long, and what Postgres's errors mean."""
+"""One session with the state database: connection, time limits, and translation of Postgres errors."""
 
 from __future__ import annotations
 
 import os
+import re
 import select
 import time
 import weakref
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors, sql
 
 from penstock.coordinators.postgres import address, schema
+from penstock.coordinators.postgres.schema import NAME
 from penstock.dsn import scrubbed, shown
 from penstock.errors import StateInvalid, StateRefused, StateUnavailable
 
 OLDEST = 120000
 
-# The server ends our statements as early as we stop waiting for them, and notices a client that is cut off as early as we
-# notice the server. Commits are flushed before anybody sees them: what a source forgets hangs on it.
+# Server and client end a statement after the same time, and detect a lost connection after the same time. Commits are flushed
+# before they are visible, because sources prune changes on the strength of them.
 _SETTINGS = """
 select set_config('search_path', 'pg_catalog', false), set_config('statement_timeout', %(patience)s, false),
     set_config('lock_timeout', %(patience)s, false), set_config('idle_in_transaction_session_timeout', '5000', false),
@@ -31,25 +34,31 @@ select set_config('search_path', 'pg_catalog', false), set_config('statement_tim
     pg_backend_pid()
 """
 
-_REACHABLE = "see that the server runs and can be reached from here"
+_REACHABLE = "check that the server runs and is reachable from this machine"
 _ADMITTED = "correct user, password and database under `state`, or admit them on the server"
-_POOLED = "name the server itself: locks that hang on sessions do not work through a pooler"
+_POOLED = "connect to the server directly: session locks do not work through a pooler"
 
 T = TypeVar("T")
 
 
+@cache
+def spelled(text: str) -> bytes:
+    """A statement with its parameters as psycopg names them."""
+    return re.sub(r"(?<!:):(\w+)", r"%(\1)s", text).encode()
+
+
 class Session(psycopg.Connection[Any]):
-    """A connection that waits for an answer for so long only: a server may also be silent."""
+    """A connection that waits `patience` seconds for an answer: a server may be silent."""
 
     patience: float = address.PATIENCE
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
-        """Wait for one step of the conversation."""
+        """Wait for one answer of the server."""
         return super().wait(_limited(gen, self.patience), *args, **options)
 
 
 def _limited(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T]:
-    """The same conversation, which fails when its time is over; the driver looks in every tenth of a second."""
+    """The same generator, which fails after this time; the driver resumes it every tenth of a second."""
     deadline = time.monotonic() + seconds
     try:
         state = next(gen)
@@ -64,10 +73,12 @@ def _limited(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any,
 
 
 class Store:
-    """One session, checked and ready; the tables are there unless `is_new`.
+    """One checked session; the tables exist unless `is_new`.
 
-    `patience`: seconds to wait for the session, and for each answer; by default as many as the DSN says.
+    `patience`: seconds to wait for the session, and for each answer; by default the value of the DSN.
     """
+
+    schema, now = f"{NAME}.", "now()"
 
     def __init__(self, dsn: str, *, creates: bool = False, patience: float | None = None) -> None:
         self.dsn, self.address = dsn, shown(dsn)
@@ -84,24 +95,27 @@ class Store:
                 raise
 
     def rows(self, text: str, /, **values: object) -> Sequence[tuple[Any, ...]]:
-        """What a query answers."""
+        """The rows that a statement returns."""
         with self._translated():
-            return self._session.execute(text.encode(), values).fetchall()
+            return self._session.execute(spelled(text), values).fetchall()
 
     def write(self, text: str, /, **values: object) -> bool:
-        """Do one statement, durable as a whole; False if its condition held for no row."""
+        """Execute one statement; False if it changed no row."""
         with self._translated():
-            return self._session.execute(text.encode(), values).rowcount > 0
+            return self._session.execute(spelled(text), values).rowcount > 0
 
     @contextmanager
-    def atomic(self) -> Iterator[None]:
-        """All writes inside at once, or none of them."""
+    def atomic(self, *, flushes: bool = True) -> Iterator[None]:
+        """A transaction; Postgres flushes every one of them."""
         with self._translated(), self._session.transaction():
             yield
 
+    def flush(self) -> None:
+        """Commits are flushed before they are visible."""
+
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Wait no longer than this for each answer."""
+        """Wait at most this long for each answer."""
         self._session.patience = seconds
         try:
             yield
@@ -109,7 +123,7 @@ class Store:
             self._session.patience = self.patience
 
     def is_usable(self) -> bool:
-        """Whether nobody has ended the session, as far as can be told without asking: an idle server says nothing but farewell."""
+        """Whether the session has not ended, as far as is known without a query: an idle server sends only its end."""
         if self._session.closed:
             return False
         waiting = select.poll()
@@ -120,8 +134,8 @@ class Store:
         """Raise StateInvalid if this user lacks a right; nothing is changed."""
         [(is_missing, is_allowed)] = self.rows(schema.RIGHTS, is_new=self.is_new)
         if not is_allowed:
-            what = f"{self._user} may not {'make' if is_missing else 'use'} the schema {schema.NAME} of {self.address}"
-            raise StateInvalid(what, schema.grants(self._user, is_missing))
+            fact = f"{self._user} may not {'make' if is_missing else 'use'} the schema {NAME} of {self.address}"
+            raise StateInvalid(fact, schema.grants(self._user, is_missing))
 
     def close(self) -> None:
         """End the session, and with it its locks."""
@@ -141,20 +155,20 @@ class Store:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Postgres's errors as ours; a session on which something went wrong on the way is not used any more."""
+        """Raise Postgres errors as StateInvalid, StateRefused or StateUnavailable; close a session whose connection failed."""
         try:
             yield
         except (errors.InsufficientPrivilege, errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName) as error:
             raise StateInvalid(f"cannot use the state in {self.address}: {self._said(error)}", self._remedy(error)) from error
         except errors.ProgramLimitExceeded:
-            raise  # of one value, about which the caller knows more
+            raise  # the caller knows the value that is too large
         except (psycopg.OperationalError, errors.ReadOnlySqlTransaction, psycopg.InterfaceError) as error:
             if hasattr(self, "_session") and error.sqlstate is None:
                 self._session.close()
-            said = f"cannot use the state in {self.address}: {self._said(error)}"
+            fact = f"cannot use the state in {self.address}: {self._said(error)}"
             if error.sqlstate is None and address.is_refusal(str(error)):
-                raise StateRefused(said, _ADMITTED) from None
-            raise StateUnavailable(said, _REACHABLE) from None
+                raise StateRefused(fact, _ADMITTED) from None
+            raise StateUnavailable(fact, _REACHABLE) from None
 
     def _said(self, error: psycopg.Error) -> str:
         return scrubbed(error.diag.message_primary or str(error), self.dsn)
@@ -170,7 +184,7 @@ _inherited: list[Session] = []
 
 
 def _disown_all() -> None:
-    """In a forked child: let go of the sockets, so that a session ends with its parent, and say nothing on them."""
+    """In a forked child: close the sockets without a message, so that each session ends with the parent."""
     _inherited.extend(_alive)
     _alive.clear()
     for session in _inherited:

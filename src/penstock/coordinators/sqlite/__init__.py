@@ -1,4 +1,4 @@
-"""The embedded coordinator: one SQLite file and a folder of locks beside it."""
+"""The embedded coordinator: one SQLite file and a folder of locks next to it."""
 
 from penstock.kind import StateKind
 

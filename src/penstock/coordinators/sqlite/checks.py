@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 def checks(pipeline: Pipeline, *, probes: bool) -> Mapping[str, Check]:
-    """All of them by name."""
+    """All checks by name."""
     return {"state file": partial(state, Path(pipeline.state.path))}  # type: ignore[attr-defined]
 
 
 def state(path: Path) -> Iterator[Finding]:
-    """Whether only its owner, or a group by its choice, can open the state file and its journals: they have dead letters."""
+    """Whether only its owner, or a group of its owner's choice, can open the state file and its journals."""
     found = [(file, seen.st_mode) for file, seen in guard.files(path)]
     wide = [str(file) for file, mode in found if privacy.is_wide(mode)]
     if wide:
-        said = f"other users can open {', '.join(wide)}, and dead letters are rows of the source"
-        yield warning("state file", said, f"chmod 600 {' '.join(wide)}; to share them with their group on purpose: chmod 660")
+        fact = f"other users can open {', '.join(wide)}, and dead letters are rows of the source"
+        yield warning("state file", fact, f"chmod 600 {' '.join(wide)}; to share them with their group: chmod 660")
     elif any(privacy.is_shared(mode) for _, mode in found):
         yield ok("state file", f"{path} is shared with its group (mode 660)")
     else:
-        yield ok("state file", f"only its owner can open {path}" if found else f"{path} is not there yet")
+        yield ok("state file", f"only its owner can open {path}" if found else f"{path} does not exist yet")

@@ -1,4 +1,4 @@
-"""Whether a state file has what was written to it, and whether it can be written: connections that are open may not notice."""
+"""Whether a state file has its content, and whether it can be written: open connections may not notice a loss."""
 
 from __future__ import annotations
 
@@ -18,28 +18,25 @@ _RESTORE = "stop all processes that use it, then restore it from a backup, or na
 
 
 class Condition:
-    """Of one state file, for a process that has it open."""
+    """The condition of one state file, for a process that has it open."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._size = path, 0
 
     def examine(self) -> None:
-        """Look at the file as a process does that opens it now. Raises StateInvalid, StateUnavailable."""
+        """Check the file like a process that opens it now. Raises StateInvalid, StateUnavailable."""
         size = _size(self._path)
         with translated(self._path):
-            if _application(self._path) not in (0, APPLICATION):  # 0: what was written since is in the journal only
+            if _application(self._path) not in (0, APPLICATION):  # 0: all writes are still in the journal
                 raise StateInvalid(f"{self._path} was overwritten with another database", _RESTORE)
         with closing(Store(self._path, writes=False)) as store:
             for table in _TABLES:
                 store.rows(f"select * from {table}")
-            if size < self._size:  # somebody has cut it short, or ran VACUUM
-                self._check(store)
+            if size < self._size:  # after a truncation, or VACUUM
+                [(result,)] = store.rows("pragma quick_check(1)")
+                if result != "ok":
+                    raise StateInvalid(f"{self._path} was truncated: {result}", _RESTORE)
         self._size = size
-
-    def _check(self, store: Store) -> None:
-        [(said,)] = store.rows("pragma quick_check(1)")
-        if said != "ok":
-            raise StateInvalid(f"{self._path} was cut short: {said}", _RESTORE)
 
 
 def _size(path: Path) -> int:
@@ -53,7 +50,7 @@ def _size(path: Path) -> int:
 
 
 def _application(path: Path) -> int:
-    """What the first page says, without the journal. Opened by SQLite, which alone can close a file and keep its locks."""
+    """The application id on the first page, without the journal. Only SQLite can close the file and keep its locks."""
     place = f"file:{quote(str(path))}?mode=ro&immutable=1"
     with closing(sqlite3.connect(place, uri=True, isolation_level=None)) as connection:
         connection.execute("pragma writable_schema = on")  # a checkpoint that is under way writes this page before others
@@ -61,20 +58,20 @@ def _application(path: Path) -> int:
 
 
 def silent(store: Store, who: str, beat_at: float, ttl: float) -> Mapping[str, str] | None:
-    """What is wrong with a leader that lives and has not renewed its term, by the wall clock: for people."""
+    """The error of a leader that lives and has not renewed its term, by the wall clock, for display."""
     age = time.time() - beat_at
     if age <= ttl:
         return None
-    said = f"{who} and has not renewed its term for {age:.0f} s: {_obstacle(store)}"
-    return StateUnavailable(said, "make room on the disk of the state file, and see that the process is not stopped").facts()
+    fact = f"{who} and has not renewed its term for {age:.0f} s: {_obstacle(store)}"
+    return StateUnavailable(fact, "free space on the disk of the state file, and check that the process is not stopped").facts()
 
 
 def _obstacle(store: Store) -> str:
-    """Why the file cannot be written, tried with a transaction that leaves nothing (SQLite writes no page that stays the same)."""
+    """The reason why the file cannot be written, found by a transaction without lasting effect."""
     try:
         if os.access(store.path, os.W_OK):
-            with store.atomic("normal"):
-                store.write("insert or replace into standbys values ('', '', 0)")
+            with store.atomic(flushes=False):
+                store.write("insert or replace into standbys values ('', '', 0)")  # SQLite writes no page without a change
                 store.write("delete from standbys where pipeline = '' and seat = ''")
     except StateUnavailable as error:
         return error.message

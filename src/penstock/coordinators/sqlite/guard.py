@@ -1,4 +1,4 @@
-"""Which users can open a state file: it has dead letters, which are rows of the source."""
+"""The users who can open a state file: it contains dead letters, which are rows of the source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JOURNALS = ("-wal", "-shm", "-journal")
 
 
 def files(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """The state file and its journals, as far as they are there."""
+    """Those of the state file and its journals that exist."""
     for file in (path, *(Path(f"{path}{end}") for end in JOURNALS)):
         try:
             yield file, file.stat()
@@ -23,9 +23,9 @@ def files(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def close_to_others(path: Path, folder: Path) -> None:
-    """Take the state file, its journals and its locks from users whom its owner did not choose. Raises StateUnsafe."""
+    """Close the state file, its journals and its locks to users whom its owner did not choose. Raises StateUnsafe."""
     owner = None
-    for file, found in files(path):  # the file first: SQLite gives its mode to journals that it makes
+    for file, found in files(path):  # the file first: SQLite gives its mode to new journals
         owner = owner or found
         if privacy.is_wide(found.st_mode):
             _change_mode(file, found, privacy.FILE)
@@ -34,7 +34,7 @@ def close_to_others(path: Path, folder: Path) -> None:
 
 
 def _close_folder(folder: Path, owner: os.stat_result) -> None:
-    """As wide as the file, and of the same owner where root has made one of both."""
+    """Give the folder the access of the file, and its owner if root has made one of both."""
     found = folder.lstat()
     is_ours = found.st_uid in (os.geteuid(), owner.st_uid, 0) or privacy.is_shared(owner.st_mode)
     if not stat.S_ISDIR(found.st_mode) or not is_ours:
@@ -55,8 +55,6 @@ def _change_mode(path: Path, found: os.stat_result, mode: int) -> None:
     except FileNotFoundError:
         return  # a journal that another process has just removed
     except OSError as error:
-        said = (
-            f"other users can open {path}, which is {privacy.described(found)}, and this user cannot change that: {error.strerror}"
-        )
-        share = f", or, to share it with its group on purpose, chmod 660 {path}" if mode == privacy.FILE else ""
-        raise StateUnsafe(said, f"as its owner: chmod {mode:o} {path}{share}") from error
+        fact = f"other users can open {path} ({privacy.described(found)}), and this user cannot change that: {error.strerror}"
+        share = f", or, to share it with its group, chmod 660 {path}" if mode == privacy.FILE else ""
+        raise StateUnsafe(fact, f"as its owner: chmod {mode:o} {path}{share}") from error

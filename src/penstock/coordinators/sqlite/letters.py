@@ -8,20 +8,18 @@ from datetime import UTC, datetime
 
 import orjson
 
-from penstock.coordinators.letter_table import LetterTable, Words
+from penstock.coordinators.letter_table import LetterTable, statements
 from penstock.rows import Row
-
-_WORDS = Words(
-    given="(select value->>0 as table_name, value->>1 as row_key from json_each(:rows)) w",
-    pairs="json_group_array(json_array(table_name, nullif(row_key, '')))",
-    joined="cross join",
-)
 
 
 class SqliteLetters(LetterTable):
     """The tables in the state file."""
 
-    sql = _WORDS.statements()
+    sql = statements(
+        given="(select value->>0 as table_name, value->>1 as row_key from json_each(:rows)) w",
+        pairs="json_group_array(json_array(table_name, nullif(row_key, '')))",
+        joined="cross join",
+    )
     refusals = (sqlite3.DataError, OverflowError)  # of a value above a gigabyte, and of a text above two
 
     def _listed(self, rows: Collection[Row]) -> Mapping[str, object]:

@@ -1,4 +1,4 @@
-"""Who is there: seats, the locks that prove their holders alive, and the list of standbys."""
+"""Seats, the locks that prove their holders alive, and standbys."""
 
 from __future__ import annotations
 
@@ -27,31 +27,19 @@ def is_alive(path: Path, seat: str) -> bool | None:
 
 
 def is_present(path: Path, seat: str, seen_at: float, ttl: float) -> bool:
-    """The same as well as it can be told at once, for people: by the wall clock where no lock can tell."""
+    """The same for display: by the wall clock where a lock proves nothing."""
     alive = is_alive(path, seat)
     return abs(time.time() - seen_at) <= ttl if alive is None else alive
 
 
-def standbys(store: Store, pipeline: str, ttl: float) -> Sequence[str]:
-    """The seats of those who wait for this pipeline."""
-    rows = store.rows("select seat, seen_at from standbys where pipeline = ?", pipeline)
-    return [seat for seat, seen_at in rows if is_present(store.path, seat, seen_at, ttl)]
+def standbys(store: Store, pipeline: str, ttl: float, *, present: bool = True) -> Sequence[str]:
+    """The seats of the standbys of this pipeline; with `present` False those that are gone."""
+    rows = store.rows("select seat, seen_at from standbys where pipeline = :pipeline", pipeline=pipeline)
+    return [seat for seat, seen_at in rows if is_present(store.path, seat, seen_at, ttl) is present]
 
 
 def sweep(store: Store, pipeline: str, ttl: float) -> None:
-    """Forget the standbys that are gone, and the files of all who died."""
-    present = set(standbys(store, pipeline, ttl))
-    for (seat,) in store.rows("select seat from standbys where pipeline = ?", pipeline):
-        if seat not in present:
-            leave(store, pipeline, seat)
+    """Remove the standbys that are gone, and the files of all dead candidates."""
+    for seat in standbys(store, pipeline, ttl, present=False):
+        store.write("delete from standbys where pipeline = :pipeline and seat = :seat", pipeline=pipeline, seat=seat)
     locks.reap(folder(store.path).glob("seat.*"))
-
-
-def wait_in(store: Store, pipeline: str, seat: str) -> None:
-    """Stand in the list of those who wait."""
-    store.write("insert or replace into standbys values (?, ?, ?)", pipeline, seat, time.time())
-
-
-def leave(store: Store, pipeline: str, seat: str) -> None:
-    """Wait no longer."""
-    store.write("delete from standbys where pipeline = ? and seat = ?", pipeline, seat)

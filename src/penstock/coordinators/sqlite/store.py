@@ -1,4 +1,4 @@
-"""The state file: opening, checking and creating it, and what SQLite's errors mean."""
+"""The state file: opening, checks, creation, upgrades, and translation of SQLite errors."""
 
 from __future__ import annotations
 
@@ -79,16 +79,19 @@ UPGRADES = {
     alter table dead_letters drop column old_row_id; alter table dead_letters drop column new_row_id; pragma user_version = 6;
     """,
 }
-"""What makes a later version of each."""
+"""The statements that upgrade each version to a later one."""
 
 _DAMAGE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 _REFUSALS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
 _ODD = re.compile("no such (table|column)")
-"""Of a file that was overwritten with another database."""
+"""The error of a file that was overwritten with another database."""
 
 
 class Store:
     """One connection to the state file."""
+
+    schema, is_new = "", False
+    now = "((julianday('now') - 2440587.5) * 86400.0)"
 
     def __init__(self, path: Path, *, creates: bool = False, writes: bool = True) -> None:
         self.path = path
@@ -111,42 +114,42 @@ class Store:
                 raise
 
     def sync(self, mode: str) -> None:
-        """Whether writes outlive a loss of power: `full` at once, `normal` after a while or a `flush`."""
+        """When writes survive a loss of power: `full` at once, `normal` after a while or a `flush`."""
         if mode != self._mode:
             with translated(self.path):
                 self._connection.execute(f"pragma synchronous = {mode}")
             self._mode = mode
 
     def flush(self) -> None:
-        """Let everything that was read or written so far, by any process, outlive a loss of power."""
+        """Make all committed transactions, of any process, survive a loss of power."""
         try:
             with open(f"{self.path}-wal", "rb") as log:
                 os.fsync(log.fileno())
         except FileNotFoundError:
-            return  # all of it is in the file itself, flushed when it got there
+            return  # the file itself has all of them, flushed by the checkpoint
         except OSError as error:
             raise StateUnavailable(f"cannot flush the state file {self.path}: {error.strerror}", _USABLE) from error
 
-    def rows(self, sql: str, /, *values: object, **named: object) -> Sequence[tuple[Any, ...]]:
-        """The answer to a query."""
+    def rows(self, sql: str, /, **values: object) -> Sequence[tuple[Any, ...]]:
+        """The rows that a statement returns."""
         with translated(self.path):
-            return self._connection.execute(sql, named or values).fetchall()
+            return self._connection.execute(sql, values).fetchall()
 
-    def write(self, sql: str, /, *values: object, **named: object) -> bool:
-        """Execute one statement, durable as a whole; False if its condition held for no row."""
+    def write(self, sql: str, /, **values: object) -> bool:
+        """Execute one statement; False if it changed no row."""
         with translated(self.path):
-            return self._connection.execute(sql, named or values).rowcount > 0
+            return self._connection.execute(sql, values).rowcount > 0
 
     @contextmanager
-    def atomic(self, sync: str = "full") -> Iterator[None]:
-        """All writes inside at once, outliving a loss of power, or none of them."""
-        self.sync(sync)
+    def atomic(self, *, flushes: bool = True) -> Iterator[None]:
+        """A transaction; with `flushes` it survives a loss of power once it is committed."""
+        self.sync("full" if flushes else "normal")
         with translated(self.path):
             self._connection.execute("begin immediate")
         try:
             yield
         except BaseException:
-            if self._connection.in_transaction:  # SQLite itself takes one back that finds the disk full
+            if self._connection.in_transaction:  # SQLite itself rolls back when the disk is full
                 self._connection.execute("rollback")
             raise
         with translated(self.path):
@@ -157,13 +160,13 @@ class Store:
         return _identity(self.path) != self._identity
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the connection."""
         self._connection.close()
 
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """SQLite's errors as ours."""
+    """Raise SQLite errors as StateInvalid, StateRefused or StateUnavailable."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -177,20 +180,22 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def is_new(path: Path) -> bool:
-    """Whether there is no state file yet. Raises StateInvalid for one that has lost its content: its journals are there."""
+    """Whether there is no state file yet. Raises StateInvalid for an empty file with journals: it has lost its content."""
     with _openable(path):
-        had_journals = any(Path(f"{path}{end}").exists() for end in ("-wal", "-shm"))  # asked first: they appear after the content
+        had_journals = any(
+            Path(f"{path}{end}").exists() for end in ("-wal", "-shm")
+        )  # before the size: they appear after the content
         try:
             size = path.stat().st_size
         except FileNotFoundError:
             return True
     if had_journals and not size:
-        raise StateInvalid(f"{path} is empty, and has journals: it was cut short while it was in use", _ANOTHER)
+        raise StateInvalid(f"{path} is empty and has journals: it was truncated while it was in use", _ANOTHER)
     return not size
 
 
 _ANOTHER = "name another file under `state`, or restore this one from a backup"
-_USABLE = "see that its folder exists and is writable, that the disk has room, and that no other program keeps the file locked"
+_USABLE = "check that its folder exists and is writable, that the disk has room, and that no other program locks the file"
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -214,7 +219,7 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _create(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables, or what an older version lacks."""
+    """Make the tables, or upgrade those of an older version."""
     with _creating(path):
         while (version := _version(connection, path)) != VERSION:
             if version == 0:
@@ -224,7 +229,7 @@ def _create(connection: sqlite3.Connection, path: Path) -> None:
 
 @contextmanager
 def _creating(path: Path) -> Iterator[None]:
-    """One process at a time, since SQLite does not queue those that switch a new file to WAL."""
+    """One process at a time: SQLite does not queue processes that switch a new file to WAL."""
     deadline = time.monotonic() + PATIENCE
     while not (lock := locks.seize(folder(path) / "create")):
         if time.monotonic() > deadline:
@@ -245,7 +250,7 @@ def _openable(path: Path) -> Iterator[None]:
 
 
 def folder(path: Path) -> Path:
-    """Where the locks of a state file are."""
+    """The folder of the locks of a state file."""
     return path.with_name(path.name + "-locks")
 
 
