@@ -163,7 +163,7 @@ class LetterTable(ABC):
         self._write("count", dropped=dropped, passed=passed, redriven=redriven)
 
     def summary(self) -> dict[str, Any]:
-        """How many letters there are and were, as the fields of a pipeline's state."""
+        """The numbers of letters, as fields of a pipeline's state."""
         return dict(zip(("dead", "waiting", *_SUMS), self._rows("summary")[0], strict=True))
 
     def _rows(self, name: str, /, **values: object) -> Sequence[tuple[Any, ...]]:
@@ -183,7 +183,7 @@ class LetterTable(ABC):
 def _row_of(letter: DeadLetter) -> dict[str, object]:
     """The columns of a letter. Ordinal 0 means none, because null cannot be part of a key; ordinals begin at 1."""
     change = fields_of(letter.change)
-    fields = {name: getattr(letter, name) for name in _LETTER} | change | {"ordinal": change["ordinal"] or 0}
+    fields: dict[str, object] = {name: getattr(letter, name) for name in _LETTER} | change | {"ordinal": change["ordinal"] or 0}
     return {_NAMES.get(name, name): value for name, value in fields.items()}
 
 

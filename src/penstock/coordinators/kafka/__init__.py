@@ -1,4 +1,4 @@
-"""The coordinator for those who have Kafka and nothing else: an election by group membership, and a topic that holds the state."""
+"""The coordinator for installations with Kafka only: an election by group membership, and a topic that holds the state."""
 
 from penstock.kind import StateKind
 

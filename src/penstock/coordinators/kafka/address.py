@@ -1,4 +1,4 @@
-"""What a kafka:// address says, without what is secret in it. Pure."""
+"""The parts of a kafka:// address. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from penstock.errors import ConfigInvalid
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SERVERS = re.compile(r"[^\s/@,]+:\d+(,[^\s/@,]+:\d+)*")
-_MEANT = "write kafka://HOST:PORT[,HOST:PORT]/TOPIC, and behind a ? what else there is to say: docs/pipeline-file.md has it all"
-_OURS = ("leader-topic", "leader-group", "session-timeout", "receive-deadline", "assignment")
+_FORM = "write kafka://HOST:PORT[,HOST:PORT]/TOPIC, with options after a ?: docs/pipeline-file.md lists them"
+_OPTIONS = ("leader-topic", "leader-group", "session-timeout", "receive-deadline", "assignment")
 _DECIDED = (
     "auto.offset.reset",
     "bootstrap.servers",
@@ -28,19 +28,19 @@ _DECIDED = (
 )
 
 DEADLINE = 5.0
-"""Seconds within which a leader must see a heartbeat of its own."""
+"""Seconds within which a leader must receive a heartbeat of its own."""
 SESSIONS = 3
-"""How many such deadlines a session lasts, where nothing else is said."""
+"""Default length of a session, in deadlines."""
 PATIENCE = 2.0
-"""Seconds to wait for an answer, at the least."""
+"""Least number of seconds to wait for an answer."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the state is, and how its leader is elected. `settings` are librdkafka's own, about connections.
+    """The topics of a state, and the settings of its election. `settings`: those of librdkafka, about connections.
 
-    `session`: seconds after which a silent member is gone. `deadline`: seconds after which a leader stands down that does not see
-    its own heartbeats. `assignment`: how partitions are given to members; all of one group must use the same.
+    `session`: seconds after which a silent member is gone. `deadline`: seconds after which a leader that receives no heartbeat of
+    its own stands down. `assignment`: the strategy that assigns partitions; all members of a group must use the same.
     """
 
     servers: str
@@ -54,32 +54,31 @@ class Place:
 
     @property
     def shown(self) -> str:
-        """As people may see it."""
+        """The address without secrets."""
         return f"kafka://{self.servers}/{self.topic}"
 
     @property
     def patience(self) -> float:
-        """Seconds to wait for an answer: there is time for two within a deadline."""
+        """Seconds to wait for an answer: less than half of the deadline, where that is long enough."""
         return max(PATIENCE, self.deadline * 0.4)
 
     def group(self, pipeline: str) -> str:
-        """The group whose members stand for this pipeline."""
+        """The group of the candidates for this pipeline."""
         return self.leader_group or f"{self.topic}.{pipeline}"
 
 
 def parse(url: str) -> Place:
-    """The place of this address. Raises ConfigInvalid, which repeats no value: it may be secret."""
+    """The place of this address. Raises ConfigInvalid, which quotes no value: it may be secret."""
     parts = urlsplit(url)
     topic, options = parts.path.strip("/"), dict(parse_qsl(parts.query, keep_blank_values=True))
     if parts.scheme != "kafka" or not _SERVERS.fullmatch(parts.netloc) or not _TOPIC.fullmatch(topic) or parts.fragment:
-        raise ConfigInvalid("the address of the Kafka under `state` cannot be understood", _MEANT)
+        raise ConfigInvalid("the Kafka address under `state` is malformed", _FORM)
     for name in options:
         if name in _DECIDED:
-            raise ConfigInvalid(f"state: {name} is decided by Penstock itself", "remove it from the address")
-        if name not in _OURS and "." not in name:
-            raise ConfigInvalid(
-                f"state: a kafka:// address has no option {name}", f"it has {', '.join(_OURS)}, and librdkafka's own"
-            )
+            raise ConfigInvalid(f"state: {name} is set by Penstock", "remove it from the address")
+        if name not in _OPTIONS and "." not in name:
+            options_of_all = f"its options are {', '.join(_OPTIONS)}, and those of librdkafka"
+            raise ConfigInvalid(f"state: a kafka:// address has no option {name}", options_of_all)
     session, deadline = _times(options)
     return Place(
         servers=parts.netloc,
@@ -89,28 +88,25 @@ def parse(url: str) -> Place:
         session=session,
         deadline=deadline,
         assignment=options.get("assignment", Place.assignment),
-        settings={name: value for name, value in options.items() if name not in _OURS},
+        settings={name: value for name, value in options.items() if name not in _OPTIONS},
     )
 
 
 def _named(options: Mapping[str, str], name: str, default: str) -> str:
     topic = options.get(name, default)
     if not _TOPIC.fullmatch(topic):
-        raise ConfigInvalid(f"state: {name} is no name of a topic", "it has letters, digits and . _ -, at most 249 of them")
+        raise ConfigInvalid(f"state: {name} is not a topic name", "use at most 249 characters: letters, digits and . _ -")
     return topic
 
 
 def _times(options: Mapping[str, str]) -> tuple[float, float]:
-    """Session and deadline: either tells the other."""
-    said = {name: _seconds(options, name) for name in ("session-timeout", "receive-deadline")}
-    session, deadline = said["session-timeout"], said["receive-deadline"]
+    """Session and deadline: if one of them is missing, it follows from the other."""
+    session, deadline = _seconds(options, "session-timeout"), _seconds(options, "receive-deadline")
     deadline = deadline or (session / SESSIONS if session else DEADLINE)
     session = session or deadline * SESSIONS
     if deadline * 1.5 > session:
-        raise ConfigInvalid(
-            "state: session-timeout must be at least one and a half times receive-deadline",
-            "otherwise another process leads before this one has stood down",
-        )
+        remedy = "otherwise another process leads before this one has stood down"
+        raise ConfigInvalid("state: session-timeout must be at least one and a half times receive-deadline", remedy)
     return session, deadline
 
 
@@ -122,5 +118,5 @@ def _seconds(options: Mapping[str, str], name: str) -> float | None:
     except ValueError as error:
         raise ConfigInvalid(f"state: {name}: {error}", "write a number and a unit, such as 15s") from None
     if seconds <= 0:
-        raise ConfigInvalid(f"state: {name} must be more than nothing", "write a number and a unit, such as 15s")
+        raise ConfigInvalid(f"state: {name} must be greater than zero", "write a number and a unit, such as 15s")
     return seconds

@@ -1,4 +1,4 @@
-"""One process's standing for one pipeline: the group says who may take the term, and the log who has it."""
+"""A candidate for one pipeline: the group decides which member may take the term, and the log which process has it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.coordinators.kafka.neli import Turn
 from penstock.errors import StateInvalid, StateUnavailable, TermFenced
 
 SETTLING = 3
-"""How many times as long as any other answer a group's decision may take about a term that nobody has."""
+"""Limit for the group's decision about a term that no process has, as a multiple of the limit for other answers."""
 
 
 class KafkaCandidate:
@@ -30,7 +30,7 @@ class KafkaCandidate:
         self._held = HeldTerm(pipeline, holder)
 
     def campaign(self) -> Term | None:
-        """Take the term if partition zero is ours; whoever owned it before is gone, or has been silent for too long."""
+        """Take the term if this member owns partition zero: the previous owner is gone, or was silent for too long."""
         member = self._joined()
         self._held.leave()
         deadline = time.monotonic() + SETTLING * self._place.patience
@@ -45,14 +45,14 @@ class KafkaCandidate:
                 return None
 
     def renew(self) -> None:
-        """Send a heartbeat and see it come back. Raises TermLost, TermFenced, StateUnavailable."""
+        """Send a heartbeat and receive it. Raises TermLost, TermFenced, StateUnavailable."""
         term = self._held.held()
         member = self._joined()
         is_seen = member.check() and member.pulse(min(self._place.patience, self._place.deadline))
         if Turn.REVOKED in member.turns():
             raise self._held.lost("the group gave partition zero to another member")
         if not member.check():
-            silence = f"it has not seen a heartbeat of its own for {self._place.deadline:g} s"
+            silence = f"it has received no heartbeat of its own for {self._place.deadline:g} s"
             raise self._held.lost(silence, TermFenced)
         if not is_seen:
             raise StateUnavailable(f"no heartbeat came back from {self._place.shown}")
@@ -70,7 +70,7 @@ class KafkaCandidate:
             self._leave()
 
     def close(self) -> None:
-        """Leave; what is held is free for the next."""
+        """Leave, and resign a held term."""
         with suppress(StateUnavailable, StateInvalid):
             self.resign()
 

@@ -1,4 +1,4 @@
-"""The sole right to deliver on one lane."""
+"""The exclusive right to deliver one lane."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TICK = 0.02
 
 
 def mark(watermark: Watermark) -> list[Any]:
-    """A watermark as records have it."""
+    """A watermark as a record stores it."""
     return [watermark.cursor, watermark.position, watermark.delivered]
 
 
@@ -37,12 +37,12 @@ class KafkaClaim(LaneClaim):
         super().__init__(term, lane, attempt)
         self._log, self._seat = log, seat
         self._mine: dict[str, Any] = {"pipeline": term.pipeline, "lane": lane, "epoch": term.epoch, "attempt": attempt}
-        self._counted = [0, 0, 0]  # since the claim began, so that nothing is counted twice if an answer is lost
+        self._counted = [0, 0, 0]  # since the claim began: sums are counted once, even if an answer is lost
         is_granted = log.write("register", seat=seat, **self._mine)
         self._begin(log.look(lambda machine: [machine.of(term.pipeline).lanes[lane].mark] if is_granted else []))
 
     def close(self) -> None:
-        """Let the lane go."""
+        """Release the lane."""
         with suppress(StateUnavailable):
             self._log.write("release", **self._mine)
 
@@ -70,7 +70,7 @@ class KafkaClaim(LaneClaim):
 
 @contextmanager
 def claimed(log: Log, term: Term, lane: Lane, attempt: int, *, grace: float, ttl: float) -> Iterator[KafkaClaim]:
-    """A claim, once every predecessor has drawn its last breath, or had its grace."""
+    """A claim, once every predecessor has ended or its grace is over."""
     seat = seats.new_seat()
     held = seats.sit(seat)
     try:
@@ -85,7 +85,7 @@ def claimed(log: Log, term: Term, lane: Lane, attempt: int, *, grace: float, ttl
 
 
 def _outwait(log: Log, term: Term, lane: Lane, attempt: int, *, grace: float, ttl: float) -> None:
-    """Wait for whoever holds the lane: as long as it lives if it is of this term, for a while if it is of an older one."""
+    """Wait for the holder of the lane: as long as it lives under this term, up to `grace` under an older one."""
     began, sighting = time.monotonic(), None
     while True:
         found, is_led = log.look(lambda machine: _seen(machine, term, lane))

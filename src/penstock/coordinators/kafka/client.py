@@ -1,4 +1,4 @@
-"""The client library: its settings, and what its errors mean for the state."""
+"""The client library: its settings, and the translation of its errors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from penstock.errors import ConfigInvalid, PenstockError, StateInvalid, StateUna
 
 _REFUSED = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL"}
 _FORBIDDEN = {"TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"}
-_REACHABLE = "see that the brokers run and can be reached from here"
-_RIGHTS = "let its user read, write, create, describe and delete records of both topics, and read the group"
+_REACHABLE = "check that the brokers run and are reachable from this machine"
+_RIGHTS = "permit its user to read, write, create, describe and delete records of both topics, and to read the group"
 
 
 def confluent() -> Any:
@@ -27,54 +27,54 @@ def confluent() -> Any:
     return confluent_kafka
 
 
-def settings(place: Place, hear: Any, **own: Any) -> dict[str, Any]:
-    """For a client of the library."""
+def settings(place: Place, on_error: Any, **own: Any) -> dict[str, Any]:
+    """The settings of a client of the library."""
     logger = logging.getLogger("penstock.kafka")
-    logger.propagate, logger.disabled = False, True  # what matters is told by errors
-    ours = {"bootstrap.servers": place.servers, "error_cb": hear, "logger": logger, "reconnect.backoff.max.ms": 500}
-    return {**ours, **place.settings, **own}
+    logger.propagate, logger.disabled = False, True  # errors report everything of importance
+    shared = {"bootstrap.servers": place.servers, "error_cb": on_error, "logger": logger, "reconnect.backoff.max.ms": 500}
+    return {**shared, **place.settings, **own}
 
 
 def check(place: Place) -> None:
-    """Raise ConfigInvalid for settings that the library does not take. Values are not quoted: they may be secret."""
+    """Raise ConfigInvalid for settings that the library refuses. Values are not quoted: they may be secret."""
     kafka = confluent()
     mute = {name: value for name, value in settings(place, None).items() if name not in ("bootstrap.servers", "error_cb")}
     try:
         kafka.Producer(mute)
     except kafka.KafkaException as error:
-        raise ConfigInvalid(f"state: {error.args[0].str()}", "librdkafka's CONFIGURATION.md has all settings") from None
+        raise ConfigInvalid(f"state: {error.args[0].str()}", "librdkafka's CONFIGURATION.md lists all settings") from None
 
 
 class Ear:
-    """Hears what clients say of their connections; that we were refused says most."""
+    """The last error of the connections of clients; a refusal takes precedence."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._heard: Any = None
+        self._last: Any = None
 
     def __call__(self, error: Any) -> None:
-        """Hear this."""
-        if self._heard is None or self._heard.name() not in _REFUSED:
-            self._heard = error
+        """Note an error of a connection."""
+        if self._last is None or self._last.name() not in _REFUSED:
+            self._last = error
 
     def forget(self) -> None:
-        """The brokers have answered: what was heard before is over."""
-        self._heard = None
+        """Forget the error: the brokers have answered."""
+        self._last = None
 
     def told(self, error: Any, doing: str) -> PenstockError:
-        """The error of ours for one of the library's."""
-        if error.name() in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_MSG_TIMED_OUT") and self._heard is not None:
-            error, self._heard = self._heard, None
-        said = f"cannot use the state in {self._place.shown}: {doing}: {error.name().lstrip('_')}: {error.str()}"
+        """The error of Penstock for an error of the library."""
+        if error.name() in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_MSG_TIMED_OUT") and self._last is not None:
+            error, self._last = self._last, None
+        fact = f"cannot use the state in {self._place.shown}: {doing}: {error.name().lstrip('_')}: {error.str()}"
         if error.name() in _REFUSED:
-            return StateInvalid(said, "correct sasl.* and ssl.* in the address under `state`")
+            return StateInvalid(fact, "correct sasl.* and ssl.* in the address under `state`")
         if error.name() in _FORBIDDEN:
-            return StateInvalid(said, _RIGHTS)
-        return StateUnavailable(said, _REACHABLE)
+            return StateInvalid(fact, _RIGHTS)
+        return StateUnavailable(fact, _REACHABLE)
 
     @contextmanager
     def translated(self, doing: str) -> Iterator[None]:
-        """The library's errors as ours."""
+        """Raise errors of the library as errors of Penstock."""
         kafka = confluent()
         try:
             yield
@@ -83,7 +83,7 @@ class Ear:
 
 
 def closed(consumer: Any) -> None:
-    """Close a consumer, which leaves its group; brokers that do not answer are not waited for without an end."""
+    """Close a consumer, which leaves its group; wait a limited time for brokers that do not answer."""
     closing = Thread(target=consumer.close, daemon=True, name="closing")
     closing.start()
     closing.join(PATIENCE)

@@ -1,10 +1,10 @@
-"""The coordinator over Kafka: settings, and the deeds that need no claim."""
+"""The coordinator over Kafka: settings, and the steps that need no claim."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -30,8 +30,8 @@ _DAY = 86400.0
 class KafkaCoordinator(StoreLetters):
     """Terms, watermarks and letters in a topic of Kafka; processes of any machine share it.
 
-    `silence`: seconds without a renewal after which a holder counts as silent; by default as long as its session. `deadline`:
-    instead of the one in the address. `grace`: how many seconds a claim waits for processes of older terms.
+    `silence`: seconds without a renewal after which a holder counts as silent; by default the length of its session. `deadline`:
+    overrides that of the address. `grace`: seconds that a claim waits for processes of older terms.
     """
 
     url: str = field(repr=False)
@@ -42,11 +42,11 @@ class KafkaCoordinator(StoreLetters):
     imports = ("confluent_kafka.admin",)
 
     def __post_init__(self) -> None:
-        client.check(self.where)  # what cannot be understood is told at once
+        client.check(self.where)  # refuses a malformed address at once
 
     @property
     def where(self) -> address.Place:
-        """What the address says."""
+        """The parts of the address."""
         place = address.parse(self.url)
         return replace(place, deadline=self.deadline) if self.deadline else place
 
@@ -62,11 +62,11 @@ class KafkaCoordinator(StoreLetters):
 
     @property
     def renewal(self) -> float:
-        """Seconds between two renewals: a holder that is late for its deadline stands down, so there must be several within it."""
+        """Seconds between two renewals: there are several within a deadline, because a holder that misses it stands down."""
         return min(self.ttl, self.where.deadline) / 5
 
     def examine(self) -> None:
-        """Raise what would keep a pipeline from using it; nothing is changed."""
+        """Raise the error that prevents the use of this store; nothing is changed."""
         self._log.examine()
 
     def identity(self) -> str | None:
@@ -77,14 +77,12 @@ class KafkaCoordinator(StoreLetters):
         """Stand for a pipeline; makes the topics if there are none."""
         return KafkaCandidate(self.where, pipeline, holder, self.ttl, self.clock)
 
-    @contextmanager
-    def claim(self, term: Term, lane: Lane, attempt: int) -> Iterator[KafkaClaim]:
+    def claim(self, term: Term, lane: Lane, attempt: int) -> AbstractContextManager[KafkaClaim]:
         """Hold a lane; blocks while a predecessor of this term still does."""
-        with claimed(self._log, term, lane, attempt, grace=self.grace, ttl=self.ttl) as claim:
-            yield claim
+        return claimed(self._log, term, lane, attempt, grace=self.grace, ttl=self.ttl)
 
     def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:
-        """How far this lane has been delivered; None for a new pipeline."""
+        """The watermark of a lane; None for a new pipeline."""
         return self._log.look(lambda machine: _watermarks(machine, pipeline).get(lane))
 
     def place(self, term: Term, marks: Mapping[Lane, Watermark], instead_of: Collection[Lane] = ()) -> None:
@@ -92,7 +90,7 @@ class KafkaCoordinator(StoreLetters):
         [(lane, first), *others], gone = marks.items(), list(instead_of)
         if others:
             self._under(term, "place_all", marks={lane: mark(one) for lane, one in marks.items()}, gone=gone)
-        else:  # as earlier versions write it, which read the same topic during an upgrade and refuse `place_all`
+        else:  # earlier versions, which read the same topic during an upgrade, refuse `place_all`
             self._under(term, "place", lane=lane, mark=mark(first), gone=gone)
 
     def forget(self, term: Term) -> None:
@@ -100,15 +98,15 @@ class KafkaCoordinator(StoreLetters):
         self._under(term, "forget")
 
     def halt(self, term: Term, error: Mapping[str, str]) -> None:
-        """Record the error this pipeline stopped with."""
+        """Record the error with which this pipeline stopped. Raises TermLost."""
         self._under(term, "halt", error=dict(error))
 
     def note(self, term: Term, trouble: Mapping[str, str]) -> None:
-        """Record what fails and is tried again. Raises TermLost."""
+        """Record an error that is tried again. Raises TermLost."""
         self._under(term, "note", trouble=dict(trouble))
 
     def pipeline_state(self, pipeline: str) -> PipelineState:
-        """What is known of a pipeline; whether its holder lives is what the group says."""
+        """The state of a pipeline; the group decides whether its holder lives."""
         log = self._log
         known = log.look(lambda machine: _standing(machine, pipeline))
         if log.is_new:
@@ -121,7 +119,7 @@ class KafkaCoordinator(StoreLetters):
 
     @contextmanager
     def _sole(self, pipeline: str) -> Iterator[bool]:
-        """Partition zero in a group of its own."""
+        """Own partition zero in a separate group."""
         self._log.prepare()
         group = f"{self.where.group(pipeline)}.redrive"
         member = Membership(self.where, group, "penstock-redrive", "redrive", ttl=_DAY)
@@ -130,7 +128,7 @@ class KafkaCoordinator(StoreLetters):
             while not member.was_assigned and time.monotonic() < deadline:
                 member.pulse(0.05)
             if not member.was_assigned:
-                raise StateUnavailable(f"the group {group} of {self.address} does not decide")
+                raise StateUnavailable(f"the group {group} of {self.address} has not assigned its partition in time")
             yield member.owns
         finally:
             member.close()
@@ -148,7 +146,7 @@ class KafkaCoordinator(StoreLetters):
 
 
 def _standing(machine: StateMachine, pipeline: str) -> PipelineState:
-    """The state of a pipeline as the records have it; `is_held` and `standbys` come from the group."""
+    """The state of a pipeline by the records; `is_held` and `standbys` come from the group."""
     entry = machine.of(pipeline)
     moments = [lane.at for lane in entry.lanes.values() if lane.at is not None]
     return PipelineState(

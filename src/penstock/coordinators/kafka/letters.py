@@ -1,4 +1,4 @@
-"""The dead letters of one pipeline, as the records of the state topic add up to them. Pure."""
+"""The dead letters of one pipeline in memory, as the records of the state topic produce them. Pure."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _LISTED = ["position", "op", "table", "key", "before", "after", "at", "old_row_i
 
 
 class Numbers:
-    """The numbers of the letters of a store: `last` is how many were ever parked."""
+    """The numbers of the letters of a store. `last`: the number of the newest one."""
 
     def __init__(self, last: int = 0) -> None:
         self.last = last
 
     def next(self) -> int:
-        """One that no other letter has."""
+        """A number that no other letter has."""
         self.last += 1
         return self.last
 
@@ -102,7 +102,7 @@ class Letters:
         return list(self._letters.values())
 
     def summary(self) -> dict[str, Any]:
-        """How many letters there are and were, as the fields of a pipeline's state."""
+        """The numbers of letters, as fields of a pipeline's state."""
         return {"dead": len(self._letters), "waiting": sum(one.is_behind for one in self._letters.values()), **self.counts}
 
     def _enter(self, letter: DeadLetter, number: int) -> None:
@@ -124,20 +124,20 @@ class Letters:
 
 
 def written(letter: DeadLetter) -> dict[str, Any]:
-    """A letter as JSON has it."""
+    """A letter as JSON."""
     fields = {name: getattr(letter, name) for name in DeadLetter.__slots__ if name not in ("change", "parked_at")}
     return {**fields, "change": fields_of(letter.change), "parked_at": letter.parked_at.isoformat()}
 
 
 def read(facts: Mapping[str, Any]) -> DeadLetter:
-    """The letter that was written so."""
+    """The letter of this JSON, also of an earlier version."""
     fields = facts["change"] if isinstance(facts["change"], dict) else _of_list(facts["change"])
     parked_at = datetime.fromisoformat(facts["parked_at"])
     return DeadLetter(**{**facts, "change": change_of(fields), "parked_at": parked_at, "lane": Lane(facts["lane"])})
 
 
 def _of_list(listed: Sequence[Any]) -> dict[str, Any]:
-    """The fields of a change as an earlier version wrote them."""
+    """The fields of a change from an earlier version, which wrote them as a list."""
     fields = dict(zip(_LISTED, listed, strict=True))
     ids = {name: fields.pop(name) for name in ("old_row_id", "new_row_id")}
     known = {name: ids[name] for name in sorted(ids) if ids[name] is not None}

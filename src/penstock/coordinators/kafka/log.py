@@ -1,7 +1,7 @@
-"""The state topic: one partition, to which requests are appended, and which every process applies to the same state machine.
+"""The state topic: one partition with requests, which every process applies to the same state machine.
 
-Offsets are dense, since nothing here is transactional: a hole means that records were removed. From time to time a leader appends a
-checkpoint, the whole state as it was after some offset, and has the broker delete what lies before.
+Offsets are dense, because no record is transactional: a hole means that records were removed. A leader appends a checkpoint (the
+whole state after some offset) from time to time, and deletes the records before that offset.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -24,22 +25,22 @@ from penstock.errors import PenstockError, StateInvalid, StateUnavailable
 from penstock.printable import printable
 
 PART = 400_000
-"""Characters of a record at most: brokers take a megabyte by default."""
+"""Most characters of a record: brokers accept a megabyte by default."""
 GONE_SECONDS = 6.0
-"""So long must brokers say that the topic, or the end of it, is gone, before that is believed."""
+"""Seconds for which brokers must report that the topic, or its end, is gone, before the state counts as lost."""
 CHECKPOINT = 20_000
-"""Records after which a checkpoint is due."""
+"""Number of records after which a checkpoint is due."""
 
 T = TypeVar("T")
 
 _logger = logging.getLogger("penstock.state")
 
 _NO_TOPIC = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC")
-_GONE = "restore the topic; or give it up, and hand registrations over: penstock forget FILE, then penstock run FILE --from ..."
+_GONE = "restore the topic; or abandon it and its registrations: penstock forget FILE, then penstock run FILE --from ..."
 
 
 class Log:
-    """What all coordinators, candidates and claims of one process share; one of them uses it at a time."""
+    """The log of one state topic, which all threads of a process share."""
 
     def __init__(self, place: Place) -> None:
         self._kafka, self._place, self._ear = confluent(), place, Ear(place)
@@ -51,13 +52,13 @@ class Log:
         self._answers: dict[int, Any] = {}
         self._doubted_since: float | None = None
         self._delivered: tuple[Any, Any] | None = None
-        self._consumer = self._asker = self._producer = self._admin = None
-        self._is_aligned = False  # whether the consumer stands where the state ends
+        self._producer = self._admin = None
+        self._is_aligned = False  # whether the next record of the consumer is that after the state
         self._is_whole = False  # whether the state has all records before its end
 
     @property
     def is_new(self) -> bool:
-        """Whether there was no topic, or nothing in it, when it was looked at last."""
+        """Whether the topic was missing or empty at the last read."""
         return self._store is None
 
     def look(self, see: Callable[[StateMachine], T]) -> T:
@@ -67,11 +68,11 @@ class Log:
             return see(self._machine)
 
     def identity(self) -> str | None:
-        """The random id that the first record gave to this store; None before there is one."""
+        """The random id of this store, from its first record; None before there is one."""
         return self.look(lambda _: self._store)
 
     def write(self, do: str, **asked: Any) -> Any:
-        """Append a request, and answer what came of it. Raises StateUnavailable if nobody knows."""
+        """Append a request, and return its result. Raises StateUnavailable if the result is unknown."""
         with self._turn:
             self._catch_up()
             if not self._store:
@@ -82,7 +83,7 @@ class Log:
             return self._answers.get(self._number)
 
     def prepare(self) -> None:
-        """Make both topics if they are not there, with a first record. Raises StateInvalid for a topic that would forget."""
+        """Make both topics if they are missing, with a first record. Raises StateInvalid for a topic that deletes records."""
         with self._turn:
             with self._administering() as admin:
                 topics.make(admin, self._place, self._ear)
@@ -91,7 +92,7 @@ class Log:
                 self._open()
 
     def examine(self) -> None:
-        """Raise what would keep a pipeline from using it; nothing is changed."""
+        """Raise the error that prevents the use of this store; nothing is changed."""
         with self._turn:
             with self._administering() as admin:
                 topics.examine(admin, self._place, self._ear)
@@ -103,7 +104,7 @@ class Log:
             return topics.members(admin, self._place, self._ear, group)
 
     def tidy(self) -> None:
-        """Append a checkpoint if one is due, and delete what lies before it."""
+        """Append a checkpoint if one is due, and delete the records before it."""
         with self._turn:
             if self._store and self._next - self._from >= CHECKPOINT:
                 self._checkpoint()
@@ -117,14 +118,14 @@ class Log:
                 _logger.warning("%s only grows: this user may not delete records of the topic", printable(self._place.shown))
 
     def _open(self) -> None:
-        """The first record of all; of two, the second says nothing."""
+        """Append the first record; a second one has no effect."""
         self._append({"do": "open", "version": VERSION, "store": secrets.token_hex(8)})
         self._catch_up()
 
     # Writing.
 
     def _append(self, request: Mapping[str, Any]) -> int:
-        """Write a request, in parts if it is long; answers the offset of its last record."""
+        """Write a request, in parts if it is long; returns the offset of its last record."""
         text = json.dumps(request, separators=(",", ":"))
         if len(text) <= PART:
             return self._send(text)
@@ -134,8 +135,8 @@ class Log:
         return [self._send(json.dumps(part)) for part in numbered][-1]
 
     def _send(self, text: str) -> int:
-        """Write one record and answer its offset. A producer that failed is used no more: what it still holds has an old number."""
-        producer, self._producer, self._delivered = self._producing(), None, None
+        """Write one record; returns its offset. A producer that failed is not used again: its pending records have old numbers."""
+        producer, self._producer, self._delivered = self._producer or self._new_producer(), None, None
         with self._ear.translated("writing"):
             producer.produce(self._place.topic, partition=0, key=self._store, value=text.encode(), on_delivery=self._note)
             deadline = time.monotonic() + 2 * self._place.patience
@@ -152,27 +153,21 @@ class Log:
     def _note(self, error: Any, message: Any) -> None:
         self._delivered = error, message.offset()
 
-    def _producing(self) -> Any:
-        if self._producer is None:
-            # Not idempotent, for which the library would wait half a second: requests have numbers of their own.
-            own = {
-                "acks": "all",
-                "linger.ms": 0,
-                "message.timeout.ms": int(self._place.patience * 1000),
-                "compression.type": "gzip",
-            }
-            self._producer = self._kafka.Producer(settings(self._place, self._ear, **own))
-        return self._producer
+    def _new_producer(self) -> Any:
+        """Not idempotent, which would cost half a second: requests have numbers of their own."""
+        timeout = int(self._place.patience * 1000)
+        own = {"acks": "all", "linger.ms": 0, "message.timeout.ms": timeout, "compression.type": "gzip"}
+        return self._kafka.Producer(settings(self._place, self._ear, **own))
 
     # Reading.
 
     def _catch_up(self) -> None:
-        """Fold everything that was there when this began."""
+        """Apply all records that the topic has at the start of this call."""
         deadline = time.monotonic() + self._place.patience
         low, high = self._ends()
         self._ear.forget()
         if high < self._next:
-            raise self._doubted("it is shorter than it was: it was made anew, or has lost its newest records")
+            raise self._doubted("it is shorter than before: it was made anew, or has lost its newest records")
         self._doubted_since = None
         if high == 0:
             return
@@ -181,11 +176,11 @@ class Log:
         self._fold_up_to(high, max(deadline, time.monotonic() + self._place.patience))
 
     def _ends(self) -> tuple[int, int]:
-        """First offset and next; brokers that just start, or hand the partition over, are asked again."""
+        """First offset and next one. Brokers that start, or move the partition, are asked again."""
         deadline = time.monotonic() + self._place.patience
         while True:
             try:
-                low, high = self._asking().get_watermark_offsets(self._partition, self._place.patience, cached=False)
+                low, high = self._asker.get_watermark_offsets(self._partition, self._place.patience, cached=False)
             except self._kafka.KafkaException as error:
                 meant = self._meant(error.args[0])
                 if meant.name() in _NO_TOPIC and not self._store:
@@ -198,31 +193,31 @@ class Log:
                 return low, high
 
     def _meant(self, error: Any) -> Any:
-        """A client that reaches no broker also says that there is no such topic: what counts is what a broker says of it."""
+        """The error of a broker: a client that reaches no broker also reports that the topic does not exist."""
         if error.name() not in _NO_TOPIC:
             return error
         try:
-            found = self._asking().list_topics(self._place.topic, self._place.patience).topics[self._place.topic]
+            found = self._asker.list_topics(self._place.topic, self._place.patience).topics[self._place.topic]
         except self._kafka.KafkaException as unreached:
             return unreached.args[0]
         return found.error or self._kafka.KafkaError(self._kafka.KafkaError.LEADER_NOT_AVAILABLE)
 
     def _told(self, error: Any) -> PenstockError:
-        self._asking().poll(0)  # it says why
+        self._asker.poll(0)  # reports the cause to `self._ear`
         if error.name() in _NO_TOPIC:
             return self._doubted("it is gone")
         self._doubted_since = None
         return self._ear.told(error, "reading")
 
-    def _doubted(self, what: str) -> PenstockError:
-        """This is believed only if it stays so: brokers that have just started do not know all of their records yet."""
+    def _doubted(self, fact: str) -> PenstockError:
+        """A loss is final only if it lasts: brokers that have just started have not loaded all records yet."""
         self._doubted_since = self._doubted_since or time.monotonic()
         if time.monotonic() - self._doubted_since > GONE_SECONDS:
-            return self._invalid(what)
-        return StateUnavailable(f"the state topic {self._place.shown}: {what}", "nothing to do, if the brokers have just started")
+            return self._invalid(fact)
+        return StateUnavailable(f"the state topic {self._place.shown}: {fact}", "nothing to do, if the brokers have just started")
 
     def _begin(self, low: int, high: int) -> None:
-        """Start anew: at the first record, or at the first checkpoint behind which everything is there."""
+        """Start anew: at the first record, or at the first checkpoint after which no record is missing."""
         self._machine, self._next, self._from, self._is_aligned = StateMachine(), low, low, False
         self._is_whole = low == 0
         if self._is_whole:
@@ -230,7 +225,7 @@ class Log:
         records = list(self._records(high, time.monotonic() + 10 * self._place.patience))
         found = _checkpoint_in(records, low)
         if not found:
-            raise self._invalid("its first records were removed, and not by Penstock")
+            raise self._invalid("its first records were removed, but not by Penstock")
         self._check(found)
         self._machine = StateMachine.read(found["book"])
         for record in records:
@@ -244,18 +239,18 @@ class Log:
             self._fold(*record)
 
     def _records(self, end: int, deadline: float) -> Iterator[tuple[int, str, str]]:
-        """The records from where the state ends up to this offset, each once and none left out."""
+        """The records between the end of the state and this offset, each once and without gaps."""
         if self._next >= end:
             return
         if not self._is_aligned:
             with self._ear.translated("reading"):
-                self._consuming().assign([self._kafka.TopicPartition(self._place.topic, 0, self._next)])
-        self._is_aligned = False  # until all of it is folded
+                self._consumer.assign([self._kafka.TopicPartition(self._place.topic, 0, self._next)])
+        self._is_aligned = False  # until all records are applied
         at = self._next
         while at < end:
             if time.monotonic() > deadline:
                 raise StateUnavailable(f"cannot use the state in {self._place.shown}: reading: no answer")
-            for message in self._consuming().consume(min(1000, end - at), 0.1):
+            for message in self._consumer.consume(min(1000, end - at), 0.1):
                 if error := message.error():
                     self._pass_over(error)
                 elif message.offset() > at:
@@ -266,9 +261,9 @@ class Log:
         self._is_aligned = True
 
     def _pass_over(self, error: Any) -> None:
-        """What the consumer tells between records, unless it ends everything."""
+        """Ignore errors of the consumer that pass; raise the others."""
         if error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
-            raise StateUnavailable(f"the state in {self._place.shown} was tidied up just now", "nothing to do: it is read anew")
+            raise StateUnavailable(f"old records of the state in {self._place.shown} were just deleted", "nothing to do")
         if not error.retriable() and error.name() not in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"):
             raise self._ear.told(error, "reading")
 
@@ -286,10 +281,10 @@ class Log:
                 self._check_key(key)
                 self._apply(request, offset)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise self._invalid(f"its record {offset} is none of ours, or of a later version ({error!r})") from error
+            raise self._invalid(f"its record {offset} is not from Penstock, or of a later version ({error!r})") from error
 
     def _apply(self, request: Mapping[str, Any], offset: int) -> None:
-        """Of a request that stands there twice, the first one counts, and its answer."""
+        """Apply a request. If the log has it twice, the result of the first one counts."""
         answer = self._machine.apply(request, offset)
         if request["by"] == self._writer:
             self._answers.setdefault(request["n"], answer)
@@ -303,18 +298,16 @@ class Log:
 
     def _check_key(self, key: str) -> None:
         if key != self._store:
-            raise self._invalid("it was made anew, or somebody else writes to it")
+            raise self._invalid("it was made anew, or another program writes to it")
 
-    def _consuming(self) -> Any:
-        if self._consumer is None:
-            self._consumer = self._reader()
-        return self._consumer
+    @cached_property
+    def _consumer(self) -> Any:
+        return self._reader()
 
-    def _asking(self) -> Any:
-        """A client that fetches nothing: on one connection a question would wait behind a fetch that waits for records."""
-        if self._asker is None:
-            self._asker = self._reader()
-        return self._asker
+    @cached_property
+    def _asker(self) -> Any:
+        """A client for queries only: on the connection of the consumer they would wait for a fetch."""
+        return self._reader()
 
     def _reader(self) -> Any:
         own = {"group.id": f"{self._place.topic}.reader", "enable.auto.commit": False, "auto.offset.reset": "error"}
@@ -322,17 +315,17 @@ class Log:
 
     @contextmanager
     def _administering(self) -> Iterator[Any]:
-        """A client that failed is used no more: it may never find the brokers again that it knew."""
+        """A client that failed is not used again: it may never find the brokers again."""
         admin, self._admin = self._admin or topics.admin(self._place, self._ear), None
         yield admin
         self._admin = admin
 
-    def _invalid(self, what: str) -> StateInvalid:
-        return StateInvalid(f"the state topic {self._place.shown}: {what}", _GONE)
+    def _invalid(self, fact: str) -> StateInvalid:
+        return StateInvalid(f"the state topic {self._place.shown}: {fact}", _GONE)
 
 
 def _checkpoint_in(records: Sequence[tuple[int, str, str]], low: int) -> dict[str, Any] | None:
-    """The first whole checkpoint behind which no record is missing."""
+    """The first whole checkpoint after which no record is missing."""
     parts = StateMachine()
     for _, _, text in records:
         if '"checkpoint"' not in text and '"part"' not in text:

@@ -1,4 +1,4 @@
-"""One member of a group on the leader topic: it serves the group, publishes heartbeats, and watches for them to come back."""
+"""One member of a group on the leader topic: it serves the group, publishes heartbeats and receives them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from penstock.coordinators.kafka.neli import Ownership, Turn
 from penstock.errors import StateInvalid
 
 LEAVING = 0.1
-"""Seconds in which a member that owns nothing tells the brokers that it goes; the library itself does not wait for that."""
+"""Seconds in which a member announces its leave to the brokers; the library itself does not wait for that."""
 
 PULSE = 0.1
 """Seconds between two heartbeats of a member that waits for one."""
 
 
 class Membership:
-    """Not shared between threads. `ttl`: seconds without a pulse after which the brokers count it as gone."""
+    """A member of a group, for one thread. `ttl`: seconds without a pulse after which the brokers count it as gone."""
 
     def __init__(
         self, place: Place, group: str, seat: str, name: str, *, ttl: float, clock: Callable[[], float] = time.monotonic
@@ -30,7 +30,7 @@ class Membership:
         self._ownership, self._turns = Ownership(), list[Turn]()
         self._beat_at = float("-inf")
         self.was_assigned = False
-        interval = max(50, min(300, int(place.session * 50)))  # of the client: how soon it hears of another member
+        interval = max(50, min(300, int(place.session * 50)))  # decides how soon the client learns of another member
         own = {"client.id": seat, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "latest"}
         times = {"session.timeout.ms": int(place.session * 1000), "max.poll.interval.ms": int(max(ttl, place.session) * 1000)}
         how = {"partition.assignment.strategy": place.assignment, "heartbeat.interval.ms": interval, "fetch.wait.max.ms": 100}
@@ -43,7 +43,7 @@ class Membership:
 
     @property
     def leads(self) -> bool:
-        """Whether it owns partition zero and sees its heartbeats."""
+        """Whether it owns partition zero and receives its heartbeats."""
         return self._ownership.leads
 
     @property
@@ -52,17 +52,17 @@ class Membership:
         return self._ownership.owns
 
     def turns(self) -> Sequence[Turn]:
-        """What has happened since this was asked last."""
-        told, self._turns = self._turns, []
-        return told
+        """The changes of leadership since the last call."""
+        turns, self._turns = self._turns, []
+        return turns
 
     def check(self) -> bool:
-        """Whether it still leads, as far as its own clock can tell."""
+        """Whether it still leads by its own clock."""
         self._become(*self._ownership.checked(self._clock(), self._place.deadline))
         return self.leads
 
     def pulse(self, wait: float) -> bool:
-        """Serve the group for so long at most: True once a heartbeat of this call came back, False if partition zero is lost."""
+        """Serve the group for `wait` seconds at most. True once a heartbeat of this call is back; False if partition zero is lost."""
         began, deadline, owned = self._clock(), time.monotonic() + wait, self.owns
         while True:
             if self.owns and (self._beat_at < began or self._clock() - self._beat_at >= min(PULSE, self._place.deadline / 5)):
@@ -75,7 +75,7 @@ class Membership:
                 return False
 
     def close(self) -> None:
-        """Leave the group, and give the library time to say so: otherwise the others would wait for this member once more."""
+        """Leave the group, and wait until the library has announced that: otherwise the others wait for this member."""
         try:
             self._consumer.unsubscribe()
             self._consumer.poll(LEAVING)
@@ -86,12 +86,12 @@ class Membership:
         self._beat_at = self._clock()
         value = f"{time.time_ns()}%{self._name}"
         headers = {"sent-at": repr(self._beat_at)}
-        with suppress(BufferError):  # then those before it have not gone out either
+        with suppress(BufferError):  # then the heartbeats before it are still waiting
             self._producer.produce(self._place.leader_topic, value.encode(), self._seat.encode(), 0, headers=headers)
         self._producer.poll(0)
 
     def _take_in(self, message: Any) -> None:
-        """Only a heartbeat of one's own counts, and only on partition zero."""
+        """Only a heartbeat of this member on partition zero counts."""
         if message is not None and message.error():
             self._refuse(message.error())
         elif message is not None and message.partition() == 0 and message.key() == self._seat.encode():
@@ -102,18 +102,18 @@ class Membership:
         self._become(*self._ownership.received(sent_at, self._clock(), self._place.deadline))
 
     def _refuse(self, error: Any) -> None:
-        """Raise what no waiting helps against."""
+        """Raise an error that does not pass."""
         if error.name() == "INCONSISTENT_GROUP_PROTOCOL":
             raise StateInvalid(
-                f"other members of the group of {self._place.shown} do not share partitions out by {self._place.assignment}",
-                "stop them, or let all use the same: `assignment` in the address under `state`",
+                f"other members of the group of {self._place.shown} do not assign partitions by {self._place.assignment}",
+                "stop them, or set the same `assignment` in all addresses under `state`",
             )
         told = self._ear.told(error, "being in the group")
         if isinstance(told, StateInvalid):
             raise told
 
     def _given(self, consumer: Any, partitions: Sequence[Any]) -> None:
-        """Only what comes from now on says anything."""
+        """Read from the end: older heartbeats prove nothing."""
         self.was_assigned = True
         self._ownership = self._ownership.assigned([one.partition for one in partitions])
         for one in partitions:

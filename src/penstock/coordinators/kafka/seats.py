@@ -1,4 +1,4 @@
-"""The names of claims, and on this machine the locks that prove their holders alive."""
+"""The seats of claims, and on this machine the locks that prove their holders alive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.errors import StateUnavailable, StateUnsafe
 
 OLD_SECONDS = 60.0
 TEMPORARY = Path("/tmp")
-"""Not TMPDIR, nor XDG_RUNTIME_DIR: all processes of a user must find the same folder."""
+"""Neither TMPDIR nor XDG_RUNTIME_DIR: all processes of a user must find the same folder."""
 
 
 def new_seat() -> str:
@@ -25,7 +25,7 @@ def new_seat() -> str:
 
 
 def sit(seat: str) -> locks.Lock:
-    """The lock of this seat, once files that the dead have left are gone."""
+    """The lock of this seat, after removal of the files of dead processes."""
     locks.reap(_old())
     held = locks.seize(_lock_of(seat))
     assert held, "the name is random"
@@ -33,7 +33,7 @@ def sit(seat: str) -> locks.Lock:
 
 
 def touch(seat: str) -> None:
-    """Let no cleaner of temporary files take the lock for a forgotten one."""
+    """Keep the lock from programs that remove old temporary files."""
     with suppress(OSError, StateUnavailable, StateUnsafe):
         os.utime(_lock_of(seat))
 
@@ -45,7 +45,7 @@ def is_alive(seat: str) -> bool | None:
 
 
 def folder() -> Path:
-    """Where the locks of this user are. Raises StateUnsafe if others could have made it, or can enter it."""
+    """The folder of the locks of this user. Raises StateUnsafe if others could have made it, or can enter it."""
     place = chosen(_home(), TEMPORARY)
     try:
         privacy.make_folder(place)
@@ -54,14 +54,14 @@ def folder() -> Path:
         remedy = f"make {place.parent} a folder that this user can write to, and free some space"
         raise locks.unusable(error)(f"cannot make the folder for locks {place}: {error.strerror}", remedy) from error
     if privacy.is_foreign(found):
-        said = f"locks must be in a folder of user {os.geteuid()} with mode 700, and {place} is {privacy.described(found)}"
+        fact = f"locks must be in a folder of user {os.geteuid()} with mode 700, and {place} is {privacy.described(found)}"
         remedy = "stop all processes of this user that run pipelines, and remove it, as root if it belongs to another user"
-        raise StateUnsafe(said, f"{remedy}: rm -r {place}")
+        raise StateUnsafe(fact, f"{remedy}: rm -r {place}")
     return place
 
 
 def chosen(home: Path | None, temporary: Path) -> Path:
-    """The folder: in the home of the user, or in that for temporary files where there is no home that can be written."""
+    """The folder: in the home of the user, or in that for temporary files if there is no writable home."""
     if home and home.is_absolute() and _is_usable(home):
         return home / ".cache" / "penstock" / "lanes"
     return temporary / f"penstock-{os.geteuid()}-lanes"
@@ -69,7 +69,7 @@ def chosen(home: Path | None, temporary: Path) -> Path:
 
 @cache
 def _home() -> Path | None:
-    """As the system knows it; HOME may differ from one process to the next."""
+    """The home in the user database of the system; HOME may differ between processes."""
     try:
         return Path(pwd.getpwuid(os.geteuid()).pw_dir)
     except KeyError:
@@ -83,7 +83,7 @@ def _is_usable(home: Path) -> bool:
 
 
 def _prefix(place: Path) -> str:
-    """Says which folder, by what it is and not by its name: a lock only proves something to those who see the same files."""
+    """The folder by device and inode, not by name: a lock is a proof only for processes with the same folder."""
     found = place.stat()
     return f"{locks.machine()}/lanes.{found.st_dev:x}.{found.st_ino:x}/"
 
@@ -93,7 +93,7 @@ def _lock_of(seat: str) -> Path:
 
 
 def _old() -> list[Path]:
-    """Files whose makers have had time to lock them: those that are free belong to processes that have ended."""
+    """Files old enough to be locked by their makers: a free one belongs to a dead process."""
     with suppress(OSError):
         return [path for path in folder().glob("*") if time.time() - path.stat().st_mtime > OLD_SECONDS]
     return []

@@ -1,7 +1,6 @@
-"""The state that the records of the state topic add up to. Pure, and the same in every process that reads the same records.
+"""The state that the records of the state topic produce. Pure, and the same in every process that reads the same records.
 
-A record is a request; the records before it decide whether it is granted, so every process computes the same answer. A late request
-is not granted.
+A record is a request; the records before it decide whether it is granted. A late request is not granted.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from penstock.coordinators.letters import alter, take
 Request = Mapping[str, Any]
 
 VERSION = 3
-"""Of records and checkpoints; earlier ones can be read, too."""
+"""The version of records and checkpoints; earlier ones are readable."""
 WRITERS = 4096
-"""How many processes are remembered, so that nothing of theirs that arrives late and out of order counts."""
+"""Number of processes whose late requests are recognised."""
 PENDING = 16
-"""How many requests may be on their way in parts."""
+"""Most requests that may be under way in parts."""
 OF_TERM = ("epoch", "holder", "seat", "error")
-"""Fields of an entry that are written as they are."""
+"""Fields of an entry that a checkpoint stores unchanged."""
 
 
 @dataclass(slots=True)
 class LaneEntry:
-    """One lane: its watermark, the claim that may move it, who holds that (nobody: it was let go), and what it has counted."""
+    """One lane: its watermark, the claim that may move it, the seat of its holder (none: released), and its counts."""
 
     cursor: str
     position: int
@@ -45,13 +44,13 @@ class LaneEntry:
 
     @property
     def mark(self) -> tuple[str, int, int | None]:
-        """The watermark as records have it."""
+        """The watermark as a record stores it."""
         return self.cursor, self.position, self.delivered
 
 
 @dataclass(slots=True)
 class PipelineEntry:
-    """One pipeline: its term (no seat: nobody leads), lanes, letters and totals."""
+    """One pipeline: its term (no seat: no process leads), lanes, letters and totals."""
 
     epoch: int = 0
     holder: str | None = None
@@ -75,14 +74,14 @@ class StateMachine:
         self._pending: dict[str, list[str]] = {}
 
     def of(self, pipeline: str) -> PipelineEntry:
-        """What is known of a pipeline; an empty entry for a new one."""
+        """The entry of a pipeline; an empty one for a new pipeline."""
         return self.pipelines.get(pipeline) or PipelineEntry()
 
     def apply(self, request: Request, offset: int) -> Any:
-        """Grant this request, which has this offset, or not; answers what its writer wants to know."""
+        """Grant or refuse the request at this offset; returns its result."""
         by, number = request["by"], request["n"]
         if number <= self._writers.get(by, -1):
-            return None  # what its writer has given up long ago
+            return None  # its writer has abandoned it
         self._writers.pop(by, None)
         self._writers[by] = number
         if len(self._writers) > WRITERS:
@@ -90,7 +89,7 @@ class StateMachine:
         return _DEEDS[request["do"]](self, request, offset)
 
     def add_part(self, part: Request) -> str | None:
-        """The text of a request that came in parts, once the last of them is there."""
+        """The text of a request in parts, once the last part has arrived."""
         if part["index"] == 0:
             self._pending[part["id"]] = []
             if len(self._pending) > PENDING:
@@ -102,7 +101,7 @@ class StateMachine:
         return "".join(self._pending.pop(part["id"])) if len(parts) == part["of"] else None
 
     def written(self) -> dict[str, Any]:
-        """Everything, as JSON has it."""
+        """The whole state as JSON."""
         pipelines = {
             name: {
                 **{key: getattr(entry, key) for key in OF_TERM},
@@ -116,7 +115,7 @@ class StateMachine:
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> StateMachine:
-        """The state machine that `written` gave."""
+        """The state machine of this JSON."""
         machine = cls()
         machine._numbers = Numbers(facts["letters"])
         machine._writers, machine._pending = dict(facts["writers"]), dict(facts["pending"])
@@ -128,7 +127,7 @@ class StateMachine:
             machine.pipelines[name] = PipelineEntry(**of_term, lanes=lanes, letters=parked)
         return machine
 
-    # What can be asked for. Each answers what its writer wants to know: by default whether it was granted.
+    # The requests. Each returns its result: usually whether it was granted.
 
     def _take(self, asked: Request, offset: int) -> int | None:
         """The epoch of a term is the offset of the record that took it."""
@@ -213,8 +212,6 @@ class StateMachine:
         how = {name: asked[name] for name in ("force", "redriven") if name in asked}
         found = (entry.letters for entry in self.pipelines.values() if asked["number"] in entry.letters)
         return any(alter(asked["do"], storage, asked["number"], **how) for storage in found)
-
-    # What they share.
 
     def claims(self, pipeline: str, lane: str, epoch: int, attempt: int) -> bool:
         """Whether this claim is the current one."""

@@ -1,4 +1,4 @@
-"""Making the two topics, looking who is in a group, and deleting records."""
+"""Creation of the two topics, members of groups, and deletion of records."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from penstock.errors import StateInvalid
 from penstock.kafka_answer import answered
 
 KEEPING = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""How the state topic must be set: nothing goes that we do not delete."""
+"""The required settings of the state topic: only Penstock deletes records."""
 PASSING = {"cleanup.policy": "delete", "retention.ms": "3600000", "segment.ms": "3600000"}
-"""How the leader topic is made: a heartbeat is worth nothing when it is old."""
+"""The settings of a new leader topic: old heartbeats are worthless."""
 SLOW = 15.0
-"""Seconds for what brokers need longer for."""
+"""Seconds to wait for slow requests."""
 _MOVING = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
 """Errors of a broker that has just started, or that takes over the groups of another one. They pass."""
 _PACE = 0.1
@@ -24,14 +24,14 @@ _PACE = 0.1
 
 
 def admin(place: Place, ear: Ear) -> Any:
-    """A client for what follows."""
+    """A client for the functions of this module."""
     from confluent_kafka.admin import AdminClient
 
     return AdminClient(settings(place, ear))
 
 
 def make(admin: Any, place: Place, ear: Ear) -> None:
-    """Make both topics if they are not there; see that the one that holds the state does not forget."""
+    """Make both topics if they are missing. Raises StateInvalid if the state topic deletes records."""
     from confluent_kafka.admin import NewTopic
 
     known = _listed(admin, place, ear)
@@ -49,7 +49,7 @@ def make(admin: Any, place: Place, ear: Ear) -> None:
 
 
 def examine(admin: Any, place: Place, ear: Ear) -> None:
-    """Raise what would keep a pipeline from using the state topic; nothing is changed."""
+    """Raise the error that prevents the use of the state topic; nothing is changed."""
     if place.topic in _listed(admin, place, ear):
         _examine(admin, place, ear)
 
@@ -71,7 +71,7 @@ def members(admin: Any, place: Place, ear: Ear, group: str) -> Sequence[str]:
 
 
 def delete_before(admin: Any, place: Place, ear: Ear, offset: int) -> bool:
-    """Let the broker delete what a checkpoint has made needless; False if this user may not."""
+    """Delete the records before a checkpoint; False if this user may not."""
     kafka = confluent()
     at = [kafka.TopicPartition(place.topic, 0, offset)]
     # The leader's heartbeat waits for this call, so the call does not wait for all replicas.
@@ -81,7 +81,7 @@ def delete_before(admin: Any, place: Place, ear: Ear, offset: int) -> bool:
     except kafka.KafkaException as error:
         if error.args[0].name() == "TOPIC_AUTHORIZATION_FAILED":
             return False
-        if error.args[0].name() != "REQUEST_TIMED_OUT":  # the leader of the partition has done it, and the others will
+        if error.args[0].name() != "REQUEST_TIMED_OUT":  # the leader of the partition has done it, the others follow
             raise ear.told(error.args[0], "deleting old records") from None
     return True
 
@@ -111,12 +111,12 @@ def _examine(admin: Any, place: Place, ear: Ear) -> None:
         found = answered(done)
     except kafka.KafkaException as error:
         if error.args[0].name() == "TOPIC_AUTHORIZATION_FAILED":
-            return  # then a record that is missing is noticed when it is read
+            return  # a missing record is detected when the topic is read
         raise ear.told(error.args[0], "looking at the topic") from None
     wrong = [f"{name}={found[name].value}" for name, value in KEEPING.items() if name in found and found[name].value != value]
     if wrong:
         right = ",".join(f"{name}={value}" for name, value in KEEPING.items())
         raise StateInvalid(
-            f"the topic {place.topic} would forget what is in it ({', '.join(wrong)})",
+            f"the topic {place.topic} deletes records of the state ({', '.join(wrong)})",
             f"kafka-configs.sh --alter --entity-type topics --entity-name {place.topic} --add-config {right}",
         )
