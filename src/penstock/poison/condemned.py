@@ -12,25 +12,22 @@ from penstock.event import ChangeDropped, ChangeParked, ChangesParked, Event
 from penstock.letter import DeadLetter
 
 Then = Literal["halt", "drop", "dead-letter"]
-"""What becomes of poison."""
+"""The effect of poison."""
 
 IN_A_ROW = 10
-"""So many changes in a row are poison; if then the next one fails too, it is not the changes' fault."""
+"""Most changes in a row that count as poison; if the next one fails too, the cause is not the changes."""
 
 GATHERED = 200
-"""So many letters are parked together at most: each time costs more than the letters."""
+"""Most letters that are parked in one step: each step costs more than the letters."""
 
 TOLD = 5
-"""So many of those that are parked together are told of one by one: the others would only flood the log, and the store has them."""
+"""Number of letters of one step that get an event each; one event counts the others, and the store has all of them."""
 
 _SHOWN = 200
 
 
 class Condemned(NamedTuple):
-    """A change that is poison, why, and whether a later one of its rows has arrived nevertheless.
-
-    `is_refused`: it has certainly not arrived itself, whenever it was sent.
-    """
+    """A poison change. `is_overtaken`: a later change of its rows has arrived. `is_refused`: none of its tries has."""
 
     change: Change
     error: PenstockError
@@ -40,7 +37,7 @@ class Condemned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """Where a change was condemned, and whom to tell, of many at once."""
+    """The circumstances in which changes are condemned. `tell` receives several events at once."""
 
     pipeline: str
     lane: Lane
@@ -50,13 +47,13 @@ class Circumstances:
 
 
 def parked(pipeline: str, letters: Sequence[DeadLetter]) -> list[Event]:
-    """The events of letters that were parked in one step: some of them one by one, the others as a sum."""
-    told = [event_of(ChangeParked, pipeline, letter.change, letter.code, letter.message) for letter in letters[:TOLD]]
-    return [*told, ChangesParked(pipeline=pipeline, changes=len(letters) - TOLD)] if len(letters) > TOLD else told
+    """The events of letters that were parked in one step: one for each of the first, and one for the number of the others."""
+    events = [event_of(ChangeParked, pipeline, letter.change, letter.code, letter.message) for letter in letters[:TOLD]]
+    return [*events, ChangesParked(pipeline=pipeline, changes=len(letters) - TOLD)] if len(letters) > TOLD else events
 
 
 def event_of(kind: type[ChangeParked | ChangeDropped], pipeline: str, change: Change, code: str, message: str) -> Event:
-    """The event of one change, with its long parts cut."""
+    """The event of one change, with key and message truncated."""
     return kind(
         pipeline=pipeline,
         position=change.position,

@@ -1,4 +1,4 @@
-"""Which rows have dead letters, as far as is known without asking the store."""
+"""The rows that have dead letters, as far as is known without a query to the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Place = tuple[int, int]
 
 
 class Hold(NamedTuple):
-    """A letter as those see it that may have to wait for it."""
+    """The part of a letter that decides which changes wait for it."""
 
     incarnation: str
     lane: Lane
@@ -26,8 +26,8 @@ class Hold(NamedTuple):
     is_overtaken: bool = False
 
     def is_before(self, other: Hold) -> bool:
-        """Whether it comes first. Letters of another lane, or another life of the source, were there first; and of one position any
-        other, since a row of a range that is read anew may have got another ordinal.
+        """Whether it comes before a change. Letters of other lanes or incarnations do, and others of the same position: a row of a
+        range that is read anew may get another ordinal.
         """
         if (self.incarnation, self.lane) != (other.incarnation, other.lane):
             return True
@@ -35,20 +35,20 @@ class Hold(NamedTuple):
 
 
 class ParkedKeys:
-    """Which rows have letters, as far as is known without asking the store. It may know letters that are gone, never too few."""
+    """The rows that have letters. It may contain letters that are gone, but never lacks one."""
 
     def __init__(self, holds: Iterable[Hold] = ()) -> None:
         self._letters: set[tuple[str, Lane, Place]] = set()
         self._places: set[Place] = set()
         self._first: dict[Row, Hold] = {}
-        self._tables: dict[str, Hold] = {}  # the first of any row, for changes about a whole table
+        self._tables: dict[str, Hold] = {}  # the first letter of each table, for changes about a whole table
         self._passed: set[Row] = set()
         self._known: set[Row] = set()
-        self._keys: set[str | None] = set()  # whatever their table
-        self._told: dict[str | None, int] = {}  # when a letter of each came last, in that order
-        self._moment, self._telling = 0, Lock()  # `news` is asked while letters come
+        self._keys: set[str | None] = set()  # of all tables
+        self._told: dict[str | None, int] = {}  # the moment of the last letter of each key, in order of moments
+        self._moment, self._telling = 0, Lock()  # one thread calls `news` while another adds letters
         self._last: Place = (-1, -1)
-        self._wholes: set[str] = set()  # tables with one about all of their rows
+        self._wholes: set[str] = set()  # tables with a letter about all of their rows
         for hold in holds:
             self.add(hold)
 
@@ -56,7 +56,7 @@ class ParkedKeys:
         return bool(self._letters)
 
     def add(self, hold: Hold) -> None:
-        """Know this letter."""
+        """Add a letter."""
         self._letters.add((hold.incarnation, hold.lane, hold.place))
         self._places.add(hold.place)
         self._last = max(self._last, hold.place)
@@ -77,11 +77,11 @@ class ParkedKeys:
         with self._telling:
             for key in keys:
                 self._moment += 1
-                self._told.pop(key, None)  # so that the last to come stands last
+                self._told.pop(key, None)  # moves the key to the end
                 self._told[key] = self._moment
 
     def forget(self, rows: Iterable[Row]) -> None:
-        """Know nothing of these rows any more."""
+        """Remove the letters of these rows."""
         for row in rows:
             self._first.pop(row, None)
             self._first.pop((row[0], None), None)
@@ -94,12 +94,12 @@ class ParkedKeys:
         return self._moment
 
     def news(self, since: int) -> list[str | None]:
-        """The keys of letters that came since that moment; None for a whole table."""
+        """The keys of letters that were added after that moment; None for a whole table."""
         with self._telling:
             return [key for key, _ in takewhile(lambda told: told[1] > since, reversed(self._told.items()))]
 
     def near(self, places: Sequence[Place], keys: Sequence[str]) -> list[int]:
-        """Which of the changes there, about one row each with these keys, may be letters, or behind one: hardly any. Quick."""
+        """The indexes of changes of one row each, with these places and keys, that may be letters or wait for one. Quick."""
         if self._wholes:
             return list(range(len(keys)))
         letters = self._places.intersection(places) if places[0] <= self._last else set()
@@ -109,9 +109,9 @@ class ParkedKeys:
         return [index for index, (place, key) in enumerate(zip(places, keys, strict=True)) if key in known or place in letters]
 
     def among(self, places: Sequence[Place], rows: Sequence[Sequence[Row]]) -> list[int]:
-        """Which of the changes at these places, about these rows, are worth a closer look: hardly any.
+        """The indexes of changes, with these places and rows, that may be letters or wait for one.
 
-        Who may have to wait, and is about another row, too, is a reason to look at all changes of that one.
+        If one of them is about several rows, all changes of those rows are included.
         """
         each = list(chain.from_iterable(rows))
         letters, known = self._places.intersection(places), self._known.intersection(each)
@@ -125,7 +125,7 @@ class ParkedKeys:
         return sorted(found)
 
     def concerns(self, one: Hold) -> bool:
-        """Whether this change may be a letter, or come behind one."""
+        """Whether this change may be a letter, or come after one."""
         if (one.incarnation, one.lane, one.place) in self._letters:
             return True
         for row in one.rows:
@@ -135,12 +135,12 @@ class ParkedKeys:
         return False
 
     def is_passed(self, rows: Iterable[Row]) -> bool:
-        """Whether later changes of these rows go on past a letter."""
+        """Whether later changes of these rows are delivered past a letter."""
         return not self._passed.isdisjoint(rows)
 
 
 def _spread(found: set[int], rows: Sequence[Sequence[Row]]) -> set[int]:
-    """These, and all that are bound to one of them by a row, however many lie between."""
+    """These, and all that share a row with one of them, directly or through others."""
     while True:
         is_bound = bound_by({row for index in found for row in rows[index]})
         grown = {index for index, some in enumerate(rows) if is_bound(some)}

@@ -1,7 +1,7 @@
-"""Poison: a change that cannot be delivered whatever is tried, and what becomes of it. `docs/dead-letters.md` is for users.
+"""The policy for poison: changes that cannot be delivered, even with retries. `docs/dead-letters.md` is for users.
 
-A sink condemns a change when its tries are spent, and asks before each sending which changes have to wait. Both are settled then:
-the watermark may pass them, once what was condemned is parked.
+A sink condemns a change after its last try, and asks before each sending which changes must wait. Once both are parked, the
+watermark may pass them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ from penstock.rows import Row
 class Poison:
     """Decides about poison on one lane; any thread may call.
 
-    `keys`: whether later changes of a parked key `wait` or `go-on`.
-    What waits or goes past is told in sums, by `park`: with each batch it would be a flood.
-    `gathers`: so many letters are parked together; fewer before anybody asks the store about letters, and before progress is
-    recorded, of which `park` or `secure` tell.
+    `keys`: whether later changes of a parked key `wait` or `go-on`. `gathers`: number of letters that are parked in one step, or
+    fewer before a query for letters and before progress is recorded. `park` reports the changes that waited or passed as sums.
     """
 
     def __init__(
@@ -52,15 +50,15 @@ class Poison:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it can neither take out nor spare a change: then nobody needs to ask."""
+        """Whether it takes out no change: then no call is necessary."""
         return self.then == "halt" and not self._parked_keys
 
     def condemn(self, change: Change, error: PenstockError, tries: int = 1, stage: Stage = "sink") -> None:
-        """The change is poison: raise the error, or drop the change, or park it, as the pipeline file says."""
+        """Raise the error of a poison change, drop the change, or park it, according to the pipeline file."""
         self.condemn_all([Condemned(change, error)], tries, stage)
 
     def condemn_all(self, found: Sequence[Condemned], tries: int = 1, stage: Stage = "sink") -> None:
-        """All of these are poison: parked in one step."""
+        """The same for several changes, in one step."""
         if self.then == "halt" or not self._parking or not self._about:
             raise found[0].error
         places = {one.change.place for one in found}
@@ -76,13 +74,13 @@ class Poison:
         self._about.tell([event_of(ChangeDropped, pipeline, one.change, one.error.code, one.error.message) for one in found])
 
     def park(self) -> None:
-        """Before progress is recorded: park what was condemned. Raises what the store raises; the next time tries again."""
+        """Park condemned changes, before progress is recorded. Raises the errors of the store; the next call tries again."""
         with self._lock:
             self._park()
             self._tell_sums()
 
     def secure(self) -> None:
-        """Before anything is made durable elsewhere that stands for what was condemned: see that letters outlive that."""
+        """Park condemned changes and make the letters durable, before progress past them becomes durable elsewhere."""
         with self._lock:
             self._park()
             if self._is_loose and self._parking:
@@ -90,17 +88,17 @@ class Poison:
             self._is_loose = False
 
     def pass_by(self, places: Collection[Place]) -> None:
-        """These have arrived past what was condemned."""
+        """Note changes that have arrived past condemned changes."""
         with self._lock:
             self._passing.update(places)
 
     def hand_back(self, places: Collection[Place]) -> None:
-        """A sink was handed these in vain, though they are no poison."""
+        """Note changes that a sink was given but does not deliver, although they are not poison."""
         with self._lock:
             self._kept_back += places
 
     def reach(self, up_to: Place) -> list[Place]:
-        """Everything up to there is durable, and what went past a letter has done so; which places a sink was handed in vain."""
+        """Note that all changes up to this place are durable; returns the places among them that the sink did not deliver."""
         with self._lock:
             kept = [place for place in self._kept_back if place <= up_to]
             self._kept_back = [place for place in self._kept_back if place > up_to] if kept else self._kept_back
@@ -109,7 +107,7 @@ class Poison:
             return kept
 
     def settle(self, position: int) -> None:
-        """The watermark is about to be recorded there: count what has passed a letter, and what was dropped, up to there."""
+        """Count the changes that passed a letter and those that were dropped, up to a position that will be recorded next."""
         with self._lock:
             passed = {place for place in self._passing if place <= self._reached and place[0] <= position}
             dropped = [place for place in self._dropping if place[0] <= position]
@@ -120,28 +118,28 @@ class Poison:
 
     @property
     def has_letters(self) -> bool:
-        """Whether `sift` might take out anything at all."""
+        """Whether `sift` may take out a change."""
         return bool(self._parked_keys)
 
     @property
     def moment(self) -> int:
-        """Now, for `news`."""
+        """The present moment, for `news`."""
         return self._parked_keys.moment
 
     def news(self, since: int) -> list[str | None]:
-        """The keys of letters that came since that moment; None for a whole table."""
+        """The keys of letters that were added after that moment; None for a whole table."""
         return self._parked_keys.news(since)
 
     def near(self, places: Sequence[Place], keys: Sequence[str] | None) -> Sequence[int]:
-        """Which of the changes there are worth to be asked about: all, unless each is about one row, and these are the keys."""
+        """The indexes of changes for which `sift` is necessary; `keys`: those of changes that are about one row each."""
         return range(len(places)) if keys is None else self._parked_keys.near(places, keys)
 
     def concerned(self, places: Sequence[Place], rows: Sequence[Sequence[Row]]) -> list[int]:
-        """Which of the changes there, about these, `sift` might take out, or count; without waiting for whoever asks the store."""
+        """The indexes of changes, with these places and rows, that `sift` may take out or count; waits for no other thread."""
         return self._parked_keys.among(places, rows) if self._parked_keys else []
 
     def sift(self, changes: Sequence[Change]) -> Sequence[Change]:
-        """Those to send now, asked right before sending them. The others are parked: they are letters, or wait behind one."""
+        """The changes to send now, for a call right before that. The others are parked: they are letters, or wait for one."""
         if not self._parked_keys or not self._about:
             return changes
         with self._lock:
@@ -153,7 +151,7 @@ class Poison:
         return [changes[index] for index in sent]
 
     def keep_back(self, changes: Sequence[Change], stage: Stage = "sink") -> set[Place]:
-        """Which of these are parked already now: `sift` is asked about the others again. Many at once cost less than a few."""
+        """The places of those that are parked early: one step for many costs less. `sift` decides about the others again."""
         if not self._parked_keys or self._keys != "wait":
             return set()
         with self._lock:
@@ -179,20 +177,20 @@ class Poison:
         self._give_back()
 
     def _give_back(self) -> None:
-        """Letters stay owed until the store has accepted them."""
+        """Give back the owed letters, which stay owed until the store has accepted them."""
         if self._owed and self._parking:
             self._parking.give_back(self._owed)
             self._look_again({row for letter in self._owed for row in letter.rows})
             self._owed = []
 
     def _followed(self, changes: Sequence[Change], holds: Sequence[Hold], stage: Stage = "sink") -> set[int]:
-        """Which of these are parked: they are letters, or wait behind one."""
+        """The indexes of those that are parked: they are letters, or wait for one."""
         assert self._parking
         asked = []
         for index, hold in enumerate(holds):
             if self._parked_keys.concerns(hold):
                 asked.append(index)
-                self._parked_keys.add(hold)  # what shares another row with it has to ask too
+                self._parked_keys.add(hold)  # includes later changes that share another row with it
         letters = [self._letter(changes[index], stage) for index in asked]
         if asked:
             self._park()
@@ -206,7 +204,7 @@ class Poison:
 
     def _look_again(self, rows: Collection[Row]) -> None:
         assert self._parking
-        found = list(self._parking.holds(rows))  # before anything is forgotten: the store may be away
+        found = list(self._parking.holds(rows))  # first: if the store is away, the rows stay
         self._parked_keys.forget(rows)
         for hold in found:
             self._parked_keys.add(hold)
@@ -226,7 +224,7 @@ class Poison:
     def _letter(
         self, change: Change, stage: Stage, error: PenstockError | None = None, tries: int = 0, is_overtaken: bool = False
     ) -> DeadLetter:
-        """A letter for what this error is about; without one, it waits behind another."""
+        """The letter of a change; without an error, it waits for another letter."""
         assert self._about
         return DeadLetter(
             incarnation=self._about.incarnation,
@@ -249,14 +247,14 @@ class Poison:
 
 
 HALTING = Poison()
-"""Raises every error: for whoever has no store of letters."""
+"""Raises every error, where there is no store of letters."""
 
 
 def then_of(retry: Retry | None) -> Then:
-    """What becomes of poison under these settings of a sink; without them, halt."""
+    """The effect of poison under these settings of a sink; without settings, halt."""
     return retry.then if retry else "halt"
 
 
 def policy(retry: Retry | None, parking: Parking, about: Circumstances) -> Poison:
-    """The policy that these settings of a sink ask for."""
+    """The policy of these settings of a sink."""
     return Poison(then_of(retry), retry.keys if retry else "wait", parking, about, GATHERED)

@@ -1,4 +1,4 @@
-"""Telling that a store cannot be used, and that it can again: each once."""
+"""Events of a state store that is unavailable, and available again."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from penstock.event import Observer, StateAway, StateBack
 
 
 class Absence:
-    """Of the state of one pipeline."""
+    """The absence of the state of one pipeline. Each change of it is reported once."""
 
     def __init__(self, pipeline: str, tell: Observer) -> None:
         self._pipeline, self._tell = pipeline, tell
         self._told: str | None = None
 
     def look(self, trouble: StateUnavailable | None) -> None:
-        """Tell what has changed; numbers in a message do not make it another."""
+        """Report a change. Messages that differ only in numbers are the same."""
         said = re.sub(r"\d+", "", trouble.message) if trouble else None
         if trouble and said != self._told:
             self._tell(StateAway(pipeline=self._pipeline, **trouble.facts()))

@@ -1,4 +1,4 @@
-"""The lanes that a pipeline reads now: lanes appear, and those that were delivered to their end are over."""
+"""The lanes that a pipeline reads now: new lanes appear, and a lane that is delivered to its end is over."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.source import Source
 
 
 def open_lanes(pipeline: Pipeline) -> frozenset[Lane]:
-    """The lanes that have changes to deliver, or may get some."""
+    """The lanes that have undelivered changes, or may get some."""
     source = pipeline.source
     lanes = frozenset(source.lanes())
     if all(source.end(lane) is None for lane in lanes):
@@ -23,13 +23,13 @@ def open_lanes(pipeline: Pipeline) -> frozenset[Lane]:
 
 
 def have_changed(pipeline: Pipeline, known: frozenset[Lane]) -> bool:
-    """Whether others are open now, as far as source and state can be read."""
+    """Whether other lanes are open now; False if source or state cannot be read."""
     with suppress(SourceUnavailable, StateUnavailable):
         return open_lanes(pipeline) != known
     return False
 
 
 def is_over(source: Source, lane: Lane, mark: Watermark | None) -> bool:
-    """Whether a lane has ended, and was delivered to its end."""
+    """Whether a lane has an end, and is delivered up to it."""
     end = source.end(lane)
     return end is not None and mark is not None and covers(source, mark.cursor, end)

@@ -1,4 +1,4 @@
-"""PipelineState for a pipeline in a thread of its own: nothing that Spark does may delay a renewal."""
+"""Leadership of a pipeline in a thread of its own: Spark never delays a renewal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.event import TermGone
 
 CAMPAIGN_SECONDS = 0.1
 RENEWALS = 5
-"""How often a term is renewed within its length."""
+"""Number of renewals within the length of a term."""
 
 
 def gone(term: Term, loss: TermLost | None) -> TermGone:
@@ -24,14 +24,14 @@ def gone(term: Term, loss: TermLost | None) -> TermGone:
 
 
 def holder_name() -> str:
-    """Who leads, as people and other processes see it; never twice the same."""
+    """A unique name of this process as a holder of terms, for display."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
 
 
 class Leadership(Thread):
     """Campaigns, renews, and campaigns again after a loss, once its owner has released the lost term.
 
-    `asks`: note whose term was the last before the first one that is won.
+    `asks`: note the epoch before the first term.
     """
 
     def __init__(self, coordinator: Coordinator, pipeline: str, holder: str, *, asks: bool = False) -> None:
@@ -41,30 +41,30 @@ class Leadership(Thread):
         self._candidate: Candidate | None = None
         self._term: Term | None = None
         self.loss: TermLost | None = None
-        """How the last term was lost."""
+        """The error that ended the last term."""
         self.trouble: StateUnavailable | None = None
-        """Why the store cannot be used just now."""
+        """The present error of the store."""
         self._asks = asks
         self.epoch_before: int | None = None
-        """Of the first term that was won here; None for later ones, which follow one of our own."""
+        """The epoch before the first term of this process; None before that, and for later terms."""
         self._error: Exception | None = None
 
     def enter(self) -> None:
-        """Become a candidate, before the start; raises what makes the store unusable."""
+        """Become a candidate, before the start. Raises the error of a store that cannot be used."""
         self._candidate = self._coordinator.candidate(self._pipeline, self._holder)
 
     def await_term(self, within: float) -> Term | None:
-        """The term, as soon as it is held; raises what made campaigning impossible."""
+        """The term, as soon as it is held. Raises the error that ended the campaign."""
         is_held = self._held.wait(within)
         if self._error:
             raise self._error
         term = self._term
-        if is_held and term is None:  # it came and went before anybody looked
+        if is_held and term is None:  # it was taken and lost before this call
             self.let_go()
         return term
 
     def is_held(self) -> bool:
-        """Whether the term has come, or never will."""
+        """Whether the term is held, or campaigning has ended with an error."""
         return self._held.is_set()
 
     def is_lost(self) -> bool:
@@ -72,28 +72,28 @@ class Leadership(Thread):
         return self._term is None
 
     def let_go(self) -> None:
-        """Nothing uses the lost term any more: campaign again."""
+        """Campaign again: the lost term is no longer in use."""
         self._held.clear()
         self._let_go.set()
 
     def leave(self) -> None:
-        """Resign if the term is held, and stop standing."""
+        """Resign a held term, and stop campaigning."""
         self._leaving.set()
         self._let_go.set()
-        if self.ident is not None:  # it may never have come to standing
+        if self.ident is not None:  # the thread was started
             self.join()
         elif self._candidate:
             candidate, self._candidate = self._candidate, None
             candidate.close()
 
     def run(self) -> None:
-        """Stand until told to leave."""
+        """Campaign and renew until `leave`."""
         try:
             assert self._candidate, "it has not entered"
             with closing(self._candidate) as candidate:
                 self._stand(candidate)
-        except Exception as error:  # noqa: BLE001 - a thread's last words: its owner raises them
-            self._term, self._error = None, error  # nobody renews it any more
+        except Exception as error:  # noqa: BLE001 - `await_term` raises it
+            self._term, self._error = None, error  # no thread renews the term any more
             self._held.set()
 
     def _stand(self, candidate: Candidate) -> None:
@@ -103,11 +103,11 @@ class Leadership(Thread):
                 term = candidate.campaign()
             except StateUnavailable as error:
                 self.trouble = error
-                continue  # it may come back; until then nobody can lead
+                continue  # until the store is back, no process can lead
             self.trouble = None
             if term:
-                self.epoch_before, self._asks = before, False  # it costs too much to be asked for ever
-                self._term = term  # last: a reader of the term reads what was before it
+                self.epoch_before, self._asks = before, False  # once: each query has a cost
+                self._term = term  # last: a thread that sees the term sees the fields above
                 self._let_go.clear()
                 self._held.set()
                 self._keep(candidate)
@@ -131,6 +131,6 @@ class Leadership(Thread):
 
 
 def renewal(coordinator: Coordinator) -> float:
-    """Seconds between two renewals: a store whose holders trust themselves for less than a term says so itself."""
+    """Seconds between two renewals. A store whose holders trust their terms for less than `ttl` has its own value."""
     seconds: float = getattr(coordinator, "renewal", coordinator.ttl / RENEWALS)
     return seconds

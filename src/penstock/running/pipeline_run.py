@@ -1,4 +1,4 @@
-"""One pipeline in this process: stand, lead, settle; stop on errors, on request, and at the end of a batch."""
+"""One pipeline in this process: it campaigns, leads and settles, and stops on errors, on request, and at the end of a batch."""
 
 from __future__ import annotations
 
@@ -11,16 +11,7 @@ from penstock.backfill import Backfill, outstanding
 from penstock.batch_target import Batch, Target, catch_up
 from penstock.change import Lane
 from penstock.coordinator import PipelineState, Term
-from penstock.errors import (
-    Directive,
-    EngineFailed,
-    EngineLost,
-    PenstockError,
-    StateRefused,
-    StateUnavailable,
-    TermLost,
-    from_text,
-)
+from penstock.errors import Directive, EngineFailed, EngineLost, PenstockError, StateRefused, StateUnavailable, TermLost, from_text
 from penstock.event import (
     CallDied,
     CatchingUp,
@@ -50,9 +41,9 @@ from penstock.spark.query import Query
 LOOK_SECONDS = 0.4
 SETTLE_SECONDS = 1.0
 STOP_SECONDS = 15.0
-"""How long a stop waits for requests under way."""
+"""Seconds that a stop waits for requests under way."""
 LOST_SECONDS = 1.0
-"""The same when the term is lost: nothing can be recorded any more, and a standby is missed."""
+"""The same when the term is lost: no progress can be recorded any more."""
 
 _WORKER_DIED = "worker exited unexpectedly"  # Spark's words
 
@@ -78,7 +69,7 @@ class PipelineRun:
         self._leadership = Leadership(pipeline.state, pipeline.name, holder_name(), asks=start is not None)
 
     def hear(self, event: Event) -> None:
-        """Follow which lanes workers hold."""
+        """Note the lanes that workers hold, and calls that ended a worker."""
         if isinstance(event, LaneClaimed) and event.pipeline == self.pipeline.name:
             self._claims.add(event.lane)
             self._died = None
@@ -88,22 +79,22 @@ class PipelineRun:
             self._died = event
 
     def has_nothing_to_do(self) -> bool:
-        """Whether this is a batch of nothing, told without Spark; a pipeline that was halted is to try again."""
-        with suppress(PenstockError):  # whatever it is, `run` meets it again
+        """Whether this is an empty batch, found without Spark; a halted pipeline must try again."""
+        with suppress(PenstockError):  # `run` meets the error again
             if self._is_done() and not self.pipeline.state.pipeline_state(self.pipeline.name).error:
                 self._tell(Completed(pipeline=self.pipeline.name, position=self._position()))
                 return True
         return False
 
     def is_refused(self) -> bool:
-        """Whether its registration belongs to another state, told without Spark; `place` asks again, under the term."""
+        """Whether its registration belongs to another state, found without Spark; `place` checks it again, under the term."""
         if error := refusal(self.pipeline) if self._has_entered else None:
             self._halted(error)
         return error is not None
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Known to the store, unless that is away: then `run` waits for it. A store that refuses this process ends it."""
+        """Enter the store; `run` waits for an unavailable store. Raises the error of a store that refuses this process."""
         try:
             self._enter()
         except PenstockError as error:
@@ -127,7 +118,7 @@ class PipelineRun:
             self._has_entered = True
 
     def _stand(self, engine: Engine) -> None:
-        """Begin to campaign, as soon as the store is there."""
+        """Begin to campaign, as soon as the store is available."""
         while not self._has_entered and not self._stop.wait(LOOK_SECONDS):
             if lost := engine.lost():
                 raise lost
@@ -136,7 +127,7 @@ class PipelineRun:
             self._leadership.start()
 
     def run(self, engine: Engine) -> None:
-        """Stand, lead, and stand again, until asked to stop, done, or halted."""
+        """Campaign and lead, until a request to stop, the end of a batch, or an error."""
         try:
             self._stand(engine)
             while term := self._await_term(engine):
@@ -148,7 +139,7 @@ class PipelineRun:
                 self._tell(Completed(pipeline=self.pipeline.name, position=self._position()))
         except PenstockError as error:
             self._halted(error)
-        except Exception as error:  # the entry of a thread: nothing may end it unheard
+        except Exception as error:  # the entry of a thread: every error is reported
             self._halted(EngineFailed(f"{type(error).__name__}: {error}"))
             raise
         finally:
@@ -160,8 +151,8 @@ class PipelineRun:
         self._tell(Halted(pipeline=self.pipeline.name, **error.facts()))
 
     def _await_term(self, engine: Engine) -> Term | None:
-        """The next term; None when asked to stop, or when a batch is done. Whoever has to wait, waits warm."""
-        told = False
+        """The next term; None on a request to stop, or when a batch is done. A standby waits with its query prepared."""
+        is_standby = False
         while not self._stop.is_set():
             if term := self._leadership.await_term(LOOK_SECONDS):
                 self._absence.look(None)
@@ -171,14 +162,14 @@ class PipelineRun:
             if lost := engine.lost():
                 raise lost
             self._absence.look(trouble := self._leadership.trouble)
-            if not told and not trouble:
+            if not is_standby and not trouble:
                 self._make_ready(engine)
                 self._tell(StandingBy(pipeline=self.pipeline.name, holder=self._standing().holder or "nobody"))
-                told = True
+                is_standby = True
         return None
 
     def _make_ready(self, engine: Engine) -> None:
-        """Have a query wait for the term: to start one takes Spark a second."""
+        """Prepare a query that waits for the term: Spark takes a second to start one."""
         try:
             engine.warm(self._is_called)
             if self._batch is None and self._ready is None and not self._is_called():
@@ -189,26 +180,26 @@ class PipelineRun:
             if error.directive is Directive.HALT or isinstance(error, EngineLost):
                 raise
             with suppress(EngineFailed):
-                self._dismiss()  # it may pass: whoever leads tries again
+                self._dismiss()  # the error may pass: the leader tries again
 
     def _is_called(self) -> bool:
         return self._leadership.is_held() or self._stop.is_set()
 
     def _dismiss(self) -> None:
-        """End the query that waits, if one does."""
+        """End the prepared query, if there is one."""
         ready, self._ready = self._ready, None
         if ready:
             ready.stop()
 
     def _query(self, engine: Engine, target: Target | Backfill | None, lanes: frozenset[Lane]) -> Query:
-        """The query that waits, or another where it has a target or other lanes."""
+        """The prepared query, or another if it has a target or other lanes."""
         if target is not None or lanes != self._ready_lanes:
             self._dismiss()
         ready, self._ready = self._ready, None
         return ready or engine.query(self.pipeline, target, lanes)
 
     def _lead(self, engine: Engine, term: Term) -> None:
-        """Carry the pipeline for the length of a term, starting anew after errors that may pass."""
+        """Run the pipeline during a term, and start again after errors that may pass."""
         self._is_placed, failures = False, 0
         try:
             while not self._stop.is_set() and not self._leadership.is_lost() and not (self._is_placed and self._is_done()):
@@ -223,7 +214,7 @@ class PipelineRun:
             self._tell(Stopped(pipeline=self.pipeline.name, position=self._position()))
 
     def _is_deposed(self, term: Term, error: PenstockError) -> bool:
-        """Record what it halts with; unless somebody else leads by now, and it means nothing but that we came too late."""
+        """Record the error that halts it. True if another process leads already: then the error only shows the loss of the term."""
         try:
             self.pipeline.state.halt(term, error.facts())
         except TermLost:
@@ -231,11 +222,11 @@ class PipelineRun:
                 continue
             return True
         except StateUnavailable:
-            return False  # it is told all the same
+            pass  # an event reports the error anyway
         return False
 
     def _carry(self, engine: Engine, term: Term, failures: int) -> int:
-        """Run one query to its end; answers how often in a row one has failed."""
+        """Run one query to its end; returns the number of failures in a row."""
         began = time.monotonic()
         try:
             self._run_query(engine, term)
@@ -246,25 +237,27 @@ class PipelineRun:
             failures = failures + 1 if time.monotonic() - began < 60 else 1
             wait = _RESTARTS.wait(failures, chance=0.0)
             self._tell(Restarted(pipeline=self.pipeline.name, code=error.code, message=error.message, wait_seconds=wait))
-            with suppress(StateUnavailable, TermLost):  # the one tells itself, of the other the next look does
+            with suppress(StateUnavailable, TermLost):  # `leadership` reports both
                 self.pipeline.state.note(term, error.facts())
             self._stop.wait(wait)
         return failures
 
     def _named(self, error: PenstockError) -> PenstockError:
-        """The error, or which change ended the worker: Spark knows only that one has ended."""
+        """The error, with the change that ended the worker: Spark reports only that a worker has ended."""
         if self._died and _WORKER_DIED in error.message:
             return EngineFailed(self._died.message, "correct the function: the change is tried again")
         return error
 
     def _place(self, term: Term) -> None:
-        """`--from` is about the error that had halted the pipeline at the start: a leader since then has decided about that."""
+        """Place the lanes. `--from` applies to the error that had halted the pipeline, unless another process led since the start."""
         is_next = self._leadership.epoch_before == self._entered.epoch
         unheeded = place(self.pipeline, term, self._start, self._entered.error if is_next else None)
         self._is_placed = True
         if unheeded is not None:
-            why = f"--from {self._start} does not count, since it is known where to go on: behind position {unheeded}"
-            self._tell(Warned(pipeline=self.pipeline.name, reason=f"{why}; to go elsewhere, stop it and use penstock rewind"))
+            reason = f"--from {self._start} has no effect, because the pipeline has a watermark, at position {unheeded}"
+            self._tell(
+                Warned(pipeline=self.pipeline.name, reason=f"{reason}; to move it, stop the pipeline and use penstock rewind")
+            )
 
     def _run_query(self, engine: Engine, term: Term) -> None:
         lanes = open_lanes(self.pipeline)
@@ -289,7 +282,7 @@ class PipelineRun:
             self._finish()
 
     def _target(self) -> Target | None:
-        """Where the next query ends: a live one nowhere, unless it is far behind."""
+        """The end of the next query; a live query has none, unless its backlog is large."""
         if self._batch:
             return self._batch.target()
         if target := catch_up(self.pipeline):
@@ -297,7 +290,7 @@ class PipelineRun:
         return target
 
     def _watch(self, query: Query, lanes: frozenset[Lane] | None) -> None:
-        """Until asked to stop, the term is lost, a batch has ended, or a live query has other lanes; raises its failure."""
+        """Wait for a request to stop, the loss of the term, the end of a batch, or other lanes. Raises the error of the query."""
         settle_at = time.monotonic() + SETTLE_SECONDS
         while not query.has_ended() and not self._stop.wait(LOOK_SECONDS) and not self._leadership.is_lost():
             self._absence.look(self._leadership.trouble)
@@ -314,7 +307,7 @@ class PipelineRun:
             raise self._recorded_error()
 
     def _finish(self) -> None:
-        """After a batch: see that all of it was recorded, and let the source forget it now, since nobody will later."""
+        """After a batch: check that all of it was recorded, and settle it in the source, because no process settles it later."""
         if not self._is_done():
             raise EngineFailed("Spark ended the batch before everything was delivered")
         while self._settling.settle(patience=0.0) and not self._stop.is_set() and not self._leadership.is_lost():
@@ -324,11 +317,11 @@ class PipelineRun:
         return self._batch is not None and self._batch.is_done()
 
     def _is_done_by_another(self) -> bool:
-        """Whether whoever leads has delivered what this batch was to deliver."""
+        """Whether the leader has delivered all changes of this batch."""
         return self._batch is not None and self._standing().is_held and self._batch.is_done()
 
     def _end(self, query: Query) -> None:
-        """Let workers finish what is under way, then end the query; it has ended when nobody holds a lane."""
+        """Wait for requests under way, until no worker holds a lane; then end the query."""
         query.ask_to_stop()
         deadline = time.monotonic() + (LOST_SECONDS if self._leadership.is_lost() else STOP_SECONDS)
         while self._claims and time.monotonic() < deadline and not query.failure():
@@ -339,11 +332,11 @@ class PipelineRun:
     def _recorded_error(self) -> PenstockError:
         facts = self.pipeline.state.pipeline_state(self.pipeline.name).error
         if not facts:
-            return EngineFailed("workers stopped without saying why")
+            return EngineFailed("workers stopped without an error")
         return from_text(f"[{facts['code']}] {facts['message']} | {facts['remedy']}") or PenstockError(facts["message"])
 
     def _standing(self) -> PipelineState:
-        """What the store says of the pipeline; nothing, while it cannot be read."""
+        """The state of the pipeline; an empty one while the store cannot be read."""
         with suppress(StateUnavailable):
             return self.pipeline.state.pipeline_state(self.pipeline.name)
         return PipelineState()

@@ -1,4 +1,4 @@
-"""Where a pipeline goes on: at its watermark, at the start its file names, or where a person says."""
+"""The point at which a pipeline continues: its watermark, the start in its file, or the argument of --from."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNKNOWN = {
     "capture.damaged",
     "transform.invalid",
 }
-"""Errors after which only a person knows where to go on."""
+"""Errors after which only an operator can decide where to continue."""
 
 
 def decide(
@@ -36,7 +36,7 @@ def decide(
 ) -> str | None:
     """`watermark`, `sink`, `file` or `person`.
 
-    None where nobody may decide: the source knows the pipeline and the store does not, nor does the sink keep a watermark itself.
+    None if only an operator can decide: the source knows the pipeline, but neither the store nor the sink has a watermark.
     """
     asked = said is not None and (not known or (last_error or {}).get("code") in UNKNOWN)
     if asked:
@@ -49,7 +49,7 @@ def decide(
 
 
 class Resumption(NamedTuple):
-    """The decision about one lane. `mark`: the watermark where one counts, of the store or of the sink."""
+    """The decision about one lane. `mark`: the watermark of the store or of the sink, if that decides."""
 
     by: str
     mark: Watermark | None
@@ -58,10 +58,10 @@ class Resumption(NamedTuple):
 
 
 def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[str, str] | None) -> int | None:
-    """Make sure that every lane has a watermark to start from; the position of one that counts instead of what was said.
+    """Give every lane a watermark to start from; returns the position of a watermark that overrides `said`.
 
-    All lanes are placed in one step, after each of them was decided: a start that ends in between leaves no lane behind.
-    Raises SourceOwned before anything is placed, whatever was said, if the registration belongs to another state.
+    All lanes are placed in one step, after all decisions: an interrupted start leaves no lane without a watermark.
+    Raises SourceOwned before any lane is placed if the registration belongs to another state.
     """
     source, owner = pipeline.source, owner_of(pipeline)
     require(pipeline, owner)
@@ -77,7 +77,7 @@ def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[
     placed = {lane: one.mark or _begun(source, lane, one, said) for lane, one in found.items() if lane not in kept}
     if placed:
         is_anew = any(not found[lane].has_appeared for lane in begun)
-        pipeline.state.place(term, placed, marks.keys() - found.keys() if is_anew else ())  # of a snapshot that was given up
+        pipeline.state.place(term, placed, marks.keys() - found.keys() if is_anew else ())  # of an abandoned snapshot
     for lane, mark in placed.items():
         _register(pipeline, lane, mark.cursor, owner)
     return max((mark.position for mark in kept.values()), default=None) if said else None
@@ -86,7 +86,7 @@ def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[
 def _decided(
     pipeline: Pipeline, marks: Mapping[Lane, Watermark], said: str | None, last_error: Mapping[str, str] | None
 ) -> Mapping[Lane, Resumption]:
-    """Where each lane goes on. Raises StateLost."""
+    """The decision about each lane. Raises StateLost."""
     lanes, retention = pipeline.source.lanes(), pipeline.source.retention
     is_begun, found = not marks.keys().isdisjoint(lanes), {}
     for lane in lanes:
@@ -98,7 +98,7 @@ def _decided(
             raise StateLost(
                 f"the source has delivered to pipeline {pipeline.name} before, last noted at position {registered}, "
                 "but the state store has no watermark of it",
-                "point `state` at the store it used; or say where to go on: "
+                "set `state` to the previous store; or choose where to continue: "
                 f"penstock run FILE --from {registered} | --from beginning | --from now | --from snapshot",
             )
         mark = {"watermark": known, "sink": copy}.get(by)
@@ -107,9 +107,9 @@ def _decided(
 
 
 def _confirm(pipeline: Pipeline, lane: Lane, owner: Owner) -> None:
-    """The pipeline lives, and the source must still continue at its watermark."""
+    """Check that the source can still continue at the watermark of a lane."""
     source = pipeline.source
-    with suppress(SourceUnavailable):  # one that can only be read is delivered from: `Settling` reports it
+    with suppress(SourceUnavailable):  # a source that is only readable can still be delivered: `Settling` reports it
         if source.retention:
             at_watermark(pipeline, lane, partial(source.retention.settle, pipeline.name, lane, owner=owner))
         else:
@@ -117,7 +117,7 @@ def _confirm(pipeline: Pipeline, lane: Lane, owner: Owner) -> None:
 
 
 def _begun(source: Source, lane: Lane, found: Resumption, said: str | None) -> Watermark:
-    """Where a lane begins; one that has appeared, at its beginning."""
+    """The first watermark of a lane; a lane that has appeared begins at its beginning."""
     start = said if found.by == "person" and said else "beginning" if found.has_appeared else source.start
     cursor = source.begin(lane, start)
     return Watermark(cursor, source.position(cursor), found.delivered)
@@ -135,7 +135,7 @@ def _register(pipeline: Pipeline, lane: Lane, cursor: Cursor, owner: Owner) -> N
 
 
 def _copy(pipeline: Pipeline, lane: Lane) -> Watermark | None:
-    """What the sink has kept of this life of the source."""
+    """The watermark in the sink, if it belongs to the present incarnation of the source."""
     if not (copy := kept(pipeline, lane)):
         return None
     head = pipeline.source.head(lane)

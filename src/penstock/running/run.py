@@ -7,13 +7,8 @@ from contextlib import ExitStack
 from threading import Event as Flag
 from threading import Thread
 
-from penstock.errors import (
-    EngineLost,
-)
-from penstock.event import (
-    Event,
-    Observer,
-)
+from penstock.errors import EngineLost
+from penstock.event import Event, Observer
 from penstock.pipeline import Pipeline
 from penstock.running.pipeline_run import PipelineRun
 from penstock.spark.engine import Engine
@@ -21,13 +16,13 @@ from penstock.user_function import function_of
 
 
 def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None, tell: Observer | None = None) -> None:
-    """Carry these pipelines until `stop` is set, or up to what is there now where their mode is batch.
+    """Run these pipelines until `stop` is set; those in batch mode up to their present head.
 
-    Raises what the first of them halted with, once all have ended.
-    `start` says where to go on for a pipeline that cannot know it by itself: beginning, now, or a position.
+    Raises the error of the first pipeline that halted, once all have ended.
+    `start`: where a pipeline without a usable watermark begins: beginning, now, snapshot, or a position.
     """
     for pipeline in pipelines:
-        function_of(pipeline)  # what cannot be imported is told before anything starts
+        function_of(pipeline)  # raises import errors before the start
     stop = stop or Flag()
     runs = [PipelineRun(pipeline, start, stop, tell or _nobody) for pipeline in pipelines]
 
@@ -44,21 +39,21 @@ def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None
         if able and not stop.is_set():
             _carry_all(able, Engine([each.pipeline for each in able], hear))
     if errors := [each.error for each in runs if each.error]:
-        raise next((error for error in errors if isinstance(error, EngineLost)), errors[0])  # one that halted keeps no other down
+        raise next((error for error in errors if isinstance(error, EngineLost)), errors[0])
 
 
 def _carry_all(runs: Sequence[PipelineRun], engine: Engine) -> None:
-    """All of them, each in a thread, to their ends."""
+    """Run all pipelines to their ends, each in a thread."""
     try:
         threads = [Thread(target=each.run, args=(engine,), name=f"pipeline {each.pipeline.name}", daemon=True) for each in runs]
         for thread in threads:
             thread.start()
         for thread in threads:
-            while thread.is_alive():  # a join without end would let no signal in
+            while thread.is_alive():  # a join without a timeout would block signals
                 thread.join(0.1)
     finally:
         engine.close()
 
 
 def _nobody(event: Event) -> None:
-    """Hear an event and do nothing."""
+    """Ignore an event."""

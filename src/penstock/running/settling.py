@@ -1,4 +1,4 @@
-"""Telling the source what it may forget, and saying what becomes of others that share its log."""
+"""Reports of watermarks to the source, which then prunes, and events about other readers of its log."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from penstock.source import Retention, Settlement
 from penstock.watermark import at_watermark
 
 UNSETTLED_SECONDS = 10.0
-"""How long a source may refuse before an event reports it: a restart of a server takes less."""
+"""Seconds for which a source may refuse before an event reports it: a restart of a server takes less."""
 
 
 class Settling:
-    """What a leader does about the source every second."""
+    """Settles a pipeline in its source, once a second while it leads."""
 
     def __init__(self, pipeline: Pipeline, tell: Observer) -> None:
         self._pipeline, self._tell = pipeline, tell
@@ -27,7 +27,7 @@ class Settling:
         self._is_refusal_told = False
 
     def settle(self, patience: float = UNSETTLED_SECONDS) -> int:
-        """Settle each lane in the source; how much it has forgotten. `patience`: seconds before a refusal is reported."""
+        """Settle each lane in the source; returns the number of pruned changes. `patience`: seconds until a refusal is reported."""
         source = self._pipeline.source
         return sum(self._settle(source.retention, lane, patience) for lane in source.lanes()) if source.retention else 0
 
@@ -37,7 +37,7 @@ class Settling:
             settle = partial(retention.settle, name, lane, owner=owner_of(self._pipeline))
             settled = at_watermark(self._pipeline, lane, settle)
         except StateUnavailable:
-            return 0  # the next look is soon enough
+            return 0  # the next call tries again
         except SourceUnavailable as error:
             self._refused(error, patience)
             return 0
@@ -52,7 +52,7 @@ class Settling:
         return done.pruned
 
     def _refused(self, error: SourceUnavailable, patience: float) -> None:
-        """Say once that the source cannot be settled, if that lasts: everything else goes on, so nothing else would."""
+        """Report once that the source cannot be settled, if that lasts: delivery continues and would not show it."""
         now = time.monotonic()
         self._refused_since = now if self._refused_since is None else self._refused_since
         if not self._is_refusal_told and now - self._refused_since >= patience:
@@ -65,7 +65,7 @@ class Settling:
         self._refused_since, self._is_refusal_told = None, False
 
     def _tell_of_others(self, done: Settlement) -> None:
-        """Say which readers are gone for too long, each once, and which were released."""
+        """Report the readers that are gone for too long, each once, and the released ones."""
         name = self._pipeline.name
         for one in done.overdue:
             if one.pipeline not in self._warned_of:

@@ -62,7 +62,7 @@ class Membership:
         return self.leads
 
     def pulse(self, wait: float) -> bool:
-        """Serve the group for `wait` seconds at most. True once a heartbeat of this call is back; False if partition zero is lost."""
+        """Serve the group for `wait` seconds. True once a heartbeat of this call is back; False if partition zero is lost."""
         began, deadline, owned = self._clock(), time.monotonic() + wait, self.owns
         while True:
             if self.owns and (self._beat_at < began or self._clock() - self._beat_at >= min(PULSE, self._place.deadline / 5)):
