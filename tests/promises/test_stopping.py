@@ -168,7 +168,7 @@ def test_a_rewound_pipeline_delivers_again_from_there_in_the_same_bytes_under_a_
     assert rewound.returncode == 0, rewound.stderr
     assert "6 again" in rewound.stdout
     assert story.rewound_to == 4
-    assert "behind position 4" in story.warned
+    assert "at position 4" in story.warned
     seen = story.set_back.deliveries()
     assert [one.position for one in seen] == [*range(1, 11), *range(5, 11)]
     assert seen[10].previous is None

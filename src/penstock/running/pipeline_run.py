@@ -249,7 +249,7 @@ class PipelineRun:
         return error
 
     def _place(self, term: Term) -> None:
-        """Place the lanes. `--from` applies to the error that had halted the pipeline, unless another process led since the start."""
+        """Place the lanes. `--from` applies to the error that had halted the pipeline, unless another process has led since."""
         is_next = self._leadership.epoch_before == self._entered.epoch
         unheeded = place(self.pipeline, term, self._start, self._entered.error if is_next else None)
         self._is_placed = True
