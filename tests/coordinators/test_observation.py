@@ -5,28 +5,24 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.coordinators.observation import Sighting, Verdict, judge, sight, trusted_until
+from penstock.coordinators.observation import Sighting, is_gone, sight, trusted_until
 
 TTL = 5.0
 SEEN = Sighting(epoch=3, beat=7, since=100.0)
 
 
-def test_a_vacant_term_is_free() -> None:
-    assert judge(SEEN, True, None, 100.0, TTL) is Verdict.FREE
-
-
-def test_a_holder_whose_lock_is_free_is_dead_however_fresh_its_beat() -> None:
-    assert judge(SEEN, False, False, 100.0, TTL) is Verdict.DEAD
+def test_a_holder_whose_lock_is_free_is_gone_however_fresh_its_beat() -> None:
+    assert is_gone(SEEN, False, 100.0, TTL)
 
 
 def test_a_holder_that_was_seen_to_move_within_the_ttl_is_there() -> None:
-    assert judge(SEEN, False, True, 104.9, TTL) is Verdict.HELD
-    assert judge(SEEN, False, None, 104.9, TTL) is Verdict.HELD
+    assert not is_gone(SEEN, True, 104.9, TTL)
+    assert not is_gone(SEEN, None, 104.9, TTL)
 
 
-def test_a_holder_that_did_not_move_for_the_ttl_is_silent_even_if_it_lives() -> None:
-    assert judge(SEEN, False, True, 105.0, TTL) is Verdict.SILENT
-    assert judge(SEEN, False, None, 105.0, TTL) is Verdict.SILENT
+def test_a_holder_that_did_not_move_for_the_ttl_is_gone_even_if_it_lives() -> None:
+    assert is_gone(SEEN, True, 105.0, TTL)
+    assert is_gone(SEEN, None, 105.0, TTL)
 
 
 def test_a_beat_is_seen_from_its_first_sighting_on() -> None:
@@ -39,4 +35,4 @@ def test_a_beat_is_seen_from_its_first_sighting_on() -> None:
 @given(asked_at=st.floats(0, 1e9), delay=st.floats(0, 10), ttl=st.floats(0.1, 100))
 def test_nobody_calls_a_holder_silent_while_it_trusts_itself(asked_at: float, delay: float, ttl: float) -> None:
     sighting = Sighting(1, 1, asked_at + delay)  # a beat is seen after it was asked for
-    assert judge(sighting, False, None, trusted_until(asked_at, ttl), ttl) is Verdict.HELD
+    assert not is_gone(sighting, None, trusted_until(asked_at, ttl), ttl)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from penstock.coordinator import Term
 from penstock.coordinators.held_term import HeldTerm
-from penstock.coordinators.observation import Sighting, Verdict, judge, sight, trusted_until
+from penstock.coordinators.observation import Sighting, is_gone, sight, trusted_until
 from penstock.coordinators.tables import Tables
 from penstock.errors import StateUnavailable
 
@@ -68,8 +68,8 @@ class RowCandidate(ABC):
         """Take the term if it is free, or its holder is dead or silent; a candidate takes its own term anew."""
         seen, now = self._look(), self._clock()
         self._sighting = sight(self._sighting, seen.epoch, seen.beat, now)
-        verdict = judge(self._sighting, seen.seat in (None, self._seat), seen.is_alive, now, seen.ttl)
-        if verdict is Verdict.HELD or not self._lead(seen):
+        is_free = seen.seat in (None, self._seat) or is_gone(self._sighting, seen.is_alive, now, seen.ttl)
+        if not is_free or not self._lead(seen):
             self._wait(now)
         return self._held.term
 

@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 TRUST = 0.9
 """The part of a ttl for which a holder trusts its term: clocks do not run equally fast."""
-
-
-class Verdict(Enum):
-    """The conclusion of an observer about a term."""
-
-    FREE = "free"
-    HELD = "held"
-    DEAD = "dead"
-    SILENT = "silent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +22,9 @@ def sight(last: Sighting | None, epoch: int, beat: int, now: float) -> Sighting:
     return last if last and (last.epoch, last.beat) == (epoch, beat) else Sighting(epoch, beat, now)
 
 
-def judge(sighting: Sighting, is_vacant: bool, is_alive: bool | None, now: float, ttl: float) -> Verdict:
-    """Whether the term may be taken. `is_alive`: None if the life of the holder cannot be observed."""
-    if is_vacant:
-        return Verdict.FREE
-    if is_alive is False:
-        return Verdict.DEAD
-    return Verdict.SILENT if now - sighting.since >= ttl else Verdict.HELD
+def is_gone(sighting: Sighting, is_alive: bool | None, now: float, ttl: float) -> bool:
+    """Whether a holder is dead or silent. `is_alive`: None if its life cannot be observed."""
+    return is_alive is False or now - sighting.since >= ttl
 
 
 def trusted_until(asked_at: float, ttl: float) -> float:

@@ -28,3 +28,35 @@ class Tables(Protocol):
 
     def flush(self) -> None:
         """Make all committed transactions survive a loss of power."""
+
+
+TERMS = """
+create table {schema}terms (
+    pipeline text primary key, epoch bigint not null, holder text, seat {seat}, beat bigint not null default 0, beat_at {moment},
+    ttl double precision, error text
+){end};
+create table {schema}watermarks (
+    pipeline text, lane text, cursor text not null, position bigint not null, delivered bigint, epoch bigint not null,
+    attempt bigint not null, total bigint not null default 0, rate double precision not null default 0, advanced_at {moment},
+    trouble text, primary key (pipeline, lane)
+){end};
+create table {schema}standbys (pipeline text, seat {seat}, seen_at {moment} not null, primary key (pipeline, seat)){end};
+"""
+
+LETTERS = """
+create table {schema}dead_letters (
+    number {number}, pipeline text not null, incarnation text not null, lane text not null, position bigint not null,
+    ordinal bigint not null, table_name text not null, key text not null, op text not null, before text, after text,
+    at bigint not null, facts text, error text, transaction_id bigint, headers text, schema_version bigint, stage text not null,
+    code text not null, message text not null, tries bigint not null, epoch bigint not null, behind {flag} not null,
+    holds {flag} not null, overtaken {flag} not null default false, overtaken_by text, parked_at {parked_at} not null,
+    unique (pipeline, incarnation, lane, position, ordinal)
+);
+create table {schema}dead_rows (
+    pipeline text, table_name text, row_key text, letter bigint, primary key (pipeline, table_name, row_key, letter)
+){end};
+create index dead_rows_of_letter on {schema}dead_rows (letter);
+create table {schema}dead_counts (
+    pipeline text primary key, dropped bigint not null, passed bigint not null, redriven bigint not null
+){end};
+"""

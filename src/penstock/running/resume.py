@@ -10,7 +10,7 @@ from typing import NamedTuple
 from penstock.batch_target import prove
 from penstock.change import Lane
 from penstock.coordinator import Term
-from penstock.cursor import Cursor, Watermark
+from penstock.cursor import Watermark
 from penstock.errors import SourceRewound, SourceUnavailable, StateLost
 from penstock.owner import Owner
 from penstock.ownership import owner_of, require
@@ -79,7 +79,8 @@ def place(pipeline: Pipeline, term: Term, said: str | None, last_error: Mapping[
         is_anew = any(not found[lane].has_appeared for lane in begun)
         pipeline.state.place(term, placed, marks.keys() - found.keys() if is_anew else ())  # of an abandoned snapshot
     for lane, mark in placed.items():
-        _register(pipeline, lane, mark.cursor, owner)
+        if source.retention:
+            source.retention.register(pipeline.name, lane, mark.cursor, owner)
     return max((mark.position for mark in kept.values()), default=None) if said else None
 
 
@@ -127,11 +128,6 @@ def appear(pipeline: Pipeline, term: Term) -> None:
     """Begin the lanes that have appeared since the pipeline was placed."""
     if not pipeline.state.pipeline_state(pipeline.name).watermarks.keys() >= set(pipeline.source.lanes()):
         place(pipeline, term, None, None)
-
-
-def _register(pipeline: Pipeline, lane: Lane, cursor: Cursor, owner: Owner) -> None:
-    if pipeline.source.retention:
-        pipeline.source.retention.register(pipeline.name, lane, cursor, owner)
 
 
 def _copy(pipeline: Pipeline, lane: Lane) -> Watermark | None:

@@ -15,7 +15,7 @@ from penstock.coordinators.kafka import seats
 from penstock.coordinators.kafka.letters import written
 from penstock.coordinators.kafka.log import Log
 from penstock.coordinators.kafka.state_machine import LaneEntry, StateMachine
-from penstock.coordinators.observation import Sighting, Verdict, judge, sight
+from penstock.coordinators.observation import is_gone, sight
 from penstock.cursor import Watermark
 from penstock.errors import StateUnavailable
 from penstock.letter import DeadLetter
@@ -93,14 +93,10 @@ def _outwait(log: Log, term: Term, lane: Lane, attempt: int, *, grace: float, tt
         assert found
         now = time.monotonic()
         sighting = sight(sighting, found.epoch, found.beat, now)
-        if _is_gone(found, sighting, now, ttl) or (found.epoch < term.epoch and now - began >= grace):
+        is_free = found.seat is None or is_gone(sighting, seats.is_alive(found.seat), now, ttl)
+        if is_free or (found.epoch < term.epoch and now - began >= grace):
             return
         time.sleep(TICK)
-
-
-def _is_gone(lane: LaneEntry, sighting: Sighting, now: float, ttl: float) -> bool:
-    is_alive = seats.is_alive(lane.seat) if lane.seat else None
-    return judge(sighting, lane.seat is None, is_alive, now, ttl) is not Verdict.HELD
 
 
 def _seen(machine: StateMachine, term: Term, lane: Lane) -> tuple[LaneEntry | None, bool]:

@@ -73,13 +73,14 @@ class Ear:
         return StateUnavailable(fact, _REACHABLE)
 
     @contextmanager
-    def translated(self, doing: str) -> Iterator[None]:
-        """Raise errors of the library as errors of Penstock."""
+    def translated(self, doing: str, ignored: str = "") -> Iterator[None]:
+        """Raise errors of the library as errors of Penstock; leave the block at the `ignored` one."""
         kafka = confluent()
         try:
             yield
         except kafka.KafkaException as error:
-            raise self.told(error.args[0], doing) from None
+            if error.args[0].name() != ignored:
+                raise self.told(error.args[0], doing) from None
 
 
 def closed(consumer: Any) -> None:

@@ -37,13 +37,9 @@ def make(admin: Any, place: Place, ear: Ear) -> None:
     known = _listed(admin, place, ear)
     wanted = {place.topic: KEEPING, place.leader_topic: PASSING}
     missing = [NewTopic(name, 1, -1, config=config) for name, config in wanted.items() if name not in known]
-    kafka = confluent()
     for name, done in admin.create_topics(missing, request_timeout=SLOW).items() if missing else ():
-        try:
+        with ear.translated(f"making the topic {name}", ignored="TOPIC_ALREADY_EXISTS"):
             answered(done)
-        except kafka.KafkaException as error:
-            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
-                raise ear.told(error.args[0], f"making the topic {name}") from None
     if place.topic in known:
         _examine(admin, place, ear)
 
@@ -104,15 +100,11 @@ def _listed(admin: Any, place: Place, ear: Ear) -> Sequence[str]:
 def _examine(admin: Any, place: Place, ear: Ear) -> None:
     from confluent_kafka.admin import ConfigResource, ResourceType
 
-    resource = ConfigResource(ResourceType.TOPIC, place.topic)
-    kafka = confluent()
-    try:
+    resource, found = ConfigResource(ResourceType.TOPIC, place.topic), dict[str, Any]()
+    # Without this right, a missing record is detected when the topic is read.
+    with ear.translated("looking at the topic", ignored="TOPIC_AUTHORIZATION_FAILED"):
         [done] = admin.describe_configs([resource], request_timeout=SLOW).values()
         found = answered(done)
-    except kafka.KafkaException as error:
-        if error.args[0].name() == "TOPIC_AUTHORIZATION_FAILED":
-            return  # a missing record is detected when the topic is read
-        raise ear.told(error.args[0], "looking at the topic") from None
     wrong = [f"{name}={found[name].value}" for name, value in KEEPING.items() if name in found and found[name].value != value]
     if wrong:
         right = ",".join(f"{name}={value}" for name, value in KEEPING.items())

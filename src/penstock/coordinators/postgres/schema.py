@@ -8,6 +8,7 @@ import psycopg
 from psycopg import errors
 
 from penstock.coordinators.postgres.numbers import number_of
+from penstock.coordinators.tables import LETTERS, TERMS
 from penstock.errors import StateInvalid
 
 NAME = "penstock_state"
@@ -16,36 +17,13 @@ _MAKING = number_of("schema")
 
 _IDENTITY = "identity text not null default md5(random()::text || random()::text || clock_timestamp()::text)"
 
+_WORDS = {"schema": f"{NAME}.", "seat": "bigint", "moment": "timestamptz", "end": ""}
 _TABLES = f"""
 create table {NAME}.about (version integer not null, {_IDENTITY});
 insert into {NAME}.about values ({VERSION});
-create table {NAME}.terms (
-    pipeline text primary key, epoch bigint not null, holder text, seat bigint, beat bigint not null default 0, beat_at timestamptz,
-    ttl double precision, error text
-);
-create table {NAME}.watermarks (
-    pipeline text, lane text, cursor text not null, position bigint not null, delivered bigint, epoch bigint not null,
-    attempt bigint not null, step bigint not null default 0, total bigint not null default 0,
-    rate double precision not null default 0, advanced_at timestamptz, trouble text, primary key (pipeline, lane)
-) with (fillfactor = 50);
-create table {NAME}.standbys (pipeline text, seat bigint, seen_at timestamptz not null, primary key (pipeline, seat));
-create table {NAME}.dead_letters (
-    number bigint generated always as identity primary key, pipeline text not null, incarnation text not null, lane text not null,
-    position bigint not null, ordinal bigint not null, table_name text not null, key text not null, op text not null,
-    before text, after text, at bigint not null, facts text, error text, transaction_id bigint, headers text,
-    schema_version bigint,
-    stage text not null, code text not null, message text not null, tries bigint not null, epoch bigint not null,
-    behind boolean not null, holds boolean not null, overtaken boolean not null default false, overtaken_by text,
-    parked_at timestamptz not null,
-    unique (pipeline, incarnation, lane, position, ordinal)
-);
-create table {NAME}.dead_rows (
-    pipeline text, table_name text, row_key text, letter bigint, primary key (pipeline, table_name, row_key, letter)
-);
-create index on {NAME}.dead_rows (letter);
-create table {NAME}.dead_counts (
-    pipeline text primary key, dropped bigint not null, passed bigint not null, redriven bigint not null
-);
+{TERMS.format(**_WORDS)}
+{LETTERS.format(**_WORDS, number="bigint generated always as identity primary key", flag="boolean", parked_at="timestamptz")}
+alter table {NAME}.watermarks add column step bigint not null default 0, set (fillfactor = 50);
 """
 
 _UPGRADES = {

@@ -56,7 +56,8 @@ def _wait_for_lane(store: Store, term: Term, lane: Lane, attempt: int) -> locks.
     look_at = 0.0
     while True:
         if time.monotonic() >= look_at:
-            _check(store, term, lane, attempt)
+            found = store.rows(_LAST, pipeline=term.pipeline, lane=lane, epoch=term.epoch)
+            require_free(term, lane, attempt, found[0][:2] if found else None, is_led=bool(found and found[0][2]))
             look_at = time.monotonic() + LOOK
         if lock := locks.seize(path):
             return lock
@@ -80,9 +81,3 @@ def _older_locks(path: Path, term: Term, lane: Lane) -> list[Path]:
 
 def _prefix(term: Term, lane: Lane) -> str:
     return f"lane.{locks.digest(term.pipeline)}.{locks.digest(lane)}."
-
-
-def _check(store: Store, term: Term, lane: Lane, attempt: int) -> None:
-    """Raise if the claim cannot succeed."""
-    found = store.rows(_LAST, pipeline=term.pipeline, lane=lane, epoch=term.epoch)
-    require_free(term, lane, attempt, found[0][:2] if found else None, is_led=bool(found and found[0][2]))

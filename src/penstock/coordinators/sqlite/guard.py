@@ -55,6 +55,6 @@ def _change_mode(path: Path, found: os.stat_result, mode: int) -> None:
     except FileNotFoundError:
         return  # a journal that another process has just removed
     except OSError as error:
-        fact = f"other users can open {path} ({privacy.described(found)}), and this user cannot change that: {error.strerror}"
+        fact = f"other users can open {path}, which is {privacy.described(found)}, and this user cannot close it: {error.strerror}"
         share = f", or, to share it with its group, chmod 660 {path}" if mode == privacy.FILE else ""
         raise StateUnsafe(fact, f"as its owner: chmod {mode:o} {path}{share}") from error

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from penstock import privacy
 from penstock.coordinators import locks
 from penstock.coordinators.sqlite import guard
+from penstock.coordinators.tables import LETTERS, TERMS
 from penstock.errors import PenstockError, StateInvalid, StateRefused, StateUnavailable
 
 APPLICATION = 0x50454E53  # "PENS"
@@ -22,42 +23,14 @@ VERSION = 6
 PATIENCE = 2.0
 """Seconds to wait for another process's write."""
 
-_LETTERS = """
-create table dead_letters (
-    number integer primary key autoincrement, pipeline text not null, incarnation text not null, lane text not null,
-    position integer not null, ordinal integer not null, table_name text not null, key text not null, op text not null,
-    before text, after text, at integer not null, facts text, error text, transaction_id integer, headers text,
-    schema_version integer,
-    stage text not null, code text not null, message text not null, tries integer not null, epoch integer not null,
-    behind integer not null, holds integer not null, overtaken integer not null default 0, overtaken_by text,
-    parked_at text not null,
-    unique (pipeline, incarnation, lane, position, ordinal)
-);
-create table dead_rows (
-    pipeline text, table_name text, row_key text, letter integer, primary key (pipeline, table_name, row_key, letter)
-) without rowid;
-create index dead_rows_of_letter on dead_rows (letter);
-create table dead_counts (
-    pipeline text primary key, dropped integer not null, passed integer not null, redriven integer not null
-) without rowid;
-"""
-
+_WORDS = {"schema": "", "seat": "text", "moment": "real", "end": " without rowid"}
+_NUMBER = {"number": "integer primary key autoincrement", "flag": "integer", "parked_at": "text"}
+_LETTERS = LETTERS.format(**_WORDS, **_NUMBER)
 _ABOUT = "create table about (identity text not null); insert into about values (lower(hex(randomblob(8))));"
 
 SCHEMA = f"""
 {_ABOUT}
-create table terms (
-    pipeline text primary key, epoch integer not null, holder text, seat text, beat integer not null default 0, beat_at real,
-    ttl real, error text
-) without rowid;
-create table watermarks (
-    pipeline text, lane text, cursor text not null, position integer not null, delivered integer, epoch integer not null,
-    attempt integer not null, total integer not null default 0, rate real not null default 0, advanced_at real,
-    trouble text, primary key (pipeline, lane)
-) without rowid;
-create table standbys (
-    pipeline text, seat text, seen_at real not null, primary key (pipeline, seat)
-) without rowid;
+{TERMS.format(**_WORDS)}
 {_LETTERS}
 pragma application_id = {APPLICATION};
 pragma user_version = {VERSION};
