@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 from penstock.change import CHANGES, Change, Op, values
@@ -71,25 +72,17 @@ def _remove(storage: Storage, number: int, *, redriven: bool) -> bool:
     return is_there
 
 
-_OF_CLAIMS: Mapping[str, Callable[[Storage, DeadLetter], Any]] = {
-    "park": lambda storage, letter: storage.add(letter),
-    "follow": _follow,
-    "give_back": lambda storage, letter: storage.give_back(letter),
-}
-_OF_OPERATORS: Mapping[str, Callable[..., bool]] = {
-    "hold": lambda storage, number, force: storage.hold(number, force=force),
-    "remove": _remove,
-}
-
-
 def take(step: str, storage: Storage, letters: Sequence[DeadLetter]) -> list[Any]:
     """Take a step of a claim with each of these letters; returns the result for each."""
-    return [_OF_CLAIMS[step](storage, letter) for letter in letters]
+    steps: dict[str, Callable[[DeadLetter], Any]]
+    steps = {"park": storage.add, "follow": partial(_follow, storage), "give_back": storage.give_back}
+    return [steps[step](letter) for letter in letters]
 
 
 def alter(step: str, storage: Storage, number: int | None, **asked: bool) -> bool:
     """Take a step of an operator with the letter of this number; False if there is none."""
-    return _OF_OPERATORS[step](storage, number, **asked)
+    steps: dict[str, Callable[..., bool]] = {"hold": storage.hold, "remove": partial(_remove, storage)}
+    return steps[step](number, **asked)
 
 
 class StoreLetters(ABC):

@@ -38,8 +38,7 @@ def decide(
 
     None if only an operator can decide: the source knows the pipeline, but neither the store nor the sink has a watermark.
     """
-    asked = said is not None and (not known or (last_error or {}).get("code") in UNKNOWN)
-    if asked:
+    if said is not None and (not known or (last_error or {}).get("code") in UNKNOWN):
         return "person"
     if known:
         return "watermark"

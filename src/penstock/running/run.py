@@ -23,11 +23,11 @@ def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None
     """
     for pipeline in pipelines:
         function_of(pipeline)  # raises import errors before the start
-    stop = stop or Flag()
-    runs = [PipelineRun(pipeline, start, stop, tell or _nobody) for pipeline in pipelines]
+    stop, report = stop or Flag(), tell or (lambda event: None)
+    runs = [PipelineRun(pipeline, start, stop, report) for pipeline in pipelines]
 
     def hear(event: Event) -> None:
-        (tell or _nobody)(event)
+        report(event)
         for each in runs:
             each.hear(event)
 
@@ -53,7 +53,3 @@ def _carry_all(runs: Sequence[PipelineRun], engine: Engine) -> None:
                 thread.join(0.1)
     finally:
         engine.close()
-
-
-def _nobody(event: Event) -> None:
-    """Ignore an event."""

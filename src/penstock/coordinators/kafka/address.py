@@ -79,24 +79,21 @@ def parse(url: str) -> Place:
         if name not in _OPTIONS and "." not in name:
             options_of_all = f"its options are {', '.join(_OPTIONS)}, and those of librdkafka"
             raise ConfigInvalid(f"state: a kafka:// address has no option {name}", options_of_all)
+    leader_topic = options.get("leader-topic", f"{topic}.neli")
+    if not _TOPIC.fullmatch(leader_topic):
+        remedy = "use at most 249 characters: letters, digits and . _ -"
+        raise ConfigInvalid("state: leader-topic is not a topic name", remedy)
     session, deadline = _times(options)
     return Place(
         servers=parts.netloc,
         topic=topic,
-        leader_topic=_named(options, "leader-topic", f"{topic}.neli"),
+        leader_topic=leader_topic,
         leader_group=options.get("leader-group"),
         session=session,
         deadline=deadline,
         assignment=options.get("assignment", Place.assignment),
         settings={name: value for name, value in options.items() if name not in _OPTIONS},
     )
-
-
-def _named(options: Mapping[str, str], name: str, default: str) -> str:
-    topic = options.get(name, default)
-    if not _TOPIC.fullmatch(topic):
-        raise ConfigInvalid(f"state: {name} is not a topic name", "use at most 249 characters: letters, digits and . _ -")
-    return topic
 
 
 def _times(options: Mapping[str, str]) -> tuple[float, float]:

@@ -278,7 +278,8 @@ class Log:
                 if not self._store:
                     self._check(request)
             elif request:
-                self._check_key(key)
+                if key != self._store:
+                    raise self._invalid("it was made anew, or another program writes to it")
                 self._apply(request, offset)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._invalid(f"its record {offset} is not from Penstock, or of a later version ({error!r})") from error
@@ -295,10 +296,6 @@ class Log:
         if self._store not in (None, facts["store"]):
             raise self._invalid("it was made anew")
         self._store = facts["store"]
-
-    def _check_key(self, key: str) -> None:
-        if key != self._store:
-            raise self._invalid("it was made anew, or another program writes to it")
 
     @cached_property
     def _consumer(self) -> Any:

@@ -60,4 +60,4 @@ class PostgresCandidate(RowCandidate):
             return super()._renew(term, trusted_for)
 
     def _sweep(self) -> None:
-        presence.sweep(self._store, self._pipeline)
+        self._store.write(presence.SWEEP, pipeline=self._pipeline)

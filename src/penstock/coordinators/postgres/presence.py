@@ -10,15 +10,11 @@ from penstock.coordinators.postgres.store import Store
 ALIVE = "case when seat is not null then not pg_try_advisory_xact_lock_shared(seat) end"
 """Whether the session in this seat lives. Observers share the lock for that moment."""
 
-_GONE = f"delete from {NAME}.standbys where pipeline = :pipeline and not ({ALIVE})"
+SWEEP = f"delete from {NAME}.standbys where pipeline = :pipeline and not ({ALIVE})"
+"""Removes the standbys whose sessions have ended."""
 
 
 def standbys(store: Store, pipeline: str) -> Sequence[int]:
     """The seats of the standbys of this pipeline."""
     sql = f"select seat, {ALIVE} from {NAME}.standbys where pipeline = :pipeline"
     return [seat for seat, is_alive in store.rows(sql, pipeline=pipeline) if is_alive]
-
-
-def sweep(store: Store, pipeline: str) -> None:
-    """Remove the standbys whose sessions have ended."""
-    store.write(_GONE, pipeline=pipeline)
