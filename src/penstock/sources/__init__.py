@@ -1,1 +1,1 @@
-"""Where changes come from: one folder for each kind of source."""
+"""Sources of changes: one folder for each kind."""

@@ -1,4 +1,4 @@
-"""What sources with one lane share: the lane never ends, and its positions are numbers without gaps or times."""
+"""Shared by sources with one lane, which never ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OneLane(Source):
 
 
 def number(start: str, words: str) -> int:
-    """The position that `start` names; `words` are the other possible starts. Raises ConfigInvalid."""
+    """The position that `start` names; `words` are the other valid starts. Raises ConfigInvalid."""
     try:
         return int(start)
     except ValueError:
@@ -33,7 +33,7 @@ def number(start: str, words: str) -> int:
 
 
 def cuts(after: int, upto: int, parts: int) -> list[int]:
-    """The positions that divide the changes after one position, up to another, into about equal parts."""
+    """The positions that cut the changes after one position, up to another, into about equal parts."""
     return sorted({after + (upto - after) * i // parts for i in range(1, parts)} - {after, upto})
 
 
@@ -43,5 +43,5 @@ def pieces(span: Span, inner: Iterable[Cursor]) -> list[Span]:
 
 
 def moment(microseconds: int | None) -> datetime | None:
-    """The time that lies so many microseconds after 1970."""
+    """The time of a number of microseconds since 1970."""
     return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)

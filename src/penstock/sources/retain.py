@@ -1,4 +1,4 @@
-"""What the log keeps, and for whom: pure decisions."""
+"""The changes that a log keeps for registered pipelines: pure decisions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.source import GONE, Reader
 
 @settings
 class Retain:
-    """How much of what was delivered stays for rewinding, and how long the log waits for other pipelines that are gone."""
+    """The delivered changes that stay for a rewind, and the limits of the log for pipelines that are gone."""
 
     history: Duration = timedelta(0)
     changes: int = 1_000_000
@@ -32,9 +32,9 @@ class Retain:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A pipeline as the database knows it.
+    """A registered pipeline.
 
-    `silent`: seconds since it was last noted, by the wall clock. `history`: seconds of delivered changes it wants to be kept.
+    `silent`: seconds since the last note, by the wall clock. `history`: seconds for which delivered changes are kept.
     """
 
     pipeline: str
@@ -53,23 +53,23 @@ class Registration:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it has been silent for longer than a living one ever is, as far as the wall clock can tell."""
+        """Whether it is silent for longer than a running one can be, by the wall clock."""
         return self.silent >= GONE
 
-    def shown(self, everybody: Iterable[Registration], head: int) -> Reader:
-        """It as the world outside sees it."""
-        kept = kept_for(self, everybody, head)
+    def shown(self, known: Iterable[Registration], head: int) -> Reader:
+        """The registration as the contract shows it."""
+        kept = kept_for(self, known, head)
         return Reader(self.pipeline, self.position, self.silent, kept, self.is_gone, self.is_released, self.owner)
 
 
 class Sightings:
-    """The note of each registration, and since when this process has seen it stand still, by its own clock."""
+    """The last note of each registration, and the time at which this process first saw it, by its monotonic clock."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str, str], tuple[float, float]] = {}
 
     def seconds(self, address: str, one: Registration, now: float) -> float:
-        """How long this note was seen to stand still; 0 for a new one."""
+        """The seconds for which this note has not changed; 0 for a new one."""
         noted_at, since = self._seen.get((address, *one.name), (None, now))
         if noted_at != one.noted_at:
             since = now
@@ -79,36 +79,36 @@ class Sightings:
 
 @dataclass(frozen=True, slots=True)
 class Registrant:
-    """Who registers: a pipeline on a lane, and the state to which its registration belongs."""
+    """A pipeline on a lane, and the state to which its registration belongs."""
 
     pipeline: str
     lane: Lane
     owner: Owner | None = None
 
     def at(self, position: int, retain: Retain) -> Registration:
-        """Its registration there."""
+        """Its registration at a position."""
         return Registration(self.pipeline, self.lane, position, 0.0, history=retain.history.total_seconds(), owner=self.owner)
 
 
-def kept_for(one: Registration, everybody: Iterable[Registration], head: int) -> int:
-    """How many changes the log holds for this pipeline that none of the living needs."""
-    living = [other.position for other in everybody if not (other.is_gone or other.is_released or other.name == one.name)]
+def kept_for(one: Registration, known: Iterable[Registration], head: int) -> int:
+    """The number of changes that the log keeps for this pipeline alone."""
+    living = [other.position for other in known if not (other.is_gone or other.is_released or other.name == one.name)]
     return 0 if one.is_released else max(0, min(living, default=head) - one.position)
 
 
 def is_overdue(one: Registration, head: int, watched: float, retain: Retain) -> bool:
-    """Whether a pipeline that is gone is beyond the bounds; `watched`: seconds for which its note was seen to stand still.
+    """Whether a pipeline that is gone exceeds the limits; `watched`: seconds for which its note has not changed.
 
-    The wall clock alone would not do: it may step, and machines sleep.
+    The wall clock alone is not enough: it may step, and machines sleep.
     """
     is_gone = watched >= GONE and not one.is_released
     return is_gone and (head - one.position > retain.changes or one.silent >= retain.age.total_seconds())
 
 
 def prunable_below(needed: Iterable[int], first: int, recent: int | None, batch: int) -> int:
-    """The position below which nobody needs anything; `recent`: where the history begins that somebody wants.
+    """The position below which no change is needed; `recent`: the first change of the history to keep.
 
-    History grows old all the time, so it goes in batches: a few changes are not worth a commit.
+    History ages continuously and is pruned in batches: a few changes are not worth a commit.
     """
     lowest = min(needed)
     if recent is None or recent >= lowest:

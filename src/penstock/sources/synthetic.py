@@ -1,4 +1,4 @@
-"""Changes out of nothing at a steady rate: to warm an engine up, and to measure one."""
+"""Generated changes at a steady rate, to warm up an engine or to measure it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHUNK = 5000
 
 @settings
 class SyntheticSource(OneLane):
-    """Change n was made n/rate seconds after the origin; `total` ends them."""
+    """Change n is made n/rate seconds after the origin; there are at most `total`."""
 
     rate: float = 1000.0
     size: int = 300
@@ -44,14 +44,14 @@ class SyntheticSource(OneLane):
         return _cursor(self._made(time.time()))
 
     def position(self, cursor: Cursor) -> int:
-        """The position a cursor stands at."""
+        """The position of a cursor."""
         try:
             return int(json.loads(cursor)["position"])
         except (ValueError, KeyError, TypeError) as error:
             raise CursorInvalid(f"{cursor!r} is not a cursor of a synthetic source") from error
 
     def incarnation(self, cursor: Cursor) -> str:
-        """There is only one life."""
+        """Always the same one."""
         return "synthetic"
 
     def cursor_after(self, change: Change, since: Cursor) -> Cursor:
@@ -59,7 +59,7 @@ class SyntheticSource(OneLane):
         return _cursor(change.position)
 
     def split(self, span: Span, parts: int) -> Sequence[Span]:
-        """Pieces of equal length."""
+        """Spans of equal length."""
         after, upto = self.position(span.after), self.position(span.upto)
         return pieces(span, map(_cursor, cuts(after, upto, parts))) if after < upto else []
 
@@ -85,7 +85,7 @@ class SyntheticSource(OneLane):
             position = upto
 
     def backlog(self, lane: Lane, after: Cursor, upto: Cursor | None = None, most: int | None = None) -> Backlog:
-        """What is due after a cursor."""
+        """The changes that are due after a cursor."""
         position, head = self.position(after), self.position(upto or self.head(lane))
         oldest = datetime.fromtimestamp(self.origin + (position + 1) / self.rate, UTC) if head > position else None
         return Backlog(head, at_most(max(0, head - position), most), oldest)

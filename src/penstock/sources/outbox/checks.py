@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from penstock.pipeline import Pipeline
 
 LONG_OUTBOX = 1_000_000
-"""Messages beyond which somebody should look."""
+"""The number of messages that causes a warning."""
 
 
 def checks(pipeline: Pipeline, *, probes: bool) -> Mapping[str, Check]:
-    """All of them by name; a table that is read by marks has no space to watch."""
+    """All checks by name; a table of reader mark has no space to check."""
     if isinstance(source := pipeline.source, MarkSource):
         return {"outbox": partial(marked, source)}
     assert isinstance(source, OutboxSource), source
@@ -35,47 +35,49 @@ def checks(pipeline: Pipeline, *, probes: bool) -> Mapping[str, Check]:
 
 
 def outbox(source: OutboxSource) -> Iterator[Finding]:
-    """Whether it is there, in the cluster it was made in, and such that ids tell the order."""
+    """Whether the outbox exists, in the cluster that created it, with ids that define the order."""
     found = survey(source.database, Names(source.table))
     yield from judged_outbox(source, found, _messages(source))
 
 
 def _messages(source: OutboxSource) -> int:
-    """How many messages the outbox has; counted again if its beginning is purged before the count."""
+    """The number of messages in the outbox; counted again if its beginning is purged before the count."""
     while True:
         with suppress(SourcePruned):
             return source.backlog(LANE, source.begin(LANE, "beginning")).changes or 0
 
 
 def judged_outbox(source: OutboxSource, found: Survey, messages: int) -> Iterator[Finding]:
-    """What follows from its facts."""
+    """The findings for a survey."""
     if source.notify and not found.has_trigger:
-        said = f"source.notify is on, but inserts into {source.table} wake nobody"
+        said = f"source.notify is on, but inserts into {source.table} send no notification"
         yield warning("outbox", said, f"{remedy_of(Names(source.table))} --notify")
     if messages > LONG_OUTBOX:
-        yield warning("outbox", f"{messages} messages are in {source.table}", "see penstock status: who is far behind?")
+        yield warning(
+            "outbox", f"{messages} messages are in {source.table}", "see penstock status: which pipeline has the backlog?"
+        )
     else:
         yield ok("outbox", f"{source.table}: {messages} messages, {found.bytes // 1024} kB, {found.dead} dead rows")
 
 
 def marked(source: MarkSource) -> Iterator[Finding]:
-    """Whether the table is there and has the columns that reader mark needs; how much waits in it."""
+    """Whether the table exists with the columns that reader mark needs; the number of its rows."""
     with databases.opened(source.database, source.table)() as table:
         table.read(EVERY, 1)  # names every column
     found = source.backlog(LANE, source.begin(LANE, "beginning"))
     if (found.changes or 0) > LONG_OUTBOX:
-        yield warning("outbox", f"{found.changes} messages are in {source.table}", "see penstock status: is the pipeline at work?")
+        yield warning("outbox", f"{found.changes} messages are in {source.table}", "see penstock status: is the pipeline running?")
     else:
         yield ok("outbox", f"{source.table}: {found.changes} messages, read by marks")
 
 
 def space(source: OutboxSource) -> Iterator[Finding]:
-    """Who keeps settled messages from going, or their space from being used again."""
+    """The pipelines for which settled messages are kept, and the sessions that keep vacuum from reusing their space."""
     yield from judged_space(survey(source.database, Names(source.table)).holders, source.retention.readers())
 
 
 def judged_space(holders: Sequence[Holder], readers: Sequence[Reader]) -> Iterator[Finding]:
-    """What follows from who is there."""
+    """The findings for these sessions and pipelines."""
     for one in holders:
         since = "" if one.seconds is None else f", open for {roughly(one.seconds)}"
         yield warning("space", f"{one.who}{since}, keeps vacuum from reusing the space of settled messages", one.remedy)
@@ -84,4 +86,4 @@ def judged_space(holders: Sequence[Holder], readers: Sequence[Reader]) -> Iterat
         said = f"{reader.kept} messages are kept for {reader.pipeline} alone, which was last noted {roughly(reader.silent)} ago"
         yield warning("space", said, f"run it, or: penstock forget --database DSN {reader.pipeline}")
     if not holders and not gone:
-        yield ok("space", f"nobody holds it back; {len(readers)} pipelines registered")
+        yield ok("space", f"vacuum can reuse all space; {len(readers)} pipelines registered")

@@ -1,4 +1,4 @@
-"""Connections to the database of an outbox, and its errors as ours; the DSN's secrets never show."""
+"""Connections to the database of an outbox; its errors become PenstockErrors without the secrets of the DSN."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _DEFAULTS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
-"""How to connect, where the DSN does not say otherwise."""
+"""Options of a connection that the DSN does not set."""
 
-# The table is empty one moment and long the next, so the planner's statistics are always wrong: indexes are always right.
+# The length of the table changes too fast for the statistics of the planner: index scans are always right.
 _SESSION = "set enable_seqscan = off; set enable_bitmapscan = off; set jit = off; set timezone = 'UTC'"
 
 
 def driver() -> Any:
-    """The module psycopg. Raises ConfigInvalid, which names the extra that brings it."""
+    """The module psycopg. Raises ConfigInvalid, which names the extra that installs it."""
     try:
         import psycopg
     except ImportError as error:
@@ -41,11 +41,11 @@ def driver() -> Any:
 
 @contextmanager
 def connected(dsn: str, names: Names, *, anew: bool = False) -> Iterator[psycopg.Connection[Any]]:
-    """A connection that commits each statement by itself; what the database refuses is raised as an error of ours.
+    """A connection that commits each statement by itself; errors of the database become PenstockErrors.
 
-    One is kept for the next caller, since a handshake takes longer than most of what we ask. Anew: one for the caller alone.
+    One is kept for the next caller, since a handshake takes longer than most statements. Anew: one for this caller alone.
     """
-    with told(dsn, names):
+    with _translated(dsn, names):
         connection = (None if anew else _kept(dsn)) or _connect(dsn)
         try:
             yield connection
@@ -68,7 +68,7 @@ def _connect(dsn: str) -> Any:
 
 
 def _kept(dsn: str) -> Any:
-    """The connection that was kept, if it still works; never that of the process from which this one was forked."""
+    """The kept connection, if it still works; never one of the process from which this one was forked."""
     connection = _idle.pop((os.getpid(), dsn), None)
     try:
         if connection:
@@ -91,8 +91,7 @@ def _close_idle() -> None:
 
 
 @contextmanager
-def told(dsn: str, names: Names) -> Iterator[None]:
-    """What the driver raises, in our words."""
+def _translated(dsn: str, names: Names) -> Iterator[None]:
     psycopg = driver()
     refused = psycopg.errors
     try:
@@ -102,15 +101,13 @@ def told(dsn: str, names: Names) -> Iterator[None]:
     except (refused.UndefinedColumn, refused.UndefinedFunction, refused.DatatypeMismatch) as error:
         raise OutboxUnfit(f"{names.table} in {shown(dsn)} is no outbox: {_said(error, dsn)}", remedy_of(names)) from error
     except refused.InsufficientPrivilege as error:
-        raise OutboxUnfit(
-            f"{shown(dsn)}: {_said(error, dsn)}", "grant the rights that docs/outbox.md lists to this role"
-        ) from error
+        raise OutboxUnfit(f"{shown(dsn)}: {_said(error, dsn)}", "grant this role the rights that docs/outbox.md lists") from error
     except (psycopg.OperationalError, psycopg.InterfaceError, refused.ReadOnlySqlTransaction) as error:
-        raise SourceUnavailable(f"{shown(dsn)}: {_said(error, dsn)}", "see that Postgres runs and can be reached") from error
+        raise SourceUnavailable(f"{shown(dsn)}: {_said(error, dsn)}", "check that Postgres runs and can be reached") from error
 
 
 def remedy_of(names: Names) -> str:
-    """How to make an outbox of this name."""
+    """The command that creates an outbox of this name."""
     return "penstock outbox init DSN" + ("" if names.table == "outbox" else f" --table {names.table}")
 
 

@@ -1,4 +1,4 @@
-"""Following an outbox: what is committed is recorded as a window and given at once."""
+"""Following an outbox: committed messages are recorded as a window and returned at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.cursor import Cursor
 from penstock.following import Steps
 from penstock.source import Window as Given
-from penstock.sources.outbox.log import Log, behind, last_of, reading
+from penstock.sources.outbox.log import Log, last_of, place_after, reading
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.pace import GATHER, rest
 from penstock.sources.outbox.place import Place
@@ -21,8 +21,8 @@ from penstock.sources.outbox.window import Window
 if TYPE_CHECKING:
     import psycopg
 
-CHECK = 0.5  # seconds between looks at the outbox as a whole, when much happens
-LONGEST = 0.025  # seconds between looks when nothing happens
+CHECK = 0.5  # seconds between checks of incarnation and sequence, under load
+LONGEST = 0.025  # seconds between queries, when idle
 
 
 def follow(dsn: str, names: Names, place: Place, notify: bool) -> Steps:
@@ -30,7 +30,8 @@ def follow(dsn: str, names: Names, place: Place, notify: bool) -> Steps:
     with reading(dsn, names, anew=True) as log:
         log.confirm(place)
         if notify:
-            log.connection.execute(f"listen {names.channel}".encode())
+            channel = names.channel.replace('"', '""')
+            log.connection.execute(f'listen "{channel}"'.encode())
         number, life, position = _number_before(log, place), place.incarnation, place.position
         checked, patience = time.monotonic(), GATHER
         until = yield None
@@ -55,24 +56,24 @@ def follow(dsn: str, names: Names, place: Place, notify: bool) -> Steps:
 
 
 def _number_before(log: Log, place: Place) -> int:
-    """The number of the last window that lies behind us as a whole."""
+    """The number of the last window that ends at or before this place."""
     window = log.windows.at(place.position)
     return window.number if window.end <= place.position else window.number - 1
 
 
 def _given(pages: Iterable[pa.RecordBatch], window: Window, position: int, life: str, *, is_last: bool) -> Iterator[Given]:
-    """A window in pieces; only at its end it is whole."""
+    """A window in pieces; only the last one is whole."""
     for batch in pages:
         position += batch.num_rows
         is_whole = position == window.end
-        upto: Cursor | None = behind(last_of(batch), life).to_cursor() if is_whole else None
+        upto: Cursor | None = place_after(last_of(batch), life).to_cursor() if is_whole else None
         yield Given(batch, upto, idle=is_whole and is_last)
 
 
 def _wait(connection: psycopg.Connection[Any], seconds: float, notify: bool, *, gathers: bool) -> None:
-    """Wait for a writer, if writers notify; not while more is gathered anyway, where each would be one look."""
+    """Wait, under `notify` until a writer commits; while messages gather, a notification does not end the wait."""
     if gathers or not notify:
         time.sleep(seconds)
         seconds = 0.0
     if notify:
-        deque(connection.notifies(timeout=seconds, stop_after=1), maxlen=0)  # also all that came while we were busy
+        deque(connection.notifies(timeout=seconds, stop_after=1), maxlen=0)  # drops earlier ones too

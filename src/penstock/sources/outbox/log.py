@@ -1,4 +1,4 @@
-"""An outbox as its readers see it: one life, a chain of windows, and places in it."""
+"""An outbox for its readers: an incarnation, a chain of windows, and places in it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,12 @@ if TYPE_CHECKING:
 
 _SEEN = ("position", "op", "table", "key", "at")
 
-_WAY_ON = (
-    "say how to go on: penstock run FILE --from beginning sends everything that is still in the outbox, --from now nothing of it"
-)
+_WAY_ON = "choose where to continue: penstock run FILE --from beginning sends all messages of the outbox, --from now none of them"
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """Which life an outbox is in, whether this cluster gave it, and how far it was purged."""
+    """The incarnation of an outbox, whether this cluster began it, and the position up to which it is purged."""
 
     incarnation: str
     pruned: int
@@ -49,14 +47,14 @@ class Log:
         self.windows = Windows(connection, names)
 
     def life(self) -> Life:
-        """The life it is in. Raises SourceRewound if it was restored into another cluster."""
+        """The current incarnation. Raises SourceRewound if the outbox was restored into another cluster."""
         life = self.any_life()
         if not life.is_native or life.has_strangers:
             raise self._rewound("it holds transaction ids of another cluster")
         return life
 
     def any_life(self) -> Life:
-        """The life it is in, whatever became of it."""
+        """The current incarnation, also in another cluster."""
         found = self.connection.execute(
             "select incarnation, pruned, pruned_at, system = (select system_identifier from pg_control_system())"
             f"  and pg_snapshot_xmax((select upto from {self._names.window} order by number desc limit 1))"
@@ -69,11 +67,11 @@ class Log:
         return Life(*found)
 
     def confirm(self, place: Place) -> Life:
-        """See that the outbox goes on at a place. Raises SourceRewound, SourcePruned."""
+        """Check that the outbox continues at a place. Raises SourceRewound, SourcePruned."""
         life = self.lives(place.incarnation)
         end = self.windows.tip().end
         if place.position > end:
-            raise self._rewound(f"it ends at {end}, and the watermark stands at {place.position}")
+            raise self._rewound(f"it ends at {end}, and the watermark is {place.position}")
         if place.position < life.pruned:
             raise pruned(self._names, place.position)
         if not place.checksum or place.position == life.pruned:
@@ -82,15 +80,15 @@ class Log:
         if checksum is None:
             return self.confirm(place)
         if checksum != place.checksum:
-            raise self._rewound(f"the message at {place.position} is not the one that was there")
+            raise self._rewound(f"it has another message at {place.position}")
         return life
 
     def lives(self, incarnation: str) -> Life:
-        """See that it is still in this life, and that ids tell the order of what comes. Raises SourceRewound, OutboxUnfit."""
+        """Check the incarnation, and that ids define the order. Raises SourceRewound, OutboxUnfit."""
         sequence.confirm(self.connection, self._names)
         life = self.life()
         if life.incarnation != incarnation:
-            raise self._rewound("it is another one than the watermark was taken from")
+            raise self._rewound("its incarnation differs from that of the watermark")
         return life
 
     def at(self, position: int) -> Change | None:
@@ -111,10 +109,10 @@ class Log:
         return Place(life.incarnation, max(window.after, life.pruned)) if window else head
 
     def head(self) -> Place:
-        """The place behind everything that is committed: what is new is recorded now. Raises OutboxUnfit."""
+        """The place after all committed messages; this records a window of the new ones. Raises OutboxUnfit."""
         sequence.confirm(self.connection, self._names)
         life, tip, known = self.life(), self.windows.tip(), -1
-        while tip.number != known:  # somebody else may record at the same time, and may have looked a moment too early
+        while tip.number != known:  # another reader may record at the same time, from an earlier snapshot
             known = tip.number
             if made := self.windows.advance(life.incarnation, known):
                 return Place(life.incarnation, made[-1][0].end)
@@ -122,7 +120,7 @@ class Log:
         return Place(life.incarnation, tip.end)
 
     def place(self, position: int) -> Place:
-        """The place behind this position. Raises ConfigInvalid if there is none."""
+        """The place after this position. Raises ConfigInvalid if there is none."""
         life, end = self.life(), self.head().position
         if not life.pruned <= position <= end:
             raise ConfigInvalid(f"the outbox has no message {position}", f"choose a position from {life.pruned} to {end}")
@@ -130,8 +128,8 @@ class Log:
         return self.place(position) if checksum is None else Place(life.incarnation, position, checksum)
 
     def read(self, window: Window, position: int, found: Sequence[Row] = ()) -> Generator[pa.RecordBatch, None, None]:
-        """The changes of a window behind a position, of rows that were found or not. Raises LogDamaged if some are missing."""
-        if position < window.after:  # the windows before it were purged since this reader looked
+        """The changes of a window after a position, from these rows or the table. Raises LogDamaged if some are missing."""
+        if position < window.after:  # the windows before it were purged meanwhile
             raise pruned(self._names, position)
         for rows in [found] if found else self.windows.pages(window, position):
             batch = to_changes(rows, position)
@@ -140,13 +138,14 @@ class Log:
         if position < window.end:
             if self.any_life().pruned > position:
                 raise pruned(self._names, position)
+            missing, table = window.end - position, self._names.table
             raise LogDamaged(
-                f"{window.end - position} messages before position {window.end} were deleted from {self._names.table} by somebody",
-                f"nothing can bring them back; go on behind them: penstock run FILE --from {window.end}",
+                f"{missing} messages before position {window.end} were deleted from {table} by another program",
+                f"they are lost; continue after them: penstock run FILE --from {window.end}",
             )
 
     def between(self, place: Place, upto: Place) -> Iterator[pa.RecordBatch]:
-        """The changes behind one place up to another."""
+        """The changes after one place, up to another."""
         self.confirm(place)
         self.confirm(upto)
         position = place.position
@@ -173,17 +172,17 @@ class Log:
 
 @contextmanager
 def reading(dsn: str, names: Names, *, anew: bool = False) -> Iterator[Log]:
-    """An outbox to read from."""
+    """An outbox over a connection."""
     with connected(dsn, names, anew=anew) as connection:
         yield Log(dsn, names, connection)
 
 
-def behind(change: Change, incarnation: str) -> Place:
-    """The place just behind a change."""
+def place_after(change: Change, incarnation: str) -> Place:
+    """The place immediately after a change."""
     return Place(incarnation, change.position, change.checksum())
 
 
 def last_of(batch: pa.RecordBatch) -> Change:
-    """The last change of a batch without its images, in a fifth of the time: enough for a place."""
+    """The last change of a batch without its images, which a place does not need: that takes a fifth of the time."""
     position, op, table, key, at = (batch.column(name)[batch.num_rows - 1] for name in _SEEN)
     return Change(position.as_py(), Op(op.as_py()), table.as_py(), key.as_py(), at=at.value)

@@ -12,7 +12,7 @@ LONGEST = 63 - len("_headers_check")
 
 @dataclass(frozen=True)
 class Names:
-    """What belongs to the outbox `table`, which may name a schema; all of it quoted for SQL."""
+    """The tables of the outbox `table`, which may name a schema, quoted for SQL."""
 
     table: str
 
@@ -28,28 +28,23 @@ class Names:
 
     @cached_property
     def window(self) -> str:
-        """The windows that were recorded."""
+        """The recorded windows."""
         return self._quoted("_window")
 
     @cached_property
     def life(self) -> str:
-        """Which life the outbox is in."""
+        """The incarnations of the outbox."""
         return self._quoted("_life")
 
     @cached_property
     def reader(self) -> str:
-        """The pipelines that read it."""
+        """The registered pipelines."""
         return self._quoted("_reader")
 
     @property
-    def channel_name(self) -> str:
-        """The same as plain text."""
-        return f"penstock_{self.table}"
-
-    @cached_property
     def channel(self) -> str:
-        """Where writers notify, if they do."""
-        return '"' + self.channel_name.replace('"', '""') + '"'
+        """The channel of notifications, not quoted."""
+        return f"penstock_{self.table}"
 
     def part(self, suffix: str) -> str:
         """The name of an index, a constraint or a function of it, without a schema."""

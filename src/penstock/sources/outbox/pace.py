@@ -1,11 +1,11 @@
-"""How often readers look at an outbox. Pure."""
+"""The pauses between the queries of a reader. Pure."""
 
 from __future__ import annotations
 
-GATHER = 0.003  # seconds from one look to the next when much happens
-LEAST = 0.0003  # seconds that are left to others between them, however long all that follows from a look has taken
+GATHER = 0.003  # seconds from one query to the next, under load
+LEAST = 0.0003  # seconds of pause, however long a query and its delivery have taken
 
 
 def rest(looked: float, now: float) -> float:
-    """How long to wait until the next look, behind one that found something."""
+    """Seconds to wait after a query that found messages."""
     return max(LEAST, looked + GATHER - now)

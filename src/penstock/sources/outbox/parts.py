@@ -1,4 +1,4 @@
-"""The optional parts of the source: registered pipelines, and places to go on from."""
+"""The optional parts of the source: registered pipelines, and places to continue from."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from penstock.sources.retain import Registrant, Retain
 
 @dataclass(frozen=True, slots=True)
 class OutboxRetention:
-    """The pipelines that are registered beside the outbox, and the purging of its messages."""
+    """The pipelines that are registered in the outbox, and the purging of its messages."""
 
     database: str = field(repr=False)
     names: Names
     retain: Retain
 
     def register(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> None:
-        """Note the position at once, also backwards."""
+        """Record the position at once, also an earlier one."""
         register(self.database, self.names, Registrant(pipeline, lane, owner), of_cursor(upto), self.retain)
 
     def registered(self, pipeline: str, lane: Lane) -> int | None:
-        """The position noted beside the outbox for this pipeline."""
+        """The position recorded for this pipeline."""
         with reading(self.database, self.names) as log:
             known = readers.load(log.connection, self.names)
         return next((one.position for one in known if one.name == (pipeline, lane)), None)
 
     def readers(self) -> Sequence[Reader]:
-        """Every pipeline that is registered beside the outbox."""
+        """All registered pipelines."""
         with reading(self.database, self.names) as log:
             known, head = readers.load(log.connection, self.names), log.windows.tip().end
         return [one.shown(known, head) for one in known]
@@ -49,27 +49,27 @@ class OutboxRetention:
         return [f"{one.who} keeps vacuum from reusing the space of settled messages: {one.remedy}" for one in holders]
 
     def settle(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> Settlement:
-        """Note the position and purge."""
+        """Record the position and purge."""
         return settle(self.database, self.names, Registrant(pipeline, lane, owner), of_cursor(upto), self.retain)
 
     def forget(self, pipeline: str, owner: Owner | None = None) -> bool:
-        """Remove a pipeline from the list beside the outbox, or hand it over."""
+        """Remove a registration, or hand it over."""
         with reading(self.database, self.names) as log:
             return readers.forget(log.connection, self.names, pipeline, owner)
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxSeek:
-    """Moments of the outbox, and its next incarnation."""
+    """Times in the outbox, and its next incarnation."""
 
     database: str = field(repr=False)
     names: Names
 
     def since(self, lane: Lane, moment: datetime) -> Cursor:
-        """The cursor before the first message of this moment or later."""
+        """The cursor before the first message of this time or later."""
         with reading(self.database, self.names) as log:
             return log.since(moment).to_cursor()
 
     def renew(self) -> None:
-        """Begin a new incarnation of the outbox, after a person has decided how to go on with one that was restored."""
+        """Begin a new incarnation of an outbox that was restored, once an operator has chosen where to continue."""
         schema.renew(self.database, self.names)

@@ -1,4 +1,4 @@
-"""Where a reader of an outbox stands: a life of it, a position, and how the message there looks."""
+"""The place of a reader: incarnation, position, and checksum of the message there."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from penstock.errors import CursorInvalid
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Behind the message at `position`; the digest `checksum` tells it apart from another that stands there after a restore."""
+    """After the message at `position`; `checksum` distinguishes it from another message at that position after a restore."""
 
     incarnation: str
     position: int
     checksum: str = ""
 
     def to_cursor(self) -> Cursor:
-        """The cursor that says this."""
+        """The cursor of this place."""
         facts = {"incarnation": self.incarnation, "position": self.position, "witness": self.checksum}
         return Cursor(json.dumps(facts, separators=(",", ":")))
 
 
 def of_cursor(cursor: Cursor) -> Place:
-    """The place a cursor names. Raises CursorInvalid."""
+    """The place of a cursor. Raises CursorInvalid."""
     try:
         facts = dict(json.loads(cursor))
         place = Place(checksum=facts.pop("witness", ""), **facts)

@@ -1,4 +1,4 @@
-"""The table of registered pipelines beside an outbox."""
+"""The table of registered pipelines of an outbox."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def load(connection: psycopg.Connection[Any], names: Names) -> list[Registration]:
-    """All who are registered, the furthest behind first."""
+    """All registrations, the lowest position first."""
     rows = connection.execute(
         "select pipeline, lane, position, extract(epoch from noted_at)::float8,"
         " extract(epoch from clock_timestamp() - noted_at)::float8,"
@@ -34,12 +34,12 @@ def _owner(facts: Sequence[str | None]) -> Owner | None:
 
 
 _OWNER = "array[" + ", ".join(f"to_jsonb(reader)->>'{column}'" for column in schema.OWNER) + "]"
-"""Also of a table of an earlier version, which has no such columns."""
+"""Null in a table of an earlier version, which lacks these columns."""
 _OWNED = "reader.owner is not distinct from excluded.owner or reader.owner is null or reader.released_at is not null"
 
 
 def note(connection: psycopg.Connection[Any], names: Names, one: Registration) -> None:
-    """Write down where a pipeline stands; it is registered from then on, also if it was released before. Raises SourceOwned."""
+    """Write a registration, also one that was released. Raises SourceOwned."""
     _complete(connection, names)
     columns = ", ".join(schema.OWNER)
     done = connection.execute(
@@ -50,7 +50,7 @@ def note(connection: psycopg.Connection[Any], names: Names, one: Registration) -
         f" owner_process = excluded.owner_process where {_OWNED}".encode(),
         (one.pipeline, one.lane, one.position, one.history, *_facts(one.owner)),
     )
-    if not done.rowcount:  # it went to another owner a moment ago
+    if not done.rowcount:  # it was handed over meanwhile
         refuse_another(_known(connection, names, one.pipeline), one.owner)
 
 
@@ -72,13 +72,13 @@ def _complete(connection: psycopg.Connection[Any], names: Names) -> None:
             connection.execute(schema.owners(names).encode())
     except driver().errors.InsufficientPrivilege as error:
         raise OutboxUnfit(
-            f"{names.reader} was made by an earlier version, and this role may not alter it",
+            f"{names.reader} was created by an earlier version, and this role may not alter it",
             f"run once as the owner of the tables: {remedy_of(names)}",
         ) from error
 
 
 def release(connection: psycopg.Connection[Any], names: Names, one: Registration) -> bool:
-    """Wait for this pipeline no longer, unless it has been noted meanwhile."""
+    """Release a registration, unless it was noted meanwhile; return whether it was released."""
     done = connection.execute(
         f"update {names.reader} set released_at = clock_timestamp() where (pipeline, lane) = (%s, %s)"
         " and extract(epoch from noted_at)::float8 = %s".encode(),
@@ -88,7 +88,7 @@ def release(connection: psycopg.Connection[Any], names: Names, one: Registration
 
 
 def forget(connection: psycopg.Connection[Any], names: Names, pipeline: str, owner: Owner | None = None) -> bool:
-    """Strike a pipeline off, or hand it over to this owner; False if it was not registered."""
+    """Remove a registration, or hand it over to this owner; False if there is none."""
     if owner and is_anothers(_known(connection, names, pipeline), owner):
         _complete(connection, names)
         given = f"update {names.reader} set owner = %s, owner_state = %s, owner_process = %s, noted_at = clock_timestamp()"

@@ -17,22 +17,22 @@ COLUMNS = (
     "id, xid::text::bigint, topic, key, value, header_keys, header_values,"
     " timestamptz_send(greatest('1970-01-01', least(created_at, '9999-12-31')))"
 )
-"""Times come as bytes, which are unpacked all at once: an object for each would take as long as everything else."""
+"""Times are bytes, all of which are unpacked at once: objects would take as long as all other columns together."""
 
 WEIGHT = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0) + coalesce(pg_column_size(header_values), 0)"
 PAGE_BYTES = 8 * MIB
-"""About so much is read at a time, and at least one row."""
+"""The size of a page, which has at least one row."""
 
 Names = list[str] | None
 Said = list[bytes | None] | None
 Row = tuple[int, int, str, bytes | None, bytes | None, Names, Said, bytes]
 
 _SINCE_1970 = (datetime(2000, 1, 1, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)).days * 86_400_000_000
-"""Microseconds until the moment from which Postgres counts them."""
+"""Microseconds from 1970 to 2000, the epoch of Postgres."""
 
 
 def to_changes(rows: Sequence[Row], after: int) -> pa.RecordBatch:
-    """These rows as changes, at the positions behind this one."""
+    """These rows as changes, at the positions after `after`."""
     if not rows:
         return NO_CHANGES
     ids, xids, topics, keys, values, names, said, at = zip(*rows, strict=True)
@@ -42,50 +42,43 @@ def to_changes(rows: Sequence[Row], after: int) -> pa.RecordBatch:
         "table": topics,
         "key": keys,
         "after": values,
-        "at": _times(at),
+        "at": [since + _SINCE_1970 for since in struct.unpack(f"!{len(at)}q", b"".join(at))],
         "facts": map(facts_of, ids),
         "transaction": xids,
     }
     if any(names) or any(said):
-        columns |= {"error": _errors(names, said), "headers": list(map(paired, names, said))}
+        errors = [unequal(len(keys or ()), len(given or ())) for keys, given in zip(names, said, strict=True)]
+        columns |= {"error": errors, "headers": list(map(paired, names, said))}
     return batch_of(columns, len(rows))
 
 
 def batch_of(columns: Mapping[str, Any], rows: int) -> pa.RecordBatch:
-    """Messages of these columns; those that are missing are null."""
+    """Messages of these columns; missing columns are null."""
     arrays = [pa.array(columns[one.name], one.type) if one.name in columns else pa.nulls(rows, one.type) for one in MESSAGES]
     return pa.RecordBatch.from_arrays(arrays, schema=MESSAGES)
 
 
 def ops_of(values: Sequence[object]) -> list[str]:
-    """What messages with these values are."""
+    """The op of messages with these values."""
     return [Op.DELETE.value if value is None else Op.INSERT.value for value in values]
 
 
 def paired(names: Sequence[str] | None, said: Sequence[Any] | None) -> list[tuple[str, Any]]:
-    """Header keys and values as pairs, as far as there are both."""
+    """Header keys and values as pairs, up to the shorter list."""
     return list(zip(names or (), said or (), strict=False))
 
 
 def facts_of(row: int) -> str:
-    """The facts of a change that was made of this row."""
+    """The facts of the change of this row."""
     return f'{{"new_row_id":{row}}}'
 
 
 def row_of(facts: str | None) -> int:
-    """The row that these facts name."""
+    """The row id in these facts."""
     row: int = orjson.loads(facts or "{}")["new_row_id"]
     return row
 
 
-def _times(at: Sequence[bytes]) -> list[int]:
-    return [since + _SINCE_1970 for since in struct.unpack(f"!{len(at)}q", b"".join(at))]
-
-
-def _errors(names: Sequence[Names], said: Sequence[Said]) -> list[str | None]:
-    return [unequal(len(keys or ()), len(told or ())) for keys, told in zip(names, said, strict=True)]
-
-
 def unequal(names: int, said: int) -> str | None:
-    """The error of a row with so many header keys and values, if their numbers differ."""
+    """The error of a row whose numbers of header keys and values differ."""
     return None if names == said else f"unequal number of header keys ({names}) and values ({said})"

@@ -1,4 +1,4 @@
-"""Creating an outbox: one table for applications, three small ones for its readers."""
+"""Creating an outbox: one table for applications, and three small ones for readers."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ if TYPE_CHECKING:
 
 OLDEST = 140000
 NOTHING = "1:1:"
-"""A snapshot in which nothing is visible."""
+"""A snapshot in which no transaction is visible."""
 
-#: Settled rows are deleted all day: they must be swept up after so many, not after a share of a table that is empty or long.
 SWEEP = "autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0"
-
+"""Vacuum after a number of deleted rows, not after a share of a table whose length varies."""
 
 OWNER = ("owner", "owner_state", "owner_process")
-"""What a registration says of its owner."""
+"""The columns of a registration for its owner."""
 
 
 def statements(names: Names, notify: bool = False) -> list[str]:
-    """The SQL that makes an outbox where there is none; what is there already stays."""
+    """The SQL that creates the missing parts of an outbox."""
     return [
         f"create table if not exists {names.rows} (\n"
         "  id bigint generated always as identity primary key,\n"
@@ -74,12 +73,12 @@ def statements(names: Names, notify: bool = False) -> list[str]:
 
 
 def owners(names: Names) -> str:
-    """The SQL that adds to a registration the state to which it belongs; outboxes of earlier versions lack that."""
+    """The SQL that adds the columns of owners, which outboxes of earlier versions lack."""
     return f"alter table {names.reader} " + ", ".join(f"add column if not exists {column} text" for column in OWNER)
 
 
 def _notifying(names: Names) -> list[str]:
-    function, channel = quoted(names.table + "_notify"), names.channel_name.replace("'", "''")
+    function, channel = quoted(names.table + "_notify"), names.channel.replace("'", "''")
     return [
         f"create or replace function {function}() returns trigger language plpgsql as\n"
         f"$$ begin perform pg_notify('{channel}', ''); return null; end $$",
@@ -89,7 +88,7 @@ def _notifying(names: Names) -> list[str]:
 
 
 def init(dsn: str, names: Names, notify: bool = False) -> bool:
-    """Create what is missing, and put the sequence right; whether the outbox is new. Run it again after an upgrade."""
+    """Create the missing parts and repair the sequence, also after an upgrade; return whether the outbox is new."""
     with connected(dsn, names) as connection:
         if connection.info.server_version < OLDEST:
             raise OutboxUnfit(f"this is Postgres {connection.info.server_version // 10000}", "an outbox needs Postgres 14 or later")
@@ -106,14 +105,14 @@ def init(dsn: str, names: Names, notify: bool = False) -> bool:
 
 
 def _wait_for_purges(connection: psycopg.Connection[Any], names: Names) -> None:
-    """Lock the life of an outbox before its other tables, as a purge, a registration and `renew` do: no two wait for each other."""
+    """Lock the incarnations before the other tables, as a purge, a registration and `renew` do: this excludes a deadlock."""
     if connection.execute("select to_regclass(%s::text)", (names.life,)).fetchone() != (None,):
         connection.execute(f"select from {names.life} order by number desc limit 1 for update".encode())
         connection.execute(f"lock table {names.life} in share row exclusive mode".encode())
 
 
 def renew(dsn: str, names: Names) -> None:
-    """Begin a new life, in which everything that is in the outbox is still to be delivered."""
+    """Begin a new incarnation, in which all messages of the outbox are undelivered."""
     with connected(dsn, names) as connection, connection.transaction():
         connection.execute(f"lock table {names.life} in share row exclusive mode".encode())
         ends = connection.execute(f"select after + rows from {names.window} order by number desc limit 1".encode()).fetchone()
@@ -121,7 +120,7 @@ def renew(dsn: str, names: Names) -> None:
 
 
 def _begin(connection: psycopg.Connection[Any], names: Names, position: int) -> None:
-    """Begin a life in the transaction that is open: every row counts as written by it, and nothing is delivered yet."""
+    """Begin an incarnation in the open transaction, which becomes the writer of every row; no row is delivered."""
     execute = connection.execute
     execute(f"update {names.reader} set position = %s".encode(), (position,))
     execute(f"update {names.rows} set xid = pg_current_xact_id()".encode())

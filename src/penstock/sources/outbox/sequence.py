@@ -1,4 +1,4 @@
-"""The sequence that the ids of an outbox come from: whether ids tell the order of commits, and putting it right."""
+"""The sequence of the ids of an outbox: the check that ids define the order of messages, and the repair."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import psycopg
 
 _DEFAULT = "'^nextval\\(''([^'']|'''')*''::regclass\\)$'"
-"""A default that is the next id of a sequence, and not something made of it."""
+"""A default that is the next value of a sequence, not an expression of it."""
 
 FACTS = f"""
 select seqrelid::regclass::text as name, seqcache as cache, seqincrement as increment, seqcycle as cycles
@@ -26,12 +26,12 @@ where attrelid = %(table)s::text::regclass and attname = 'id'
 """
 
 IS_FIT = f"exists (select from ({FACTS}) found where cache = 1 and increment > 0 and not cycles)"
-"""What `flaw` says, for the statement that records a window: rows that it sees were given their ids under this sequence."""
+"""Whether `flaw` returns None, for the statement that records a window: its rows got their ids from this sequence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """Where ids come from. `cache` above 1: each session takes that number of ids ahead."""
+    """A sequence. With a `cache` above 1, each session reserves that number of ids."""
 
     name: str
     cache: int
@@ -40,7 +40,7 @@ class Sequence:
 
 
 def flaw(found: Sequence | None) -> str | None:
-    """Why ids do not tell the order in which transactions that waited for each other inserted; None if they do."""
+    """The reason why ids do not define the order of transactions that waited for each other; None if they do."""
     if found is None:
         return "their default is not the next value of a sequence"
     if found.cache > 1:
@@ -51,17 +51,17 @@ def flaw(found: Sequence | None) -> str | None:
 
 
 def sequence(connection: psycopg.Connection[Any], names: Names) -> Sequence | None:
-    """The sequence of an outbox; None where ids come from elsewhere."""
+    """The sequence of an outbox; None if ids have another default."""
     row = connection.execute(FACTS.encode(), {"table": names.rows}).fetchone()
     return Sequence(*row) if row else None
 
 
 def confirm(connection: psycopg.Connection[Any], names: Names) -> None:
-    """Raises OutboxUnfit where ids do not tell the order."""
+    """Raise OutboxUnfit if ids do not define the order."""
     found = sequence(connection, names)
     if why := flaw(found):
         remedy = remedy_of(names) if found else identity_sql(names)
-        raise OutboxUnfit(f"the ids of {names.table} do not tell the order of its messages: {why}", remedy)
+        raise OutboxUnfit(f"the ids of {names.table} do not define the order of its messages: {why}", remedy)
 
 
 def identity_sql(names: Names) -> str:
@@ -74,7 +74,7 @@ def identity_sql(names: Names) -> str:
 
 
 def mend(connection: psycopg.Connection[Any], names: Names) -> None:
-    """Put a sequence right in the transaction that is open; messages that no window holds get ids in the order of their times."""
+    """Repair the sequence in the open transaction; messages that are in no window get ids in the order of their times."""
     found = sequence(connection, names)
     if not flaw(found):
         return
@@ -82,8 +82,8 @@ def mend(connection: psycopg.Connection[Any], names: Names) -> None:
         confirm(connection, names)
     assert found is not None
     execute = connection.execute
-    execute(f"lock table {names.rows} in share row exclusive mode".encode())  # everything that has an id is committed then
-    execute(f"lock table {names.window} in share row exclusive mode".encode())  # readers of earlier versions record by any ids
+    execute(f"lock table {names.rows} in share row exclusive mode".encode())  # all rows with ids are committed then
+    execute(f"lock table {names.window} in share row exclusive mode".encode())  # readers of earlier versions do not check ids
     top = execute(f"select greatest(coalesce(max(id), 0), 0) + 1 from {names.rows}".encode()).fetchone()
     assert top is not None
     execute(f"alter sequence {found.name} increment 1 no minvalue no maxvalue restart with {top[0]} cache 1 no cycle".encode())

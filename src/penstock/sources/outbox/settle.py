@@ -1,4 +1,4 @@
-"""Noting how far pipelines have come, and purging what all of them have delivered: in batches, and swept up soon."""
+"""Recording the positions of pipelines, and purging the messages that all of them have delivered, in batches."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     import psycopg
 
 BATCH = 10_000  # rows deleted in one transaction
-BEAT = 60.0  # seconds after which a pipeline is noted in any case, so that nobody takes it for gone
-SWEEP = 50_000  # rows purged by this process after which it sweeps, sooner than autovacuum would
+BEAT = 60.0  # seconds after which a running pipeline is noted in any case
+SWEEP = 50_000  # rows purged by this process after which it vacuums, sooner than autovacuum
 _BUDGET = 0.7  # seconds that one call may take
-_SWEEP_SECONDS = 2.0  # a sweep that takes longer is left to autovacuum
+_SWEEP_SECONDS = 2.0  # a longer vacuum is left to autovacuum
 
 _sightings = Sightings()
 _unswept: dict[tuple[str, str], int] = {}
 
 
 def settle(dsn: str, names: Names, who: Registrant, upto: Place, retain: Retain) -> Settlement:
-    """Note and purge. Raises SourcePruned and SourceRewound if the outbox no longer goes on at this place, SourceOwned."""
+    """Record and purge. Raises SourcePruned and SourceRewound if the outbox does not continue at this place, SourceOwned."""
     failpoint.reach("source.settling")
     now = who.at(upto.position, retain)
     with reading(dsn, names) as log:
@@ -51,12 +51,12 @@ def settle(dsn: str, names: Names, who: Registrant, upto: Place, retain: Retain)
 
 
 def _is_due(mine: Registration, now: Registration) -> bool:
-    """Whether a registration is to be written anew."""
+    """Whether the registration must be written."""
     return mine.is_released or mine.owner != now.owner or mine.position != now.position or mine.silent >= BEAT
 
 
 def register(dsn: str, names: Names, who: Registrant, upto: Place, retain: Retain) -> None:
-    """Note at once where a pipeline stands. Raises SourcePruned, SourceOwned."""
+    """Record a place at once. Raises SourcePruned, SourceOwned."""
     with reading(dsn, names) as log:
         log.confirm(upto)
         with log.connection.transaction():
@@ -80,10 +80,10 @@ def _purge(log: Log, names: Names) -> int:
 
 
 def _purge_batch(log: Log, names: Names) -> int:
-    """Delete what nobody needs, in the order of positions; nothing while somebody else is at it, or a pipeline registers."""
+    """Delete messages that no reader needs, by position; none while another process purges or registers."""
     connection = log.connection
     with connection.transaction():
-        connection.execute("set local synchronous_commit = off")  # what a crash brings back is purged once more
+        connection.execute("set local synchronous_commit = off")  # rows that a crash restores are purged again
         locked = connection.execute(f"{_life(names)} for update skip locked".encode()).fetchone()
         purged = locked[0] if locked else 0
         needed = _needed(connection, names) if locked else 0
@@ -98,7 +98,7 @@ def _purge_batch(log: Log, names: Names) -> int:
 
 
 def _needed(connection: psycopg.Connection[Any], names: Names) -> int:
-    """The position up to which nobody needs anything: neither a pipeline, nor the history that one wants."""
+    """The position up to which neither a pipeline nor the history of one needs a message."""
     found = connection.execute(
         f"select min(position), max(history) from {names.reader} where released_at is null".encode()
     ).fetchone()
@@ -113,7 +113,7 @@ def _needed(connection: psycopg.Connection[Any], names: Names) -> int:
 
 
 def _delete(connection: psycopg.Connection[Any], names: Names, first: Window, last: Window) -> int:
-    """All rows of a run of windows."""
+    """Delete all rows of consecutive windows."""
     facts = {"since": first.since, "upto": last.upto}
     visible = "pg_visible_in_snapshot(xid, %(upto)s)"
     later = f"xid >= pg_snapshot_xmax(%(since)s) and xid < pg_snapshot_xmax(%(upto)s) and {visible}"
@@ -122,14 +122,14 @@ def _delete(connection: psycopg.Connection[Any], names: Names, first: Window, la
 
 
 def _delete_first(connection: psycopg.Connection[Any], names: Names, window: Window, rows: int) -> int:
-    """The first rows that are left of a long window, or of one that is settled in part."""
+    """Delete the first remaining rows of a long window, or of one that is settled in part."""
     facts = {"since": window.since, "upto": window.upto, "rows": rows}
     first = f"select id from {names.rows} where {inside()} order by id limit %(rows)s"
     return connection.execute(f"delete from {names.rows} where id = any(array({first}))".encode(), facts).rowcount
 
 
 def _forget_windows(connection: psycopg.Connection[Any], names: Names, reached: int) -> None:
-    """Forget windows that are purged as a whole, but for the last of all, behind which the next begins."""
+    """Delete windows that are purged completely, except the last window: the next one begins after it."""
     done = f"after <= %(reached)s and after + rows <= %(reached)s and number < (select max(number) from {names.window})"
     connection.execute(
         f"with gone as (delete from {names.window} where {done} returning made_at)"
@@ -140,7 +140,7 @@ def _forget_windows(connection: psycopg.Connection[Any], names: Names, reached: 
 
 
 def _sweep(dsn: str, connection: psycopg.Connection[Any], names: Names, gone: int) -> None:
-    """Vacuum after many purged rows: autovacuum looks once a minute, and much can pile up in one."""
+    """Vacuum after many purged rows: autovacuum runs only once a minute."""
     from psycopg.errors import QueryCanceled
 
     unswept = _unswept.get((dsn, names.table), 0) + gone

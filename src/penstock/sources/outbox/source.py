@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import field
 from typing import Literal
 
@@ -17,7 +16,7 @@ from penstock.size import Size
 from penstock.source import Backlog, Following, Span, Stamp, at_most
 from penstock.sources.one_lane import OneLane, cuts, moment, number, pieces
 from penstock.sources.outbox.follow import follow
-from penstock.sources.outbox.log import Log, reading
+from penstock.sources.outbox.log import reading
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.parts import OutboxRetention, OutboxSeek
 from penstock.sources.outbox.place import Place, of_cursor
@@ -28,7 +27,7 @@ LANE = Lane("outbox")
 
 @settings
 class OutboxSource(OneLane):
-    """The messages that applications have stashed in an outbox; one lane, positions count them in the order of delivery."""
+    """The messages of an outbox; one lane, whose positions count them in the order of delivery."""
 
     database: str = field(repr=False)
     table: str = "outbox"
@@ -42,23 +41,23 @@ class OutboxSource(OneLane):
     def __post_init__(self) -> None:
         Names(self.table)
         if self.reader == "mark":
-            raise ValueError("a table that is read by marks is a MarkSource")
+            raise ValueError("reader mark belongs to MarkSource")
         if not self.database.startswith(("postgresql://", "postgres://")):
             raise ValueError("source.database must be a DSN of Postgres: postgresql://user@host/database")
 
     @property
     def retention(self) -> OutboxRetention:
-        """The pipelines that are registered beside the outbox."""
+        """The registered pipelines."""
         return OutboxRetention(self.database, self._names, self.retain)
 
     @property
     def seek(self) -> OutboxSeek:
-        """Moments of the outbox."""
+        """Times in the outbox."""
         return OutboxSeek(self.database, self._names)
 
     def begin(self, lane: Lane, start: str) -> Cursor:
-        """The cursor at a word or a position."""
-        with self._reading() as log:
+        """The cursor at a start or a position."""
+        with reading(self.database, self._names) as log:
             if start == "now":
                 return log.head().to_cursor()
             if start == "beginning":
@@ -67,15 +66,15 @@ class OutboxSource(OneLane):
             return log.place(number(start, "beginning, now")).to_cursor()
 
     def head(self, lane: Lane) -> Cursor:
-        """The cursor after the last message that is committed."""
+        """The cursor after the last committed message."""
         return self.begin(lane, "now")
 
     def position(self, cursor: Cursor) -> int:
-        """How many messages came before the cursor, since the outbox was made."""
+        """The number of messages before the cursor, since the outbox was created."""
         return of_cursor(cursor).position
 
     def incarnation(self, cursor: Cursor) -> str:
-        """Which life of the outbox it belongs to."""
+        """The incarnation of the outbox."""
         return of_cursor(cursor).incarnation
 
     def cursor_after(self, change: Change, since: Cursor) -> Cursor:
@@ -83,32 +82,29 @@ class OutboxSource(OneLane):
         return Place(of_cursor(since).incarnation, change.position, change.checksum()).to_cursor()
 
     def split(self, span: Span, parts: int) -> Sequence[Span]:
-        """Spans of about the same number of messages."""
+        """Spans with about equal numbers of messages."""
         after, upto = of_cursor(span.after), of_cursor(span.upto)
         inner = [Place(upto.incarnation, cut).to_cursor() for cut in cuts(after.position, upto.position, parts)]
         return pieces(span, inner) if after.position < upto.position else []
 
     def read(self, span: Span, reader: Stamp) -> Iterator[pa.RecordBatch]:
         """The messages of a span."""
-        with self._reading() as log:
+        with reading(self.database, self._names) as log:
             yield from log.between(of_cursor(span.after), of_cursor(span.upto))
 
     def open(self, lane: Lane, after: Cursor, reader: Stamp) -> Following:
-        """Messages from here on."""
+        """Messages from this cursor on."""
         return Polled(follow(self.database, self._names, of_cursor(after), self.notify))
 
     def backlog(self, lane: Lane, after: Cursor, upto: Cursor | None = None, most: int | None = None) -> Backlog:
-        """How many messages wait after this cursor; nothing is recorded for that."""
+        """The number of messages after this cursor; this records no window."""
         place = of_cursor(after)
-        with self._reading() as log:
+        with reading(self.database, self._names) as log:
             log.confirm(place)
             end, fresh, at = (of_cursor(upto).position, 0, None) if upto else (log.windows.tip().end, *log.windows.waiting())
             if end > place.position and (first := log.at(place.position + 1)):
                 at = moment(first.at)
         return Backlog(end + fresh, at_most(max(0, end + fresh - place.position), most), at)
-
-    def _reading(self) -> AbstractContextManager[Log]:
-        return reading(self.database, self._names)
 
     @property
     def _names(self) -> Names:
@@ -116,5 +112,5 @@ class OutboxSource(OneLane):
 
 
 def registered(address: str, table: str) -> OutboxSource | None:
-    """The source of the pipelines that are registered beside this outbox."""
+    """The source of this outbox, for its registered pipelines."""
     return OutboxSource(database=address, table=table) if "://" in address else None

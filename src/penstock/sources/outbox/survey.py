@@ -1,4 +1,4 @@
-"""How an outbox stands: its size, what does not fit, and who keeps Postgres from reusing the space of settled messages."""
+"""The size of an outbox, and the sessions that keep Postgres from reusing the space of settled messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.sources.outbox.log import reading
 from penstock.sources.outbox.naming import Names
 
 HELD_SECONDS = 60.0
-"""A transaction that is open for so long is worth a word."""
+"""A transaction that is open for longer is reported."""
 
 _FACTS = """
 with outbox as (select %(table)s::text as name, %(table)s::text::regclass as oid)
@@ -29,7 +29,7 @@ select 'prepared transaction ' || quote_literal(gid), extract(epoch from clock_t
   'commit prepared ' || quote_literal(gid) || ', or roll it back'
 from pg_prepared_xacts where database = current_database() and clock_timestamp() - prepared > make_interval(secs => %(held)s)
 union all
-select 'replication slot ' || slot_name || case when active then '' else ', which nobody uses' end, null::float8,
+select 'replication slot ' || slot_name || case when active then '' else ', which is not in use' end, null::float8,
   'let its reader catch up, or drop it'
 from pg_replication_slots where xmin is not null or (catalog_xmin is not null and not active)
 order by 2 desc nulls last
@@ -38,7 +38,7 @@ order by 2 desc nulls last
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who keeps dead rows from being swept up, for how many seconds if that is known, and what ends it."""
+    """A session, or the like, that keeps vacuum from removing dead rows; the seconds, if known, and the remedy."""
 
     who: str
     seconds: float | None
@@ -47,7 +47,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What there is to say about an outbox."""
+    """The state of an outbox."""
 
     bytes: int
     dead: int
@@ -56,7 +56,7 @@ class Survey:
 
 
 def survey(dsn: str, names: Names, held: float = HELD_SECONDS) -> Survey:
-    """Look."""
+    """Query the state of an outbox."""
     with reading(dsn, names) as log:
         size, dead, has_trigger = log.connection.execute(
             _FACTS.encode(), {"table": names.rows, "trigger": names.table.split(".")[-1] + "_notify"}

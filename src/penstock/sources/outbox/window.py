@@ -1,4 +1,4 @@
-"""Windows: what became visible between two snapshots, in the order of ids, recorded before anything of it is handed out."""
+"""Windows: the rows that became visible between two snapshots, by id; recorded before any of them is returned."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import psycopg
 
 PAGE = 10_000
-"""At most so many rows are read at a time. A longer window is read along the ids: sorting it for each page would take too long."""
+"""The most rows of a page. A window of more than two pages is read by id: a sort for each page would take too long."""
 
 LITTLE = 1000
-"""Rows that come with the window that was recorded for them, without a second question."""
+"""The most rows that the statement that records a window returns."""
 
 AHEAD = 100
 _FIELDS = "number, after, rows, since::text, upto::text"
@@ -29,7 +29,7 @@ _FIELDS = "number, after, rows, since::text, upto::text"
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The rows whose transactions are visible in `upto` and were not in `since`; they stand at the positions behind `after`."""
+    """The rows whose transactions are visible in `upto` and not in `since`, at the positions after `after`."""
 
     number: int
     after: int
@@ -51,14 +51,14 @@ class Sql:
 
     @cached_property
     def fresh(self) -> str:
-        """What became visible behind the last window: of later transactions, and of those that were open then."""
+        """Rows that became visible after the last window: of later transactions, and of those that were open at its end."""
         return self._between("(select upto from tip)", "and xid < pg_snapshot_xmax(pg_current_snapshot())")
 
     @cached_property
     def advance(self) -> str:
-        """Record a window up to now, unless it would be empty, or ids do not tell the order of its rows.
+        """Record a window up to now, unless it is empty or ids do not define its order; return the first windows after a number.
 
-        The first windows behind a number; this one with its rows if they are few.
+        A few rows of the recorded window are returned with it.
         """
         return (
             f"with tip as (select number, after + rows as after, upto from {self.names.window} order by number desc limit 1),"
@@ -78,7 +78,7 @@ class Sql:
 
     @cached_property
     def waiting(self) -> str:
-        """How many rows lie behind the last window, and when the oldest of them was made."""
+        """The number of rows after the last window, and the time of the oldest."""
         return (
             f"with tip as (select upto from {self.names.window} order by number desc limit 1)"
             f" select count(*), min(created_at) from ({self.fresh}) found"
@@ -86,7 +86,7 @@ class Sql:
 
     @cached_property
     def short(self) -> str:
-        """The rows of a short window behind an id."""
+        """The rows of a short window after an id."""
         found = self._between(
             "%(since)s::pg_snapshot", "and xid < pg_snapshot_xmax(%(upto)s) and pg_visible_in_snapshot(xid, %(upto)s)"
         )
@@ -94,18 +94,18 @@ class Sql:
 
     @cached_property
     def long(self) -> str:
-        """The same of a long one."""
+        """The rows of a long window after an id."""
         return self._page(f"{self.names.rows} where id > %(id)s and {inside()}")
 
     def _page(self, rows: str) -> str:
-        """The first of these rows: at most so many, and as many as fit into PAGE_BYTES, but at least one."""
+        """The first of these rows, up to the limit and PAGE_BYTES, but at least one."""
         limited = f"select * from {rows} order by id offset {self._left} limit %(limit)s"
         weighed = f"select *, sum({WEIGHT}) over (order by id rows unbounded preceding) - ({WEIGHT}) as bytes from ({limited}) few"
         return f"select {COLUMNS} from ({weighed}) weighed where bytes < {PAGE_BYTES} order by id"
 
     @cached_property
     def _left(self) -> str:
-        """How many of the rows that are left of a window lie before a position, as the statement itself sees it."""
+        """The number of remaining rows of a window before a position, in the snapshot of the statement."""
         pruned = f"(select pruned from {self.names.life} order by number desc limit 1)"
         return f"case when %(id)s = 0 then %(position)s - greatest(%(after)s, {pruned}) else 0 end"
 
@@ -115,7 +115,7 @@ class Sql:
 
 
 def inside() -> str:
-    """Whether a row is in a window; without a range of transaction ids, so that only the index of ids can be used."""
+    """The condition that a row is in a window, without a range of transaction ids: only the index of ids can be used."""
     return "pg_visible_in_snapshot(xid, %(upto)s) and not pg_visible_in_snapshot(xid, %(since)s)"
 
 
@@ -127,44 +127,46 @@ class Windows:
         self._cursor, self._advance = connection.cursor(binary=True), self._sql.advance.encode()
 
     def advance(self, life: str, number: int) -> list[tuple[Window, list[Row]]]:
-        """Record what is new, if anything; the windows behind this number that are next, without a gap, and the rows of a new one.
-
-        Of one with many rows none are given: they are read page by page.
-        """
+        """Record a window if there are new rows; return the next windows after this number, without a gap, with rows if few."""
         lines = self._cursor.execute(self._advance, {"life": life, "number": number, "table": self._names.rows}).fetchall()
         found = [(Window(*of), [line[5:] for line in same]) for of, same in groupby(lines, lambda line: line[:5])]
-        return [(window, _real(rows)) for place, (window, rows) in enumerate(found, number + 1) if window.number == place]
+        # a window without rows has one line of nulls
+        return [
+            (one, rows if rows[0][0] is not None else [])
+            for place, (one, rows) in enumerate(found, number + 1)
+            if one.number == place
+        ]
 
     def tip(self) -> Window:
-        """The last one: there always is one, since the first is made with the outbox."""
+        """The last window; the first one is created with the outbox."""
         found = self._one("order by number desc limit 1")
         assert found is not None
         return found
 
     def at(self, position: int) -> Window:
-        """The window that holds the row behind a position; the last one if there is none yet."""
+        """The window of the row after a position; the last window if there is none yet."""
         before = self._one("where after <= %s and rows > 0 order by after desc limit 1", position)
         if before and before.end > position:
             return before
         return self._one("where after >= %s and rows > 0 order by after limit 1", position) or self.tip()
 
     def last_before(self, after: int, upto: int) -> Window | None:
-        """The last window that ends at or before a position and lies behind another."""
+        """The last window after a position that ends at or before another."""
         return self._one(
             "where after >= %s and after <= %s and after + rows <= %s and rows > 0 order by after desc limit 1", after, upto, upto
         )
 
     def since(self, moment: datetime) -> Window | None:
-        """The first window that was recorded at this moment or later: no earlier one has a row that was made then."""
+        """The first window that was recorded at this time or later; earlier windows have only earlier rows."""
         return self._one("where made_at >= %s and rows > 0 order by number limit 1", moment)
 
     def waiting(self) -> tuple[int, Any]:
-        """How many rows are in no window yet, and when the oldest of them was made."""
+        """The number of rows that are in no window, and the time of the oldest."""
         count, at = self._connection.execute(self._sql.waiting.encode()).fetchone() or (0, None)
         return count, at
 
     def pages(self, window: Window, position: int, page: int = PAGE) -> Iterator[Sequence[Row]]:
-        """The rows of a window behind a position. Raises SourcePruned if the first of them are gone."""
+        """The rows of a window after a position. Raises SourcePruned if the first of them are purged."""
         sql = (self._sql.short if window.rows <= 2 * PAGE else self._sql.long).encode()
         facts = {"since": window.since, "upto": window.upto, "after": window.after, "limit": page, "position": position, "id": 0}
         left = window.end - max(position, window.after)
@@ -185,11 +187,6 @@ class Windows:
         return Window(*found) if found else None
 
 
-def _real(rows: list[Row]) -> list[Row]:
-    """Without the empty one that stands for no rows."""
-    return rows if rows[0][0] is not None else []
-
-
 def pruned(names: Names, position: int) -> SourcePruned:
-    """The error for a reader that comes too late."""
-    return SourcePruned(f"the messages behind {position} have been purged from {names.table}: it did not wait for this pipeline")
+    """The error for a reader at a position that is purged."""
+    return SourcePruned(f"messages after {position} were purged from {names.table} before this pipeline read them")

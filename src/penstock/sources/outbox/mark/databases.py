@@ -1,4 +1,4 @@
-"""Which database a table is in: Postgres, MySQL or MariaDB by their DSN, SQLite by the path of a file."""
+"""The database of a table: Postgres, MySQL or MariaDB for a DSN, SQLite for the path of a file."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def named(database: str, table: str) -> Names:
 
 
 def opened(database: str, table: str) -> Opened:
-    """How to reach a table."""
+    """The function that opens a table."""
     return partial(_module(database).opened, database, named(database, table))
 
 
 def create(database: str, table: str) -> bool:
-    """Make the table in the layout of goharvest; False if it was there."""
+    """Create the table in the layout of goharvest; False if it existed."""
     is_new: bool = _module(database).create(database, named(database, table))
     return is_new
 
 
 def statements(database: str, table: str) -> list[str]:
-    """The SQL of that."""
+    """The SQL that creates the table."""
     made: list[str] = _module(database).statements(named(database, table))
     return made
 
@@ -43,5 +43,5 @@ def _module(database: str) -> ModuleType:
         if database.startswith(scheme):
             return module
     if "://" in database or not database.strip():
-        raise ValueError(f"source.database is of no kind that is known: {_KNOWN}")
+        raise ValueError(f"source.database names no supported database: {_KNOWN}")
     return sqlite

@@ -1,4 +1,4 @@
-"""Following marked rows: what a predecessor left, then whatever is there, marked and handed out at once."""
+"""Following marked rows: first the rows that a predecessor left, then all others, which are marked and returned at once."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from penstock.following import Steps
 from penstock.source import Stamp, Window
 from penstock.sources.outbox.mark.place import of_cursor, to_cursor
 from penstock.sources.outbox.mark.rows import to_changes
-from penstock.sources.outbox.mark.stamp import Span, astray, before, behind, mark, of, renumbered
+from penstock.sources.outbox.mark.stamp import Span, astray, before, later, mark, of, renumbered
 from penstock.sources.outbox.mark.table import Opened, Table, is_page
 from penstock.sources.outbox.pace import GATHER, rest
 
 PAGE = 10_000
 """Rows that are read, or purged, at a time."""
 
-SHORT = 0.001  # seconds that a look may take
-REST = 9  # times as long as it took more than that: it passes over every row that is under way, since there is no index of marks
-LOOK = 1.0  # seconds between looks for a successor, while the table is short
+SHORT = 0.001  # seconds that a query may take
+REST = 9  # pause for each second beyond that: a query passes over every row that is under way, since there is no index of marks
+LOOK = 1.0  # seconds between checks for a successor, while the table is short
 
 
 def follow(opened: Opened, stamp: Stamp, after: Cursor, records: int, backoff: timedelta) -> Steps:
-    """Windows for ever; at most so many rows are marked at a time, and so long is waited at most where there are none."""
+    """Windows for ever; a query marks at most `records` rows, and `backoff` limits the wait after queries without rows."""
     with opened(anew=True) as table:
         take_over(table, stamp, after)
         cursor, patience, looked = after, GATHER, time.monotonic()
         until = yield None
         for batch in left(table, stamp, after, of(stamp).high):
-            cursor = _behind(batch, stamp)
+            cursor = to_cursor(last_position(batch), stamp)
             until = yield Window(batch, cursor, idle=False)
         while True:
             began = time.monotonic()
@@ -53,7 +53,7 @@ def follow(opened: Opened, stamp: Stamp, after: Cursor, records: int, backoff: t
 
 
 def _rest(seconds: float, until: float) -> Generator[None, float, float]:
-    """Wait, for several polls where that takes longer than one; when the last of them must end."""
+    """Wait, during several polls if one is shorter; return the moment at which the last poll must end."""
     end = time.monotonic() + seconds
     while (now := time.monotonic()) < end:
         if now >= until:
@@ -63,10 +63,10 @@ def _rest(seconds: float, until: float) -> Generator[None, float, float]:
 
 
 def take_over(table: Table, stamp: Stamp, after: Cursor) -> None:
-    """Make what others have marked before this attempt its own, so that nothing they still do has an effect.
+    """Make all rows with earlier marks rows of this attempt: later statements of their former holders have no effect.
 
-    What was delivered up to the cursor goes; what lies behind it keeps its order; what was marked by somebody who had been deposed
-    already is as good as new, and so is what stands before a lower id of its key that was given back.
+    Rows delivered up to the cursor are deleted, and rows after it keep their order. Two kinds lose their marks: rows that a leader
+    marked after it was deposed, and rows that would come before a lower id of their key that was given back.
     """
     see_no_successor(table, stamp)
     position, since = of_cursor(after)
@@ -77,24 +77,20 @@ def take_over(table: Table, stamp: Stamp, after: Cursor) -> None:
     if stale:
         table.reset([row for row, _ in stale], before(stamp))
     table.remark([(row, marked, mark(stamp, at)) for row, marked, at in kept])
-    if kept and (early := astray(table.upto(of(stamp)), of(stamp))):  # looked for when nobody else can touch them any more
+    if kept and (early := astray(table.upto(of(stamp)), of(stamp))):  # only now can no other attempt change them
         table.reset(early, of(stamp))
 
 
 def see_no_successor(table: Table, stamp: Stamp) -> None:
-    """Raise TermLost where somebody reads the table under a later term: a successor, or a pipeline that should not be there."""
-    if newer := table.marked(behind(stamp)):
+    """Raise TermLost if rows are marked under a later term, by a successor or by a second pipeline."""
+    if newer := table.marked(later(stamp)):
         said = f"{len(newer)} rows of the outbox were marked under a later term, or attempt, than {stamp.epoch}.{stamp.attempt}"
-        raise TermLost(said, "if it comes again and again, see that no other pipeline reads this table")
+        raise TermLost(said, "if this repeats, stop the other pipeline that reads this table")
 
 
 def left(table: Table, stamp: Stamp, after: Cursor, upto: str) -> Iterator[pa.RecordBatch]:
-    """What this attempt has marked already behind a cursor, up to a mark."""
+    """The rows that this attempt has marked after a cursor, up to a mark."""
     position = of_cursor(after)[0]
     while rows := table.read(Span(mark(stamp, position + 1), upto), PAGE):
         position = rows[-1].position
         yield to_changes(rows)
-
-
-def _behind(batch: pa.RecordBatch, stamp: Stamp) -> Cursor:
-    return to_cursor(last_position(batch), stamp)

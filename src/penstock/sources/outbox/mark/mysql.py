@@ -11,13 +11,13 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from penstock.dsn import shown
 from penstock.errors import ConfigInvalid, OutboxMissing, OutboxUnfit, PenstockError, SourceUnavailable
 from penstock.outbox import quoted
-from penstock.sources.outbox.mark.listed import ListedTable
+from penstock.sources.outbox.mark.listed import WITHIN, ListedTable
 from penstock.sources.outbox.mark.table import WEIGHED
 from penstock.sources.outbox.naming import Names
 
 SCHEMES = ("mysql://", "mariadb://")
 OPTIONS = {"ssl_ca": str, "ssl_cert": str, "ssl_key": str, "unix_socket": str, "connect_timeout": int, "read_timeout": int}
-"""What may stand behind the question mark of a DSN: arguments of the driver."""
+"""The options of a DSN, after its question mark: arguments of the driver."""
 
 _DEFAULTS: Mapping[str, Any] = {"connect_timeout": 5, "read_timeout": 30, "write_timeout": 30, "charset": "utf8mb4"}
 _SESSION = ("set session transaction isolation level read committed", "set time_zone = '+00:00'")
@@ -25,7 +25,7 @@ _NO_TABLE, _NO_COLUMN, _REFUSED = (1146, 1051), (1054,), (1044, 1045, 1142, 1143
 
 
 def statements(names: Names) -> list[str]:
-    """The SQL that makes the table; what is there already stays."""
+    """The SQL that creates the table where there is none."""
     return [
         f"create table if not exists {quoted(names.table, '`')} (\n"
         "  id bigint not null auto_increment primary key,\n"
@@ -40,34 +40,36 @@ def statements(names: Names) -> list[str]:
     ]
 
 
-class MysqlDialect:
-    """Keeps the promises of Dialect."""
+class MysqlTable(ListedTable):
+    """The table in MySQL or MariaDB."""
 
+    within = WITHIN.format("%s")
     made_at = "cast(unix_timestamp(create_time) * 1000000 as signed)"
-    now = "cast(unix_timestamp(now(6)) * 1000000 as signed)"
+    clock = "cast(unix_timestamp(now(6)) * 1000000 as signed)"
     locking = "for update skip locked"
     weight = " + ".join(f"coalesce(octet_length({column}), 0)" for column in WEIGHED)
 
     def __init__(self, connection: Any, names: Names) -> None:
-        self._connection, self.table = connection, quoted(names.table, "`")
-        # In a short table the optimizer would look at every row, and wait for writers that have not committed.
+        super().__init__(quoted(names.table, "`"))
+        self._connection = connection
+        # In a short table the optimizer would examine every row, and wait for writers that have not committed.
         aimed = f"{self.table} as outbox force index (primary)"
         self.updating, self.deleting = f"update {aimed}", f"delete outbox from {aimed}"
 
     def ask(self, sql: str, facts: Sequence[Any] = ()) -> list[Any]:
-        """Without a lock, unless the statement says otherwise."""
+        """Without a lock, unless the statement takes one."""
         with self._connection.cursor() as cursor:
-            cursor.execute(sql.replace("?", "%s"), tuple(facts))
+            cursor.execute(sql, tuple(facts))
             return list(cursor.fetchall())
 
     def tell(self, sql: str, facts: Sequence[Any] = ()) -> int:
-        """Committed by itself."""
+        """Commits by itself."""
         with self._connection.cursor() as cursor:
-            return int(cursor.execute(sql.replace("?", "%s"), tuple(facts)))
+            return int(cursor.execute(sql, tuple(facts)))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """A plain one."""
+        """Begin, then commit or roll back."""
         self._connection.begin()
         try:
             yield
@@ -77,23 +79,23 @@ class MysqlDialect:
         self._connection.commit()
 
     def stamp(self, marks: Sequence[tuple[int, str]]) -> None:
-        """All in one statement: one by one would be a round trip for each."""
+        """All in one statement: one for each would be a round trip for each."""
         columns = "columns (id bigint path '$[0]', mark char(36) character set ascii path '$[1]')"
-        given = f"json_table(?, '$[*]' {columns}) as given"
+        given = f"json_table(%s, '$[*]' {columns}) as given"
         if marks:
             aimed = f"{given} straight_join {self.table} as outbox force index (primary) on outbox.id = given.id"
             self.tell(f"update {aimed} set leader_id = mark", [json.dumps(marks)])
 
 
 @contextmanager
-def opened(dsn: str, names: Names, *, anew: bool = False) -> Iterator[ListedTable]:
-    """The table over a connection of the caller's own."""
+def opened(dsn: str, names: Names, *, anew: bool = False) -> Iterator[MysqlTable]:
+    """The table over a connection of its own."""
     with _connected(dsn, names) as connection:
-        yield ListedTable(MysqlDialect(connection, names))
+        yield MysqlTable(connection, names)
 
 
 def create(dsn: str, names: Names) -> bool:
-    """Make the table; False if it was there."""
+    """Create the table; False if it existed."""
     with _connected(dsn, names) as connection, connection.cursor() as cursor:
         is_there = cursor.execute("show tables like %s", (names.table.split(".")[-1].replace("_", "\\_"),))
         for statement in statements(names) if not is_there else ():
@@ -103,7 +105,7 @@ def create(dsn: str, names: Names) -> bool:
 
 @contextmanager
 def _connected(dsn: str, names: Names) -> Iterator[Any]:
-    """Each statement commits by itself. What the driver raises is told in our words."""
+    """A connection whose statements commit, each by itself; errors of the driver become PenstockErrors."""
     try:
         import pymysql
     except ImportError as error:
@@ -117,23 +119,23 @@ def _connected(dsn: str, names: Names) -> Iterator[Any]:
         finally:
             connection.close()
     except (pymysql.Error, OSError) as error:
-        raise _told(dsn, names, error) from error
+        raise _translated(dsn, names, error) from error
 
 
 def _arguments(dsn: str) -> dict[str, Any]:
-    """How to connect. Raises ConfigInvalid."""
+    """The arguments of the driver. Raises ConfigInvalid."""
     parts = urlsplit(dsn)
     given = dict(parse_qsl(parts.query))
     if strange := given.keys() - OPTIONS.keys():
         raise ConfigInvalid(f"{shown(dsn)}: unknown option {min(strange)}", f"the options are {', '.join(OPTIONS)}")
     found = {"host": parts.hostname or "localhost", "port": parts.port or 3306, "user": unquote(parts.username or "")}
     found |= {"password": unquote(parts.password or ""), "database": parts.path.strip("/")}
-    if "ssl_ca" in given:  # the driver verifies nothing by itself
+    if "ssl_ca" in given:  # by default the driver verifies nothing
         found |= {"ssl_verify_cert": True, "ssl_verify_identity": True}
     return {**_DEFAULTS, **found, **{name: OPTIONS[name](value) for name, value in given.items()}}
 
 
-def _told(dsn: str, names: Names, error: Exception) -> PenstockError:
+def _translated(dsn: str, names: Names, error: Exception) -> PenstockError:
     code = error.args[0] if error.args else 0
     said = f"{shown(dsn)}: {' '.join(map(str, error.args)) or type(error).__name__}"
     remedy = f"penstock outbox init DSN --table {names.table} --layout goharvest"
@@ -143,4 +145,4 @@ def _told(dsn: str, names: Names, error: Exception) -> PenstockError:
         return OutboxUnfit(said, remedy)
     if code in _REFUSED:
         return OutboxUnfit(said, "grant the rights that docs/goharvest.md lists to this user")
-    return SourceUnavailable(said, "see that the server runs and can be reached")
+    return SourceUnavailable(said, "check that the server runs and can be reached")

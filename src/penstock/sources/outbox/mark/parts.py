@@ -1,4 +1,4 @@
-"""The optional parts of the source: leases of its rows, and the purging of what was delivered."""
+"""The optional parts of the source: leases of its rows, and the purging of delivered rows."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from penstock.sources.outbox.mark.table import Opened
 
 @dataclass(frozen=True, slots=True)
 class MarkRetention:
-    """No pipeline is registered: the table itself says what is to be delivered."""
+    """No pipeline is registered: all rows of the table are undelivered."""
 
     opened: Opened = field(repr=False)
 
     def register(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> None:
-        """A pipeline that has no watermark yet takes everything: marks of an earlier one, with other epochs, would hide rows."""
+        """Remove all marks for a pipeline without a watermark: marks of an earlier one, with other epochs, would hide rows."""
         with self.opened() as table:
             table.reset(None, EVERY)
 
@@ -43,26 +43,26 @@ class MarkRetention:
         return ()
 
     def settle(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> Settlement:
-        """Purge a page of what was delivered up to there; the next call comes soon."""
+        """Purge one page of the rows that were delivered up to this cursor; the next call comes soon."""
         reach("source.settling")
         position, stamp = of_cursor(upto)
         with self.opened() as table:
             return Settlement(0 if stamp == ANONYMOUS else table.purge_span(of(stamp, position), PAGE))
 
     def forget(self, pipeline: str, owner: Owner | None = None) -> bool:
-        """Take the marks from all rows; False if none bore one."""
+        """Remove the marks of all rows; False if no row bore one."""
         with self.opened() as table:
             return table.reset(None, EVERY) > 0
 
 
 @dataclass(frozen=True, slots=True)
 class MarkLeases:
-    """A row is leased by the mark that it bears."""
+    """The mark of a row is its lease."""
 
     opened: Opened = field(repr=False)
 
     def target(self, lane: Lane) -> Cursor:
-        """Now, as the database's clock has it: rows that exist are marked later. The beginning, where no rows exist."""
+        """The time of the database, which is before the marks of existing rows; the beginning, where no rows exist."""
         with self.opened() as table:
             return to_cursor(table.now() if table.waiting(of(ANONYMOUS, 0))[0] else 0)
 

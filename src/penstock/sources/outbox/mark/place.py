@@ -1,4 +1,4 @@
-"""Where a reader of marked rows stands."""
+"""Cursors of marked rows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from penstock.source import ANONYMOUS, Stamp
 from penstock.sources.outbox.mark.stamp import ATTEMPTS, EPOCHS, POSITIONS
 
 LIFE = "mark"
-"""Positions are times of the database's clock, which goes on whatever becomes of the table: there is one life."""
+"""The only incarnation: positions are times of the database, also after the table was replaced."""
 
 
 def to_cursor(position: int, stamp: Stamp = ANONYMOUS) -> Cursor:
-    """The cursor behind the row at this position, which was marked so."""
+    """The cursor after the row with this position and stamp."""
     facts = {"position": position, "epoch": stamp.epoch, "attempt": stamp.attempt}
     return Cursor(json.dumps(facts, separators=(",", ":")))
 

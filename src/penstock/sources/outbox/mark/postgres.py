@@ -11,7 +11,7 @@ from penstock.errors import OutboxMissing, OutboxUnfit
 from penstock.source import Stamp
 from penstock.sources.outbox import database
 from penstock.sources.outbox.mark.stamp import POSITIONS, Span, from_, stem
-from penstock.sources.outbox.mark.table import Row
+from penstock.sources.outbox.mark.table import Row, Table
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.rows import PAGE_BYTES
 from penstock.sources.outbox.schema import SWEEP
@@ -23,15 +23,12 @@ _COLUMNS = (
     "id, uuid_send(leader_id), kafka_topic, kafka_key, kafka_value, kafka_header_keys, kafka_header_values,"
     " (extract(epoch from greatest('1970-01-01', least(create_time, '9999-12-31'))) * 1000000)::bigint"
 )
-# The byte of the version, too: one in 256 of the random marks of other programs lies between ours.
-_WITHIN = "leader_id between %(low)s::uuid and %(high)s::uuid and get_byte(uuid_send(leader_id), 6) >> 4 = 8"
 _WEIGHT = "octet_length(kafka_key) + coalesce(octet_length(kafka_value), 0) + pg_column_size(kafka_header_values)"
-_NAMED = "id = any(%(ids)s::bigint[])"
 _DURABLE = "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'"
 
 
 def statements(names: Names) -> list[str]:
-    """The SQL that makes the table, as goharvest's guide has it; what is there already stays."""
+    """The SQL that creates the table of goharvest's guide where there is none."""
     return [
         f"create table if not exists {names.rows} (\n"
         "  id bigserial primary key,\n"
@@ -46,101 +43,67 @@ def statements(names: Names) -> list[str]:
     ]
 
 
-class PostgresTable:
-    """One table over one connection."""
+class PostgresTable(Table):
+    """The table in Postgres."""
+
+    # The byte of the version, too: one in 256 of the random marks of other programs lies in the range.
+    within = "leader_id between %s::uuid and %s::uuid and get_byte(uuid_send(leader_id), 6) >> 4 = 8"
+    text = "leader_id::text"
+    made_at = "(extract(epoch from create_time) * 1000000)::bigint"
+    clock = "(extract(epoch from statement_timestamp()) * 1000000)::bigint"
 
     def __init__(self, connection: psycopg.Connection[Any], names: Names) -> None:
-        self._connection, self._table = connection, names.rows
-        self._cursor = connection.cursor(binary=True)
+        super().__init__(names.rows)
+        self._connection, self._cursor = connection, connection.cursor(binary=True)
+
+    def ask(self, sql: str, facts: Sequence[Any] = ()) -> list[Any]:
+        """All rows, in binary form."""
+        return self._cursor.execute(sql.encode(), facts).fetchall()
+
+    def tell(self, sql: str, facts: Sequence[Any] = ()) -> int:
+        """Commits by itself, unless a transaction is open."""
+        return self._cursor.execute(sql.encode(), facts).rowcount
+
+    def among(self, ids: Sequence[int]) -> tuple[str, Sequence[Any]]:
+        """As one text: for a list the driver searches for the smallest type that holds it, each time anew."""
+        return "id = any(%s::bigint[])", ("{" + ",".join(map(str, ids)) + "}",)
 
     def mark(self, stamp: Stamp, after: int, limit: int) -> list[Row]:
-        """One statement; a row that somebody else marks at the same moment is looked at again before it is taken.
+        """One statement; a row that another session marks at the same moment is examined again before it is marked.
 
-        Its flush makes durable what writers have committed without one: nothing is sent of a transaction that a crash undoes.
+        Its flush makes durable the commits that writers made without one: nothing is sent of a transaction that a crash undoes.
         """
-        ours = f"(leader_id is null or not ({_WITHIN}))"
+        free, left_alone = f"(leader_id is null or not ({self.within}))", from_(stamp)
         sql = (
-            f"with due as (select id from ({_weighed('id', f'{self._table} where {ours} order by id')}) page"
+            f"with due as (select id from ({_weighed('id', f'{self.table} where {free} order by id', limit)}) page"
             f" where bytes < {PAGE_BYTES}),"
-            " numbered as (select id, row_number() over (order by id)"
-            "  + greatest(%(after)s, (extract(epoch from statement_timestamp()) * 1000000)::bigint) as position from due)"
-            f" update {self._table} outbox set leader_id = (%(stem)s || lpad(to_hex(position), 13, '0'))::uuid"
-            f" from numbered where outbox.id = numbered.id and {ours.replace('leader_id', 'outbox.leader_id')}"
+            f" numbered as (select id, row_number() over (order by id) + greatest(%s, {self.clock}) as position from due)"
+            f" {self.updating} outbox set leader_id = (%s || lpad(to_hex(position), 13, '0'))::uuid"
+            f" from numbered where outbox.id = numbered.id and {free.replace('leader_id', 'outbox.leader_id')}"
             f" returning {_COLUMNS.replace('id, ', 'outbox.id, ', 1)}"
         )
-        facts = {"limit": limit, "after": after, "stem": stem(stamp)} | _bounds(from_(stamp))
-        return sorted(_rows(self._cursor.execute(sql.encode(), facts).fetchall()))
-
-    def marked(self, span: Span, most: int | None = None) -> list[tuple[int, str]]:
-        """By a look at all rows: there is no index of marks."""
-        sql = f"select id, leader_id::text from {self._table} where {_WITHIN} order by id limit %(most)s"
-        return self._all(sql, span, most=most)
-
-    def upto(self, span: Span) -> list[tuple[int, str | None, Any]]:
-        """By the primary key, once the last is found."""
-        last = f"select max(id) from {self._table} where {_WITHIN}"
-        sql = f"select id, leader_id::text, kafka_topic, kafka_key from {self._table} where id <= ({last}) order by id"
-        return [(row, marked, tuple(key)) for row, marked, *key in self._all(sql, span)]
+        return sorted(_rows(self.ask(sql, (*left_alone, after, stem(stamp), *left_alone))))
 
     def remark(self, rows: Sequence[tuple[int, str, str]]) -> None:
         """All of them in one statement."""
         ids, olds, news = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
-        self._connection.execute(
-            f"update {self._table} outbox set leader_id = new from unnest(%s::bigint[], %s::text[]::uuid[], %s::text[]::uuid[])"
-            " as given (id, old, new) where outbox.id = given.id and leader_id = old".encode(),
+        self.tell(
+            f"{self.updating} outbox set leader_id = new from unnest(%s::bigint[], %s::text[]::uuid[], %s::text[]::uuid[])"
+            " as given (id, old, new) where outbox.id = given.id and leader_id = old",
             (ids, olds, news),
         )
 
     def read(self, span: Span, limit: int) -> list[Row]:
-        """In the order of marks."""
-        marked = _weighed("leader_id", f"{self._table} where {_WITHIN} order by leader_id")
-        sql = f"select {_COLUMNS} from ({marked}) page where bytes < {PAGE_BYTES} order by leader_id"
-        return _rows(self._cursor.execute(sql.encode(), {"limit": limit, **_bounds(span)}).fetchall())
-
-    def purge(self, ids: Sequence[int], span: Span) -> int:
-        """In one statement, and on the disk when it returns."""
-        return self._count(f"delete from {self._table} where {_NAMED} and {_WITHIN}", span, ids=_array(ids))
+        """One statement."""
+        marked = _weighed("leader_id", f"{self.table} where {self.within} order by leader_id", limit)
+        return _rows(self.ask(f"select {_COLUMNS} from ({marked}) page where bytes < {PAGE_BYTES} order by leader_id", span))
 
     def purge_span(self, span: Span, limit: int) -> int:
-        """Without waiting for the disk: what a crash brings back is purged again."""
-        some = f"select id from {self._table} where {_WITHIN} order by id limit %(limit)s"
+        """Without waiting for the disk: rows that a crash restores are purged again."""
+        some = f"select id from {self.table} where {self.within} order by id limit {limit}"
         with self._connection.transaction():
             self._connection.execute("set local synchronous_commit = off")
-            return self._count(f"delete from {self._table} where id = any(array({some})) and {_WITHIN}", span, limit=limit)
-
-    def reset(self, ids: Sequence[int] | None, span: Span) -> int:
-        """Of all rows, if no ids are given."""
-        which = "true" if ids is None else _NAMED
-        return self._count(f"update {self._table} set leader_id = null where {which} and {_WITHIN}", span, ids=_array(ids or ()))
-
-    def bearing(self, ids: Sequence[int], span: Span) -> int:
-        """By the primary key."""
-        [(count,)] = self._all(f"select count(*) from {self._table} where {_NAMED} and {_WITHIN}", span, ids=_array(ids))
-        return int(count)
-
-    def there(self, ids: Sequence[int]) -> int:
-        """By the primary key."""
-        sql = f"select count(*) from {self._table} where {_NAMED}"
-        [(count,)] = self._connection.execute(sql.encode(), {"ids": _array(ids)}).fetchall()
-        return int(count)
-
-    def now(self) -> int:
-        """As `mark` takes it."""
-        [(now,)] = self._connection.execute(b"select (extract(epoch from statement_timestamp()) * 1000000)::bigint").fetchall()
-        return int(now)
-
-    def waiting(self, delivered: Span, most: int | None = None) -> tuple[int, int | None]:
-        """A look at all rows."""
-        some = f"select create_time from {self._table} where leader_id is null or not ({_WITHIN}) limit %(most)s"
-        sql = f"select count(*), (extract(epoch from min(create_time)) * 1000000)::bigint from ({some}) few"
-        [(count, at)] = self._all(sql, delivered, most=most)
-        return count, at
-
-    def _all(self, sql: str, span: Span, **facts: Any) -> list[Any]:
-        return self._connection.execute(sql.encode(), facts | _bounds(span)).fetchall()
-
-    def _count(self, sql: str, span: Span, **facts: Any) -> int:
-        return self._cursor.execute(sql.encode(), facts | _bounds(span)).rowcount
+            return self.tell(f"{self.deleting} where id = any(array({some})) and {self.within}", (*span, *span))
 
 
 @contextmanager
@@ -155,7 +118,7 @@ def opened(dsn: str, names: Names, *, anew: bool = False) -> Iterator[PostgresTa
 
 
 def create(dsn: str, names: Names) -> bool:
-    """Make the table; False if it was there."""
+    """Create the table; False if it existed."""
     with database.connected(dsn, names) as connection:
         [(found,)] = connection.execute("select to_regclass(%s)", (names.rows,)).fetchall()
         for statement in statements(names):
@@ -163,19 +126,10 @@ def create(dsn: str, names: Names) -> bool:
     return found is None
 
 
-def _weighed(order: str, rows: str) -> str:
-    """The first of these rows, each with the bytes that come before it."""
+def _weighed(order: str, rows: str, limit: int) -> str:
+    """The first of these rows, each with the bytes of the rows before it."""
     before = f"sum({_WEIGHT}) over (order by {order} rows unbounded preceding) - ({_WEIGHT})"
-    return f"select *, {before} as bytes from (select * from {rows} limit %(limit)s) few"
-
-
-def _bounds(span: Span) -> dict[str, str]:
-    return {"low": span.low, "high": span.high}
-
-
-def _array(ids: Sequence[int]) -> str:
-    """As text: of a list the driver looks for the smallest type that holds it, each time anew."""
-    return "{" + ",".join(map(str, ids)) + "}"
+    return f"select *, {before} as bytes from (select * from {rows} limit {limit}) few"
 
 
 def _rows(found: Sequence[Any]) -> list[Row]:

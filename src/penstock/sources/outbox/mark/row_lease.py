@@ -1,10 +1,9 @@
-"""The rows that an attempt has marked: each statement is conditioned on its own mark."""
+"""The rows that an attempt has marked; each statement is conditioned on these marks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TypeVar
 
 from penstock.change import Change
 from penstock.cursor import Cursor
@@ -15,41 +14,33 @@ from penstock.sources.outbox.mark.stamp import of
 from penstock.sources.outbox.mark.table import Opened, Table
 from penstock.sources.outbox.rows import row_of
 
-T = TypeVar("T")
-
 
 class TableLease:
-    """Implements RowLease, over a connection of its own."""
+    """Implements RowLease over a connection of its own."""
 
     def __init__(self, opened: Opened, stamp: Stamp) -> None:
         self._opened, self._stamp, self._own = opened, stamp, of(stamp)
         self._connected: tuple[AbstractContextManager[Table], Table] | None = None
 
     def cursor(self, since: Cursor) -> Cursor:
-        """The same position, with this attempt's stamp."""
+        """The same position, with the stamp of this attempt."""
         return to_cursor(of_cursor(since)[0], self._stamp)
 
     def name(self, change: Change) -> RowName:
-        """The id of the row: ids tell the order in which rows are read."""
+        """The id of the row: rows are read in the order of ids."""
         return RowName(row_of(change.facts))
 
     def purge(self, rows: Sequence[RowName]) -> None:
         """Delete them."""
-        gone = self._ask(lambda table: table.purge(rows, self._own))
-        if gone < len(rows):
-            self._judge(self._ask(lambda table: table.there(rows)))
+        self._apply(rows, lambda table: table.purge(rows, self._own), is_purge=True)
 
     def reset(self, rows: Sequence[RowName]) -> None:
-        """Take the mark from them."""
-        done = self._ask(lambda table: table.reset(rows, self._own))
-        if done < len(rows):
-            self._judge(self._ask(lambda table: table.there(rows)) - done)
+        """Remove their marks."""
+        self._apply(rows, lambda table: table.reset(rows, self._own))
 
     def confirm(self, rows: Sequence[RowName]) -> None:
-        """Count those that bear the mark."""
-        own = self._ask(lambda table: table.bearing(rows, self._own))
-        if own < len(rows):
-            self._judge(self._ask(lambda table: table.there(rows)) - own)
+        """Count the rows that bear the mark."""
+        self._apply(rows, lambda table: table.bearing(rows, self._own))
 
     def close(self) -> None:
         """Disconnect."""
@@ -57,12 +48,13 @@ class TableLease:
         if connected:
             connected[0].__exit__(None, None, None)
 
-    def _judge(self, foreign: int) -> None:
-        """Rows that are gone need nothing any more; those that are there and not ours are a successor's."""
-        if foreign > 0:
+    def _apply(self, rows: Sequence[RowName], statement: Callable[[Table], int], *, is_purge: bool = False) -> None:
+        """Raise TermLost if a statement missed rows that exist: they bear the mark of a successor. Deleted rows are done."""
+        own = self._ask(statement)
+        if own < len(rows) and (foreign := self._ask(lambda table: table.there(rows)) - own * (not is_purge)) > 0:
             raise TermLost(f"{foreign} rows that {self._stamp.epoch}.{self._stamp.attempt} had marked bear another mark now")
 
-    def _ask(self, ask: Callable[[Table], T]) -> T:
+    def _ask(self, ask: Callable[[Table], int]) -> int:
         if self._connected is None:
             opening = self._opened(anew=True)
             self._connected = opening, opening.__enter__()
@@ -71,5 +63,5 @@ class TableLease:
             return ask(table)
         except BaseException as error:
             self._connected = None
-            opening.__exit__(type(error), error, error.__traceback__)  # which raises it in our words
+            opening.__exit__(type(error), error, error.__traceback__)  # which raises it as a PenstockError
             raise

@@ -24,13 +24,8 @@ def to_changes(rows: Sequence[Row]) -> pa.RecordBatch:
         "after": values,
         "at": at,
         "facts": map(facts_of, ids),
-        "error": [_error(row) for row in rows],
+        "error": [row.error or unequal(len(row.names or ()), len(row.said or ())) for row in rows],
     }
     if any(names) or any(said):
         columns["headers"] = list(map(paired, names, said))
     return batch_of(columns, len(rows))
-
-
-def _error(row: Row) -> str | None:
-    """Why no message can be made of a row: that is the fault of one row, and no other waits for it."""
-    return row.error or unequal(len(row.names or ()), len(row.said or ()))

@@ -27,7 +27,7 @@ from penstock.sources.outbox.mark.stamp import EVERY, between, mark, of, positio
 from penstock.sources.outbox.mark.table import Opened
 
 LANE = Lane("outbox")
-_SENDS_ALL = "reader mark sends whatever is in the table, and purges it: delete rows that are not to be sent"
+_SENDS_ALL = "reader mark sends and purges every row of the table: delete rows that are not to be sent"
 
 
 @settings
@@ -52,7 +52,7 @@ class MarkSource(OneLane):
 
     @property
     def retention(self) -> MarkRetention:
-        """The purging of what was delivered."""
+        """The purging of delivered rows."""
         return MarkRetention(self._opened)
 
     @property
@@ -61,13 +61,13 @@ class MarkSource(OneLane):
         return MarkLeases(self._opened)
 
     def begin(self, lane: Lane, start: str) -> Cursor:
-        """The cursor before everything: what is in the table is to be sent."""
+        """The cursor before all rows: every row of the table is undelivered."""
         if start != "beginning":
             raise ConfigInvalid(f"{start!r} is no place to start at", _SENDS_ALL)
         return to_cursor(0)
 
     def head(self, lane: Lane) -> Cursor:
-        """The cursor after the last row; all rows are numbered for that, and none is leased."""
+        """The cursor after the last row; this numbers all rows and leases none."""
         with self._opened() as table:
             last = max((position_of(marked) for _, marked in table.marked(EVERY)), default=0)
             while rows := table.mark(ANONYMOUS, last, PAGE):
@@ -75,11 +75,11 @@ class MarkSource(OneLane):
         return to_cursor(last)
 
     def position(self, cursor: Cursor) -> int:
-        """When the row before the cursor was marked, in microseconds since 1970."""
+        """The time at which the row before the cursor was marked, in microseconds since 1970."""
         return of_cursor(cursor)[0]
 
     def incarnation(self, cursor: Cursor) -> str:
-        """Always the same: the table itself says what is still to be delivered."""
+        """Always the same one."""
         of_cursor(cursor)
         return LIFE
 
@@ -88,11 +88,11 @@ class MarkSource(OneLane):
         return to_cursor(change.position, of_cursor(since)[1])
 
     def split(self, span: Span, parts: int) -> Sequence[Span]:
-        """One piece: positions say nothing about how many rows lie between."""
+        """One span: positions are times, and give no number of rows."""
         return [span] if self.position(span.upto) > self.position(span.after) else []
 
     def read(self, span: Span, reader: Stamp) -> Iterator[pa.RecordBatch]:
-        """Rows until there are no more, which the reader leases; without a term those of the span that were numbered only."""
+        """All rows, which the reader leases; without a term, the numbered rows of the span."""
         if self.position(span.upto) <= self.position(span.after):
             return
         if reader == ANONYMOUS:
@@ -107,11 +107,11 @@ class MarkSource(OneLane):
                     return
 
     def open(self, lane: Lane, after: Cursor, reader: Stamp) -> Following:
-        """Rows from here on, which the reader leases; without a term only where no pipeline is at work."""
+        """Rows from this cursor on, which the reader leases; without a term, only where no pipeline runs."""
         return Polled(follow(self._opened, reader, after, self.mark_query_records, self.mark_backoff))
 
     def backlog(self, lane: Lane, after: Cursor, upto: Cursor | None = None, most: int | None = None) -> Backlog:
-        """How many rows there are that are not delivered; up to a cursor, those that were numbered."""
+        """The number of undelivered rows; up to a cursor, the number of numbered ones."""
         position, since = of_cursor(after)
         with self._opened() as table:
             if upto:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import OutboxMissing, OutboxUnfit, SourceUnavailable
-from penstock.sources.outbox.mark.listed import ListedTable
+from penstock.sources.outbox.mark.listed import WITHIN, ListedTable
 from penstock.sources.outbox.mark.table import WEIGHED
 from penstock.sources.outbox.naming import Names
 
@@ -17,7 +17,7 @@ BUSY_SECONDS = 5.0
 
 
 def statements(names: Names) -> list[str]:
-    """The SQL that makes the table; what is there already stays. Ids are never used again, since they tell the order."""
+    """The SQL that creates the table where there is none. Ids are never reused, since they define the order."""
     return [
         f"create table if not exists {names.rows} (\n"
         "  id integer primary key autoincrement,\n"
@@ -32,50 +32,50 @@ def statements(names: Names) -> list[str]:
     ]
 
 
-class SqliteDialect:
-    """Keeps the promises of Dialect."""
+class SqliteTable(ListedTable):
+    """The table in SQLite."""
 
+    within = WITHIN.format("?")
     made_at = "cast(round((julianday(create_time) - 2440587.5) * 86400000) as integer) * 1000"
-    now = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"
-    locking = ""
+    clock = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"
     weight = " + ".join(f"coalesce(length(cast({column} as blob)), 0)" for column in WEIGHED)
 
     def __init__(self, connection: sqlite3.Connection, names: Names) -> None:
-        self._connection, self.table = connection, names.rows
-        self.updating, self.deleting = f"update {self.table}", f"delete from {self.table}"
+        super().__init__(names.rows)
+        self._connection = connection
 
     def ask(self, sql: str, facts: Sequence[Any] = ()) -> list[Any]:
-        """All at once, so that no statement stays open."""
+        """All rows at once: no statement stays open."""
         return self._connection.execute(sql, tuple(facts)).fetchall()
 
     def tell(self, sql: str, facts: Sequence[Any] = ()) -> int:
-        """Committed by itself."""
+        """Commits by itself."""
         return int(self._connection.execute(sql, tuple(facts)).rowcount)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """The one writer."""
+        """The transaction of the only writer."""
         self._connection.execute("begin immediate")
         with self._connection:
             yield
 
     def stamp(self, marks: Sequence[tuple[int, str]]) -> None:
-        """One by one, which is quick here."""
+        """One by one, which is fast in SQLite."""
         swapped = [(mark, row) for row, mark in marks]
         self._connection.executemany(f"{self.updating} set leader_id = ? where id = ?", swapped)
 
 
 @contextmanager
-def opened(path: str, names: Names, *, anew: bool = False) -> Iterator[ListedTable]:
-    """The table over a connection of the caller's own."""
+def opened(path: str, names: Names, *, anew: bool = False) -> Iterator[SqliteTable]:
+    """The table over a connection of its own."""
     if not Path(path).is_file():
         raise OutboxMissing(f"there is no database {path}", f"check source.database, or: {_remedy(path)}")
     with _connected(path, names) as connection:
-        yield ListedTable(SqliteDialect(connection, names))
+        yield SqliteTable(connection, names)
 
 
 def create(path: str, names: Names) -> bool:
-    """Make the table; False if it was there."""
+    """Create the table; False if it existed."""
     with _connected(path, names) as connection:
         found = connection.execute("select 1 from sqlite_master where name = ?", (names.table,)).fetchone()
         connection.execute("pragma journal_mode = wal")
@@ -86,7 +86,7 @@ def create(path: str, names: Names) -> bool:
 
 @contextmanager
 def _connected(path: str, names: Names) -> Iterator[sqlite3.Connection]:
-    """Each statement commits by itself, and is on the disk then. What SQLite raises is told in our words."""
+    """A connection whose statements commit durably, each by itself; errors of SQLite become PenstockErrors."""
     try:
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
@@ -99,7 +99,9 @@ def _connected(path: str, names: Names) -> Iterator[sqlite3.Connection]:
             raise OutboxMissing(f"{path} has no outbox {names.table}: {error}", _remedy(path)) from error
         if "no such column" in str(error):
             raise OutboxUnfit(f"{names.table} in {path} is no outbox: {error}", _remedy(path)) from error
-        raise SourceUnavailable(f"{path}: {error}", "see who keeps the database locked, and that the disk has room") from error
+        raise SourceUnavailable(
+            f"{path}: {error}", "find the program that keeps the database locked, and check that the disk has room"
+        ) from error
     except sqlite3.DatabaseError as error:
         raise OutboxUnfit(f"{path}: {error}", "check source.database") from error
 

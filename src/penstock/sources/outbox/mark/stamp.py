@@ -1,4 +1,4 @@
-"""The mark of a row: a UUID that says under which term, by which attempt, and at which position it was read. Pure.
+"""The mark of a row: a UUID with the epoch and the attempt of its reader, and its position. Pure.
 
     50EEEEEE-EEEE-8AAA-8AAP-PPPPPPPPPPPP    E epoch, A attempt, P position
 
@@ -33,12 +33,12 @@ def mark(stamp: Stamp, position: int) -> str:
 
 
 def position_of(marked: str) -> int:
-    """The position that a mark says."""
+    """The position in a mark."""
     return int(marked[-14] + marked[-12:], 16)
 
 
 def stamp_of(marked: str) -> Stamp:
-    """Who has given a mark."""
+    """The stamp in a mark."""
     digits = marked.replace("-", "")
     return Stamp(int(digits[2:12], 16), int(digits[13:16] + digits[17:19], 16))
 
@@ -63,25 +63,25 @@ def before(stamp: Stamp) -> Span:
     return Span(mark(ANONYMOUS, 0), mark(stamp, 0))
 
 
-def behind(stamp: Stamp) -> Span:
-    """The marks of all stamps behind this one; the first is the stamp's own last, which no row has."""
+def later(stamp: Stamp) -> Span:
+    """The marks of all stamps after this one; the first is the stamp's own last, which no row has."""
     return Span(mark(stamp, POSITIONS - 1), LAST)
 
 
 def from_(stamp: Stamp) -> Span:
-    """The marks of this stamp and of all behind it: what its holder leaves alone when it looks for rows to mark."""
+    """The marks of this stamp and of all later ones: its holder marks no rows that bear them."""
     return Span(mark(stamp, 0), LAST)
 
 
 LAST = mark(Stamp(EPOCHS - 1, ATTEMPTS - 1), POSITIONS - 1)
 EVERY = Span(mark(ANONYMOUS, 0), LAST)
-"""All marks of ours."""
+"""All marks of Penstock."""
 
 
 def astray(found: Sequence[tuple[int, str | None, Any]], own: Span) -> list[int]:
-    """Of rows (id, mark, key) in the order of ids, those that bear one's own mark and stand before a lower id of their key.
+    """The ids of own rows that would be delivered before a lower id of their key; `found` has id, mark and key by id.
 
-    Such a lower one was given back after a failure: it bears no mark, or a later one. What is behind it must not slip past.
+    That lower id was given back after a failure: it bears no mark, or a later one.
     """
     last: dict[Any, str] = {}
     rows = []
@@ -97,14 +97,14 @@ def astray(found: Sequence[tuple[int, str | None, Any]], own: Span) -> list[int]
 
 
 def renumbered(found: list[tuple[int, str]], after: int) -> tuple[list[tuple[int, str, int]], list[tuple[int, str]]]:
-    """What becomes of rows (id, mark) that others have marked, for whoever goes on behind this position.
+    """Rows (id, mark) that others have marked, divided for a reader that continues after this position.
 
-    Those that lie behind it keep their order, and their positions, unless two have the same. The others were marked by somebody
-    who was not the last: they are to be marked anew.
+    Rows after it keep their order, and their positions, unless two are equal. The other rows were marked by a leader already
+    deposed, and are marked anew.
     """
     kept, last = [], after
-    behind_it = sorted((position_of(marked), row, marked) for row, marked in found if position_of(marked) > after)
-    for position, row, marked in behind_it:
+    ahead = sorted((position_of(marked), row, marked) for row, marked in found if position_of(marked) > after)
+    for position, row, marked in ahead:
         last = max(last + 1, position)
         kept.append((row, marked, last))
     return kept, [(row, marked) for row, marked in found if position_of(marked) <= after]

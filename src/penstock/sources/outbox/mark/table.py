@@ -1,7 +1,8 @@
-"""What the mark reader asks of a database: a handful of statements about one table, each atomic and conditioned on marks."""
+"""The table of reader mark: statements about one table, each atomic and conditioned on marks."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
@@ -16,7 +17,7 @@ WEIGHED = ("kafka_key", "kafka_value", "kafka_header_values")
 
 
 class Row(NamedTuple):
-    """A row of the table; `at` in microseconds since 1970, `error`: why its headers cannot be read."""
+    """A row of the table; `at` in microseconds since 1970, `error`: the reason why its headers cannot be read."""
 
     id: int
     position: int
@@ -30,7 +31,7 @@ class Row(NamedTuple):
 
 
 def is_page(rows: Sequence[Row], limit: int) -> bool:
-    """Whether there may be more rows than these: they are so many, or may fill PAGE_BYTES (a character has up to four bytes)."""
+    """Whether there may be more rows: these reach the limit, or may fill PAGE_BYTES (a character has up to four bytes)."""
     return len(rows) >= limit or sum(map(_length, rows)) >= PAGE_BYTES // 4
 
 
@@ -38,55 +39,107 @@ def _length(row: Row) -> int:
     return sum(len(text) for text in (row.value, *(row.said or ())) if text)
 
 
-class Table(Protocol):
-    """The table over one connection. What spans of marks are given is a condition: rows outside them are not touched."""
+class Table(ABC):
+    """The table over one connection. A span of marks is a condition: rows with other marks are not touched."""
 
+    within: str
+    """The condition that a row bears a mark of a span: SQL with two placeholders."""
+    text = "leader_id"
+    """SQL for a mark as text."""
+    made_at: str
+    """SQL for the creation time of a row, in microseconds since 1970."""
+    clock: str
+    """SQL for the time of the database, in microseconds since 1970."""
+
+    def __init__(self, table: str) -> None:
+        self.table, self.updating, self.deleting = table, f"update {table}", f"delete from {table}"
+
+    @abstractmethod
+    def ask(self, sql: str, facts: Sequence[Any] = ()) -> list[Any]:
+        """The rows of a statement."""
+
+    @abstractmethod
+    def tell(self, sql: str, facts: Sequence[Any] = ()) -> int:
+        """The number of rows that a statement has changed, durably, unless a transaction is open."""
+
+    @abstractmethod
+    def among(self, ids: Sequence[int]) -> tuple[str, Sequence[Any]]:
+        """The condition that a row is one of these, and its values."""
+
+    @abstractmethod
     def mark(self, stamp: Stamp, after: int, limit: int) -> list[Row]:
-        """Mark the lowest ids that bear no mark, or one from before the stamp, or a foreign one; the rows in the order of ids.
+        """Mark the lowest ids that bear no mark, a foreign one, or one from before the stamp; return them in the order of ids.
 
-        Positions are the database's time in microseconds, and behind `after`. At most so many rows are marked, and no row after
-        those that fill PAGE_BYTES.
+        Positions are the database's time in microseconds, and greater than `after`. At most `limit` rows are marked, and none
+        after the row that fills PAGE_BYTES.
         """
 
-    def marked(self, span: Span, most: int | None = None) -> list[tuple[int, str]]:
-        """The rows that bear such marks, or so many of them: id and mark."""
-
-    def upto(self, span: Span) -> list[tuple[int, str | None, Any]]:
-        """All rows up to the last one that bears such a mark, in the order of ids: id, mark, and topic and key."""
-
+    @abstractmethod
     def remark(self, rows: Sequence[tuple[int, str, str]]) -> None:
         """Give rows (id, mark, new mark) new marks, each if it still bears the old one."""
 
+    @abstractmethod
     def read(self, span: Span, limit: int) -> list[Row]:
-        """The first rows with such marks, in the order of marks: at most so many, and none after those that fill PAGE_BYTES."""
+        """The first rows with such marks, in the order of marks: at most `limit`, and none after the row that fills PAGE_BYTES."""
+
+    @abstractmethod
+    def purge_span(self, span: Span, limit: int) -> int:
+        """Delete at most `limit` rows with such marks; return their number."""
+
+    def marked(self, span: Span, most: int | None = None) -> list[tuple[int, str]]:
+        """Id and mark of the rows that bear such marks, at most `most`. A scan: there is no index of marks."""
+        sql = f"select id, {self.text} from {self.table} where {self.within} order by id {_limit(most)}"
+        return [(row, str(mark)) for row, mark in self.ask(sql, span)]
+
+    def upto(self, span: Span) -> list[tuple[int, str | None, Any]]:
+        """Id, mark, and topic with key of all rows up to the last one that bears such a mark, in the order of ids."""
+        last = f"select max(id) from {self.table} where {self.within}"
+        sql = f"select id, {self.text}, kafka_topic, kafka_key from {self.table} where id <= ({last}) order by id"
+        return [(row, marked, tuple(key)) for row, marked, *key in self.ask(sql, span)]
 
     def purge(self, ids: Sequence[int], span: Span) -> int:
-        """Delete those of these rows that bear such marks, durably; how many."""
-
-    def purge_span(self, span: Span, limit: int) -> int:
-        """Delete rows with such marks, at most so many; how many."""
+        """Delete those of these rows that bear such marks, durably; return their number."""
+        which, facts = self.among(ids)
+        return self.tell(f"{self.deleting} where {which} and {self.within}", (*facts, *span))
 
     def reset(self, ids: Sequence[int] | None, span: Span) -> int:
-        """Take such marks from these rows, or from all; how many bore them."""
+        """Remove such marks from these rows, or from all; return the number of rows that bore them."""
+        which, facts = ("true", ()) if ids is None else self.among(ids)
+        return self.tell(f"{self.updating} set leader_id = null where {which} and {self.within}", (*facts, *span))
 
     def bearing(self, ids: Sequence[int], span: Span) -> int:
-        """How many of these rows bear such marks."""
+        """The number of these rows that bear such marks."""
+        which, facts = self.among(ids)
+        [(count,)] = self.ask(f"select count(*) from {self.table} where {which} and {self.within}", (*facts, *span))
+        return int(count)
 
     def there(self, ids: Sequence[int]) -> int:
-        """How many of these rows are there, whatever mark they bear."""
+        """The number of these rows that exist, whatever marks they bear."""
+        which, facts = self.among(ids)
+        [(count,)] = self.ask(f"select count(*) from {self.table} where {which}", facts)
+        return int(count)
 
     def now(self) -> int:
-        """The database's time, in microseconds since 1970: what is marked later stands behind it."""
+        """The time of the database, in microseconds since 1970; rows that are marked later have greater positions."""
+        [(now,)] = self.ask(f"select {self.clock}")
+        return int(now)
 
     def waiting(self, delivered: Span, most: int | None = None) -> tuple[int, int | None]:
-        """How many rows there are, but for those with such marks, and when the oldest was made, in microseconds since 1970.
+        """The number of rows without such marks, and the creation time of the oldest, in microseconds since 1970.
 
-        No more than `most` rows are looked at.
+        At most `most` rows are counted.
         """
+        some = f"select create_time from {self.table} where leader_id is null or not ({self.within}) {_limit(most)}"
+        [(count, at)] = self.ask(f"select count(*), min({self.made_at}) from ({some}) few", delivered)
+        return int(count), None if at is None else int(at)
+
+
+def _limit(most: int | None) -> str:
+    return "" if most is None else f"limit {most}"
 
 
 class Opened(Protocol):
-    """How to reach the table."""
+    """A function that opens the table."""
 
     def __call__(self, *, anew: bool = False) -> AbstractContextManager[Table]:
         """The table over a connection. Raises SourceUnavailable, OutboxMissing, OutboxUnfit, ConfigInvalid."""
