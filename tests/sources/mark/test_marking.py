@@ -223,7 +223,7 @@ def test_a_second_pipeline_on_the_table_is_noticed_while_it_reads(desk: Desk) ->
     assert one.look() == []
     desk.commit("a")
     desk.reader(2).changes(1)
-    with pytest.raises(TermLost, match="no other pipeline"):
+    with pytest.raises(TermLost, match="stop the other pipeline"):
         until(one.look)
 
 

@@ -103,7 +103,7 @@ def test_a_command_runs_while_capture_is_suspended_and_its_exit_code_is_ours(sho
     )
     result = capture("suspend", shop, "--", sys.executable, "-c", migrate, shop)
     assert result.exit_code == 5
-    assert "1 touched rows told again" in result.output
+    assert "1 touched rows logged again" in result.output
     assert [(change.op, change.key) for change in logged(shop)] == [("refresh", '{"id":7}')]
     with pytest.raises(ConfigInvalid, match="cannot be run"):
         capture("suspend", shop, "--", shop.parent / "absent")

@@ -147,7 +147,7 @@ def test_an_event_that_another_overtook_stops_the_pipeline(path: Path) -> None:
         writer.executescript("insert into tree values(1, 1), (2, 1); update tree set a = 7 where a = 2")
         assert len(logged(path)) == 3
         writer.execute("update tree set a = 5 where a = 1")
-        with pytest.raises(CaptureBroken, match="of tree cannot be told exactly"):
+        with pytest.raises(CaptureBroken, match="of tree is not recorded exactly"):
             logged(path, heal=False)
         assert_log_makes(path, writer, ["tree"], is_strict=False)
 

@@ -149,7 +149,7 @@ def test_a_repaired_table_is_told_between_two_marks(
         assert ("orders", "broken", "lacks changes in the log: penstock capture repair") in states(path)
     with pytest.raises(CaptureBroken):
         followed(follow(source_of(path), LANE, reached, ANONYMOUS), upto=20)
-    assert repair(str(path), "orders").tables == {"orders": "repaired: all 3 rows told again"}
+    assert repair(str(path), "orders").tables == {"orders": "repaired: all 3 rows logged again"}
     windows = followed(follow(source_of(path), LANE, reached, ANONYMOUS), upto=10)
     assert positions(windows) == [5, 6, 7, 8, 9, 10]  # 4 is the gap
     schema, begin, *rows, end = logged(path)[3:]
@@ -177,7 +177,7 @@ def test_a_repair_that_was_killed_is_done_again_as_a_whole(
     with pytest.raises(CaptureBroken, match="items are missing before position 5"):
         logged(path)
     writer.execute("delete from items where line = 1")
-    assert repair(str(path)).tables == {"items": "repaired: all 2 rows told again"}
+    assert repair(str(path)).tables == {"items": "repaired: all 2 rows logged again"}
     assert_log_makes(path, writer, ["items"], is_strict=False)
 
 
@@ -236,7 +236,7 @@ def test_a_suspended_table_can_lose_a_column_and_only_what_was_touched_is_told_a
     assert positions(followed(windows, upto=4)) == [4]
     writer.execute("delete from orders where id = 3")
     assert ("orders", "suspended", "2 rows touched meanwhile") in states(path)
-    assert "told again" in resume(str(path)).tables["orders"]
+    assert "logged again" in resume(str(path)).tables["orders"]
     followed(windows, upto=7)
     changes = logged(path)[4:]
     assert ops(changes) == ["schema {}", 'delete {"id":3}', 'refresh {"id":2}']
@@ -247,13 +247,13 @@ def test_a_suspended_table_can_lose_a_column_and_only_what_was_touched_is_told_a
 @pytest.mark.parametrize(
     ("meanwhile", "done"),
     [
-        ("update orders set total = 9 where id = 1", "resumed: 1 touched rows told again"),
-        ("replace into orders values(2, 'z', 1)", "resumed: 1 touched rows told again"),
-        ("update or replace orders set id = 2 where id = 1", "resumed: 2 touched rows told again"),
+        ("update orders set total = 9 where id = 1", "resumed: 1 touched rows logged again"),
+        ("replace into orders values(2, 'z', 1)", "resumed: 1 touched rows logged again"),
+        ("update or replace orders set id = 2 where id = 1", "resumed: 2 touched rows logged again"),
         ("alter table orders rename to purchases", "resumed"),
-        ("alter table orders drop column status; alter table orders add column state", "resumed: all 2 rows told again"),
-        ("create unique index i on orders(total); replace into orders values(3, 'c', 2)", "resumed: all 2 rows told again"),
-        (REBUILD, "resumed: all 2 rows told again"),
+        ("alter table orders drop column status; alter table orders add column state", "resumed: all 2 rows logged again"),
+        ("create unique index i on orders(total); replace into orders values(3, 'c', 2)", "resumed: all 2 rows logged again"),
+        (REBUILD, "resumed: all 2 rows logged again"),
         ("drop table orders", rescan.DROPPED),
     ],
 )
@@ -277,7 +277,7 @@ def test_two_tables_that_were_rebuilt_and_renamed_do_not_take_the_same_heir(path
         suspend(str(path))
         writer.executescript("drop table a; drop table c; create table d(id integer primary key, b)")
         done = sorted(resume(str(path)).tables.items())
-        assert done == [("c", rescan.DROPPED), ("d", "resumed: all 0 rows told again")]
+        assert done == [("c", rescan.DROPPED), ("d", "resumed: all 0 rows logged again")]
 
 
 def test_a_resume_that_was_killed_leaves_the_table_suspended(
@@ -295,7 +295,7 @@ def test_a_resume_that_was_killed_leaves_the_table_suspended(
         resume(str(path), progress=kill)
     assert ("orders", "suspended", "resuming it was not finished: penstock capture resume") in states(path)
     assert repair(str(path), "orders").tables == {"orders": "suspended: penstock capture resume"}
-    assert resume(str(path)).tables["orders"] == "resumed: all 2 rows told again"
+    assert resume(str(path)).tables["orders"] == "resumed: all 2 rows logged again"
     assert_log_makes(path, writer, ["orders"], is_strict=False)
 
 
@@ -307,7 +307,7 @@ def test_a_name_that_a_pipeline_chose_does_not_vanish_silently(writer: sqlite3.C
         followed(follow(source, LANE, start, ANONYMOUS), upto=1)
     assert followed(follow(source_of(path, "purchases|items"), LANE, start, ANONYMOUS), upto=1)
     writer.execute("create table orders(id integer primary key)")
-    with pytest.raises(CaptureBroken, match="the table that is called orders now is not captured"):
+    with pytest.raises(CaptureBroken, match="the present table orders is not captured"):
         followed(follow(source_of(path), LANE, start, ANONYMOUS), upto=1)
 
 

@@ -128,7 +128,7 @@ def test_a_suspended_table_whose_light_triggers_were_created_again_is_told_as_a_
     writer.execute("insert into orders values(1, 'a', 1), (2, 'b', 2)")
     suspend(str(path), "orders")
     carried_out(writer, by_recipe)
-    assert resume(str(path)).tables["orders"] == "resumed: all 2 rows told again"
+    assert resume(str(path)).tables["orders"] == "resumed: all 2 rows logged again"
     assert_log_makes(path, writer, ["orders"], is_strict=False)
 
 

@@ -40,7 +40,7 @@ LOST = {
     "unique index": ("create unique index by_status on orders(status)", "orders has other unique indexes"),
     "later trigger": (
         "create trigger late after insert on orders begin update orders set total = 0 where id = new.id; end",
-        "orders got the trigger late, which fires before ours",
+        "orders got the trigger late, which fires before those of capture",
     ),
 }
 

@@ -107,7 +107,7 @@ def test_a_released_reader_whose_changes_are_gone_is_told_so_and_never_goes_on(w
     with pytest.raises(SourcePruned, match=r"begins at change 10; .* gone was released, because it had been silent"):
         source.retention.settle("gone", LANE, watermark)
     for deed in (lambda: next(follow(source, LANE, watermark, ANONYMOUS)), lambda: source.backlog(LANE, watermark)):
-        with pytest.raises(SourcePruned, match="what comes after 3 is gone"):
+        with pytest.raises(SourcePruned, match="changes after 3 are pruned"):
             deed()
     assert states(path)["gone"][2]
 

@@ -1,4 +1,4 @@
-"""The tables of ours in a captured database: what is captured, and whether it still is as it was."""
+"""The tables of Penstock in a captured database: the captured tables, and the check that they are unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.sources.sqlite.triggers import seal_of, sealing
 
 LAYOUT = 4
 UNSEALED = 3
-"""The layout before, which is the same without seals."""
+"""The previous layout, which has no seals."""
 
 TABLES = (
     "create table _penstock_meta(name text primary key, value)",
@@ -37,18 +37,18 @@ TABLES = (
 
 
 class Role(Enum):
-    """What a shape is for."""
+    """The purpose of a shape."""
 
     CAPTURE = "capture"  # events with images
-    WATCH = "watch"  # while suspended: which rows are touched
-    KEY = "key"  # deletes that healing found, of which only the key is known
+    WATCH = "watch"  # while suspended: keys of touched rows
+    KEY = "key"  # deletes found by healing, with the key alone
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A table under capture: its shape, the number that log rows carry, and its triggers as sqlite_master had them.
+    """A captured table: its shape, the number of the shape in log rows, and its triggers as in sqlite_master.
 
-    All shapes of one table, through renames and rebuilds, are of one lineage.
+    All shapes of one table, through renames and rebuilds, have one lineage.
     """
 
     number: int
@@ -63,45 +63,45 @@ class Captured:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All that was ever captured in this life of the log."""
+    """All shapes of this incarnation of the log."""
 
     incarnation: str
     shapes: Mapping[int, Captured]
 
     @property
     def live(self) -> list[Captured]:
-        """What is under capture now, suspended or not."""
+        """The tables that are captured now, also suspended ones."""
         return [captured for captured in self.shapes.values() if captured.is_live]
 
     def last(self, lineage: int) -> Captured:
-        """The shape under which the events of a table were captured last."""
+        """The last shape of a table for events."""
         return [one for one in self.shapes.values() if one.lineage == lineage and one.role is Role.CAPTURE][-1]
 
     def named(self, table: str) -> Captured | None:
-        """The last shape with this name."""
+        """The last shape for events of a table with this name."""
         found = [one for one in self.shapes.values() if one.shape.table == table and one.role is Role.CAPTURE]
         return found[-1] if found else None
 
 
 class Loss(Enum):
-    """What the log may lack after a breach."""
+    """The changes that the log may lack after a breach."""
 
-    NOTHING = 0  # whatever is untrustworthy says so
-    ORDER = 1  # rows written since then may be told wrong
-    REMOVALS = 2  # rows written since then may have removed others unseen
+    NOTHING = 0  # untrusted rows are marked as such
+    ORDER = 1  # later rows may have wrong images
+    REMOVALS = 2  # later writes may have removed rows that the log lacks
     EVERYTHING = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A difference between what was captured and what is there."""
+    """A difference between a table and its captured shape."""
 
     table: str
     what: str
     loss: Loss
 
     def loses(self, has_writes: bool | None) -> bool:
-        """Whether changes are missing that nobody can find; `has_writes` since the table was last known to be sound, if known."""
+        """Whether changes are lost; `has_writes`: whether the table was written since it was last sound, if known."""
         if self.loss is Loss.ORDER:
             return has_writes is None
         return self.loss is Loss.EVERYTHING or (self.loss is Loss.REMOVALS and has_writes is not False)
@@ -109,18 +109,18 @@ class Breach:
 
 @dataclass(frozen=True, slots=True)
 class Healing:
-    """Up to where untrusted rows of the log have been made up for later in the log, and up to where everything has."""
+    """The positions up to which later rows of the log replace untrusted rows, and replace everything."""
 
     rows_upto: int = 0
     whole_upto: int = 0
 
     @property
     def upto(self) -> int:
-        """Up to where untrusted rows are made up for: a rescan makes up for them too."""
+        """The position up to which untrusted rows are replaced, also by a rescan."""
         return max(self.rows_upto, self.whole_upto)
 
     def covers(self, position: int, op: str) -> bool:
-        """Whether a reader may go past a row that is no event."""
+        """Whether a reader may pass a row that is no event."""
         return position <= (self.whole_upto if op == "gap" else self.upto)
 
 
@@ -129,7 +129,7 @@ def load(connection: sqlite3.Connection) -> Catalogue:
     meta = dict(connection.execute("select name, value from _penstock_meta"))
     if meta.get("layout") != LAYOUT:
         raise CaptureBroken(
-            f"the capture was made by another version of penstock (layout {meta.get('layout')}, ours is {LAYOUT})",
+            f"the capture was made by another version of penstock (layout {meta.get('layout')}, this version has {LAYOUT})",
             enable_remedy(path_of(connection))
             if meta.get("layout") == UNSEALED
             else "disable capture and enable it again, or use that version",
@@ -138,36 +138,37 @@ def load(connection: sqlite3.Connection) -> Catalogue:
 
 
 def _shapes(connection: sqlite3.Connection) -> dict[int, Captured]:
-    rows = connection.execute(
-        "select number, lineage, role, shape, triggers, master_row, is_live, is_suspended from _penstock_shape order by number"
-    )
-    shapes = (
-        Captured(row[0], row[1], Role(row[2]), Shape.from_json(row[3]), json.loads(row[4]), row[5], bool(row[6]), bool(row[7]))
-        for row in rows
-    )
-    return {captured.number: captured for captured in shapes}
+    columns = "number, lineage, role, shape, triggers, master_row, is_live, is_suspended"
+    return {
+        number: Captured(
+            number, lineage, Role(role), Shape.from_json(shape), json.loads(triggers), row, bool(live), bool(suspended)
+        )
+        for number, lineage, role, shape, triggers, row, live, suspended in connection.execute(
+            f"select {columns} from _penstock_shape order by number"
+        )
+    }
 
 
 def upgrade(connection: sqlite3.Connection) -> Iterator[str]:
-    """The statements that turn the layout before into this one; none where that is not needed."""
+    """The statements that upgrade the previous layout; none for the current one."""
     if connection.execute("select value from _penstock_meta where name = 'layout'").fetchone() == (UNSEALED,):
         yield from (sealing(captured.number) for captured in _shapes(connection).values() if captured.is_live)
         yield f"update _penstock_meta set value = {LAYOUT} where name = 'layout'"
 
 
 def healings(connection: sqlite3.Connection) -> dict[int, Healing]:
-    """What was healed, by lineage."""
+    """The healing of each lineage."""
     rows = connection.execute("select lineage, rows_upto, whole_upto from _penstock_healing")
     return {lineage: Healing(rows_upto, whole_upto) for lineage, rows_upto, whole_upto in rows}
 
 
 def present_name(captured: Captured, schema: Schema) -> str:
-    """The name a captured table has now: triggers follow a table that is renamed."""
+    """The present name of a captured table: triggers follow a table that is renamed."""
     return next((trigger.table for trigger in schema.triggers if trigger.name in captured.triggers), captured.shape.table)
 
 
 def breaches(captured: Captured, schema: Schema) -> Iterator[Breach]:
-    """Everything that has changed with this table since it was captured."""
+    """All differences between a table and its captured shape."""
     table = captured.shape.table
     ours = [trigger for trigger in schema.triggers if trigger.name in captured.triggers]
     if len(ours) < len(captured.triggers):
@@ -176,12 +177,14 @@ def breaches(captured: Captured, schema: Schema) -> Iterator[Breach]:
         yield Breach(table, "had its triggers dropped and created again", Loss.EVERYTHING)
     else:
         yield from _altered(captured, schema, ours)
-    if ours and (late := _late(schema, ours)):
-        yield Breach(table, f"got the trigger {late}, which fires before ours", Loss.ORDER)
+    oldest = min((trigger.row for trigger in ours), default=0)
+    foreign = schema.foreign(ours[0].table) if ours else ()
+    if late := next((trigger.name for trigger in foreign if trigger.row > oldest), None):
+        yield Breach(table, f"got the trigger {late}, which fires before those of capture", Loss.ORDER)
 
 
 def is_sealed(captured: Captured, schema: Schema) -> bool:
-    """Whether all triggers of a shape are there, and have been there since they were made."""
+    """Whether all triggers of a shape exist, and were not created again."""
     seal, rows = schema.seals.get(seal_of(captured.number), 0), {one.name: one.row for one in schema.triggers}
     return all(name in rows and rows[name] < seal for name in captured.triggers)
 
@@ -190,32 +193,27 @@ def _altered(captured: Captured, schema: Schema, ours: Sequence[PresentTrigger])
     was, now = captured.shape, shape_of(schema.tables[ours[0].table], captured.shape.choice)
     if now.table != was.table:
         yield Breach(was.table, f"was renamed to {now.table}", Loss.NOTHING)
-    elif now.create_sql != was.create_sql:  # every log row since then carries a negative shape, so nothing is missing unseen
+    elif now.create_sql != was.create_sql:  # all later log rows have a negative shape
         yield Breach(was.table, "was altered", Loss.NOTHING)
     elif {trigger.name: trigger.sql for trigger in ours} != captured.triggers:
         yield Breach(was.table, "has other triggers than those of capture", Loss.EVERYTHING)
     if computed := sorted((now.names - was.names) & generated(schema.tables[now.table])):
         yield Breach(was.table, f"got the generated column {computed[0]}, which all rows have", Loss.EVERYTHING)
-    is_renamed = not was.names <= now.names  # then the columns of its indexes have other names too
+    is_renamed = not was.names <= now.names  # then the columns of its indexes have other names
     if _columns(now) != _columns(was) and not (is_renamed and len(now.uniques) == len(was.uniques)):
         yield Breach(was.table, "has other unique indexes", Loss.REMOVALS)
     elif now.is_circular and not was.is_circular:
         yield Breach(was.table, "has rows that REPLACE removes by a foreign key that leads back to it", Loss.REMOVALS)
     elif now.collisions != was.collisions and not is_renamed:
-        yield Breach(was.table, "has triggers of an earlier version, to which some removals by REPLACE are unseen", Loss.REMOVALS)
+        yield Breach(was.table, "has triggers of an earlier version, which miss some removals by REPLACE", Loss.REMOVALS)
 
 
 def _columns(shape: Shape) -> list[object]:
     return [(unique.columns, unique.is_declared) for unique in shape.uniques]
 
 
-def _late(schema: Schema, ours: Sequence[PresentTrigger]) -> str | None:
-    oldest = min(trigger.row for trigger in ours)
-    return next((trigger.name for trigger in schema.foreign(ours[0].table) if trigger.row > oldest), None)
-
-
 def strays(catalogue: Catalogue, schema: Schema, is_meant: Callable[[str], bool]) -> Iterator[str]:
-    """Names that a pipeline chose and that no captured table has any more, because the table goes by another name now."""
+    """Sentences about names that a pipeline chose and whose captured tables were renamed."""
     live = {captured.shape.table: captured for captured in catalogue.live}
     heirs = {captured.lineage: captured.shape.table for captured in catalogue.live}
     for table, lineage in dict.fromkeys((one.shape.table, one.lineage) for one in catalogue.shapes.values()):
@@ -223,6 +221,6 @@ def strays(catalogue: Catalogue, schema: Schema, is_meant: Callable[[str], bool]
         if heir is None or table in live or not is_meant(table):
             continue
         if table in schema.tables:
-            yield f"{table} was renamed to {heir}, and the table that is called {table} now is not captured"
+            yield f"{table} was renamed to {heir}, and the present table {table} is not captured"
         elif not is_meant(heir):
             yield f"{table} was renamed to {heir}, which the pipeline's `tables` does not choose"

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from penstock.sources.sqlite.source import SqliteSource
 
 LONG_LOG = 1_000_000
-"""Changes in the log beyond which somebody should look."""
+"""The number of changes in the log that causes a warning."""
 SKEW = timedelta(seconds=5)
 
 _LAST = "select (at - 2440587.5) * 86400.0 from _penstock_log order by seq desc limit 1"
 
 
 def checks(pipeline: Pipeline, *, probes: bool) -> Mapping[str, Check]:
-    """All of them by name."""
+    """All checks by name."""
     source: SqliteSource = pipeline.source  # type: ignore[assignment]
     return {
         "database": partial(database, source),
@@ -39,12 +39,12 @@ def checks(pipeline: Pipeline, *, probes: bool) -> Mapping[str, Check]:
 
 
 def database(source: SqliteSource) -> Iterator[Finding]:
-    """Whether it is there, can be used, and lets readers and writers work side by side."""
+    """Whether the file is writable, and readers and writers do not wait for each other."""
     path, mode = source.database, survey(source.database).journal_mode
     why = None if os.access(path, os.W_OK) else "this user may not write to it"
     if why := why or unwritable(Path(path).parent):
         yield failed(
-            "database", f"{path} can be read, but progress cannot be noted in it: {why}", "give this user the right to write"
+            "database", f"{path} is not writable, and progress is recorded in it: {why}", "give this user the right to write"
         )
     elif mode != "wal":
         said = f"{path} does not use write-ahead logging ({mode}): readers and writers wait for each other"
@@ -59,7 +59,7 @@ def capture(source: SqliteSource) -> Iterator[Finding]:
 
 
 def judged_tables(source: SqliteSource, found: Survey) -> Iterator[Finding]:
-    """What follows from the states of the tables."""
+    """The findings for the states of the tables."""
     path, wanted = source.database, f"tables that match {source.tables}" if source.tables else "tables"
     named = {state: [table for table in found.tables if table.state == state] for state in _STATES}
     for table in named["broken"]:
@@ -82,25 +82,27 @@ def _names(tables: Sequence[TableState]) -> str:
 
 
 def log(source: SqliteSource) -> Iterator[Finding]:
-    """How long it is, and who holds it back."""
+    """The length of the log, and the pipelines that keep it."""
     yield from judged_log(source.database, survey(source.database))
 
 
 def judged_log(path: str, found: Survey) -> Iterator[Finding]:
-    """What follows from the length of the log and from those who read it."""
+    """The findings for the length of the log and its readers."""
     length = 0 if found.first is None or found.head is None else found.head - found.first + 1
     gone = [one for one in found.readers if one.state == "gone" and one.kept]
     for one in gone:
         said = f"{one.kept} changes are kept for {one.pipeline} alone, which was last seen at {one.noted_at}"
         yield warning("log", said, f"run it, or: penstock forget --database {path} {one.pipeline}")
     if length > LONG_LOG and not gone:
-        yield warning("log", f"{length} changes wait for the slowest pipeline", "see penstock capture status: who is far behind?")
+        yield warning(
+            "log", f"{length} changes wait for the slowest pipeline", "see penstock capture status: which pipeline has the backlog?"
+        )
     elif not gone:
         yield ok("log", f"{length} changes, {len(found.readers)} pipelines registered")
 
 
 def clock(source: SqliteSource) -> Iterator[Finding]:
-    """Whether the database's last change lies in the past."""
+    """Whether the last change of the database is in the past."""
     with opened(source.database) as connection:
         found = connection.execute(_LAST).fetchone()
     now = datetime.now(UTC)
@@ -110,6 +112,6 @@ def clock(source: SqliteSource) -> Iterator[Finding]:
 def judged_clock(last: datetime, now: datetime) -> Finding:
     """Whether the clock has been set back since the last change."""
     if last > now + SKEW:
-        said = f"the last change was made at {last:%Y-%m-%d %H:%M:%S} UTC, and here it is {now:%H:%M:%S} UTC"
+        said = f"the last change was made at {last:%Y-%m-%d %H:%M:%S} UTC, and the clock of this host shows {now:%H:%M:%S} UTC"
         return warning("clock", said, "set the clock, or wait: lag and times of changes are wrong, order is not")
     return ok("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC, after the last change")

@@ -15,7 +15,7 @@ class SqliteCapture:
     """See penstock.capture."""
 
     def serves(self, address: str) -> bool:
-        """A path is no address of a server."""
+        """A path, not a URL."""
         return "://" not in address
 
     def enable(
@@ -34,7 +34,7 @@ class SqliteCapture:
         return survey.survey(_existing(address), tables)
 
     def suspend(self, address: str, tables: str | None) -> Report:
-        """Note only which rows are touched."""
+        """Record only the keys of touched rows."""
         return suspend.suspend(_existing(address), tables)
 
     def resume(self, address: str, tables: str | None, progress: Progress) -> Report:

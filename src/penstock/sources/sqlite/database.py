@@ -1,4 +1,4 @@
-"""Opening the captured database without ever creating it, and saying in our words what went wrong with it."""
+"""Opening the captured database, which is never created; errors of SQLite become PenstockErrors."""
 
 from __future__ import annotations
 
@@ -15,67 +15,66 @@ from penstock.errors import CaptureMissing, LogDamaged, PenstockError, SourceUna
 _PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL}
 _UNWRITABLE = {
     sqlite3.SQLITE_FULL: "make room on its disk",
-    sqlite3.SQLITE_READONLY: "let this user write to the file and its folder: how far pipelines have come is noted there",
+    sqlite3.SQLITE_READONLY: "let this user write to the file and its folder: the progress of pipelines is recorded there",
 }
-_SEE = "see that its disk has room, that this user can open the file and its folder, and that no program keeps it locked"
+_SEE = "check that its disk has room, that this user can open the file and its folder, and that no program keeps it locked"
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 def enable_remedy(path: str) -> str:
-    """What to type to get capture."""
+    """The command that enables capture."""
     return f"run: penstock capture enable {path}"
 
 
 def repair_remedy(path: str, table: str) -> str:
-    """What to type where changes are missing."""
+    """The command that repairs a table whose changes are missing."""
     return f"run: penstock capture repair {path} {table}"
 
 
 @contextmanager
 def opened(path: str, mode: Literal["ro", "rw"] = "ro", patience: float = 1.0) -> Iterator[sqlite3.Connection]:
-    """A connection in autocommit; errors of SQLite inside the block come out as errors of ours."""
-    with _translated(path):
+    """A connection in autocommit; errors of SQLite inside the block become PenstockErrors."""
+    try:
         uri = f"file:{quote(os.path.abspath(path))}?mode={mode}"
         connection = sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None, check_same_thread=False)
         try:
             yield connection
         finally:
             connection.close()
+    except sqlite3.DatabaseError as error:
+        raise _translated(path, error) from error
 
 
 @contextmanager
 def transaction(
     connection: sqlite3.Connection, kind: Literal["deferred", "immediate"] = "deferred", *, keeps: bool = True
 ) -> Iterator[None]:
-    """All or nothing, or nothing in any case; a deferred one that only reads sees one state of the database."""
+    """A transaction, rolled back on an error and unless it `keeps`; a deferred one that only reads sees one state."""
     connection.execute(f"begin {kind}")
     try:
         yield
     except BaseException:
-        if connection.in_transaction:  # SQLite itself takes one back that finds the disk full
+        if connection.in_transaction:  # SQLite rolls back by itself when the disk is full
             connection.execute("rollback")
         raise
     connection.execute("commit" if keeps else "rollback")
 
 
 def is_busy(error: PenstockError) -> bool:
-    """Whether it says no more than that somebody else writes just now."""
+    """Whether the error means only that another process is writing."""
     return isinstance(error.__cause__, sqlite3.DatabaseError) and _primary(error.__cause__) in _BUSY
 
 
 def data_version(connection: sqlite3.Connection) -> int:
-    """Moves when another connection has committed something."""
-    return _number(connection, "pragma data_version")
+    """A number that changes when another connection has committed."""
+    [(number,)] = connection.execute("pragma data_version")
+    return int(number)
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
-    """Moves with every change of schema, and with VACUUM, which renumbers rows."""
-    return _number(connection, "pragma schema_version")
-
-
-def _number(connection: sqlite3.Connection, sql: str) -> int:
-    [(number,)] = connection.execute(sql)
+    """A number that changes with every change of schema, and with VACUUM, which renumbers rows."""
+    [(number,)] = connection.execute("pragma schema_version")
     return int(number)
 
 
@@ -88,7 +87,7 @@ Identity = tuple[int, int, int | None]
 
 
 def identity(path: str) -> Identity | None:
-    """Which file stands under this name now, and which WAL beside it; None if there is none."""
+    """The device and inode of the file with this name, and the inode of its WAL; None if there is no file."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -100,22 +99,14 @@ def identity(path: str) -> Identity | None:
 
 
 def is_replaced(was: Identity | None, now: Identity | None) -> bool:
-    """Whether a connection opened to `was` reads another file than the one that stands there now.
+    """Whether a connection to the file `was` reads another file than the present one.
 
-    SQLite never takes away a WAL that somebody has open, so one that is gone or another was taken away with its database.
+    SQLite never removes a WAL that a process has open: a WAL that is gone or another one was replaced with its database.
     """
     return was is None or now is None or was[:2] != now[:2] or was[2] not in (None, now[2])
 
 
-@contextmanager
-def _translated(path: str) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        raise _in_our_words(path, error) from error
-
-
-def _in_our_words(path: str, error: sqlite3.DatabaseError) -> PenstockError | sqlite3.DatabaseError:
+def _translated(path: str, error: sqlite3.DatabaseError) -> PenstockError | sqlite3.DatabaseError:
     primary = _primary(error)
     if not Path(path).is_file():
         return CaptureMissing(f"there is no database {path}", "check the path, then " + enable_remedy(path))

@@ -1,4 +1,4 @@
-"""How rows of the log are read: all shapes by number, and which of them are wanted. Pure."""
+"""Reading rows of the log: all shapes by number, and the chosen ones. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from penstock.sources.sqlite.image import COLUMNS, OP, SEQ, SHAPE, VALUES, Image
 from penstock.sources.sqlite.place import Place
 from penstock.sources.sqlite.ranges import catch_up
 
-CHOOSE = "decide where to go on: penstock run FILE --from POSITION|beginning|now"
+CHOOSE = "choose where to continue: penstock run FILE --from POSITION|beginning|now"
 
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """The changes up to a place, and where the log ended when they were read; cut if the next row cannot be delivered."""
+    """The changes up to a place, and the head of the log at that time; cut if the next row cannot be delivered."""
 
     changes: pa.RecordBatch
     end: Place
@@ -29,15 +29,15 @@ class LogChunk:
 
 
 class Rows(NamedTuple):
-    """Rows of the log as they were read."""
+    """Rows of the log."""
 
     rows: list[Row]
     is_doubtful: bool  # some text may not be UTF-8
-    is_cut: bool = False  # there may be more, which would take too much memory
+    is_cut: bool = False  # there may be more rows, which would take too much memory
 
 
 class LogDecoder:
-    """How rows of the log are read: all shapes by number, and which of them are wanted."""
+    """Makes changes of log rows: all shapes by number, and the chosen ones."""
 
     def __init__(self, path: str, imagers: Mapping[int, Imager], lineages: Mapping[int, int], chosen: Collection[int]) -> None:
         self.path, self.imagers, self.lineages, self.chosen = path, imagers, lineages, chosen
@@ -53,32 +53,32 @@ class LogDecoder:
         return f"select {', '.join([COLUMNS, *(f'c{i}' for i in range(values))])} {self._chosen}"
 
     def wanted(self, rows: list[Row]) -> list[Row]:
-        """Those of the chosen shapes."""
+        """The rows of the chosen shapes."""
         return [row for row in rows if abs(row[SHAPE]) in self.chosen] if self.is_choosy else rows
 
-    def behind(self, row: Row, incarnation: str) -> Place:
-        """The place behind a row."""
+    def place_after(self, row: Row, incarnation: str) -> Place:
+        """The place after a row."""
         return Place(incarnation, row[SEQ], change_at(row, self.imagers).checksum())
 
     def moved(self, after: Place, row: Row, is_cut: bool) -> Place:
-        """Where one stands behind this row, the last that was read."""
+        """The place after the last row that was read."""
         is_partial = is_cut and after.overlaps(row[SEQ])
         return after.moved(row[SEQ], "" if is_partial else change_at(row, self.imagers).checksum())
 
     def is_clear(self, rows: list[Row]) -> bool:
-        """Whether all of these are events."""
+        """Whether all of these rows are events."""
         return {row[SHAPE] for row in rows} <= self.imagers.keys()
 
-    def is_made_up_for(self, row: Row, healed: Mapping[int, Healing]) -> bool:
-        """Whether a row that is no event may be passed over, because the log goes on to tell what it does not."""
+    def is_replaced(self, row: Row, healed: Mapping[int, Healing]) -> bool:
+        """Whether later rows of the log replace a row that is no event."""
         lineage = self.lineages.get(-(row[SHAPE] or 0))
         return lineage is not None and healed.get(lineage, Healing()).covers(row[SEQ], row[OP])
 
-    def chunk(self, behind: Rows, after: Place, head: int, healed: Mapping[int, Healing]) -> LogChunk:
-        """What can be delivered of the rows behind a place, up to the first that cannot be."""
-        wanted = self.wanted(behind.rows)
+    def chunk(self, found: Rows, after: Place, head: int, healed: Mapping[int, Healing]) -> LogChunk:
+        """The changes of the rows after a place, up to the first row that cannot be delivered."""
+        wanted = self.wanted(found.rows)
         if not self.is_clear(wanted):
-            wanted = [row for row in wanted if row[SHAPE] in self.imagers or not self.is_made_up_for(row, healed)]
+            wanted = [row for row in wanted if row[SHAPE] in self.imagers or not self.is_replaced(row, healed)]
         if after.ranges:
             wanted = catch_up(after.ranges).rest(wanted, self.imagers)
         good = len(wanted)
@@ -87,19 +87,19 @@ class LogDecoder:
             if good == 0:
                 raise self.fault(wanted[0])
         is_cut = good < len(wanted)
-        last = wanted[good - 1 : good] if is_cut else behind.rows[-1:]
+        last = wanted[good - 1 : good] if is_cut else found.rows[-1:]
         end = self.moved(after, last[0], is_cut) if last else after
-        return LogChunk(to_changes(wanted[:good], self.imagers, is_doubtful=behind.is_doubtful), end, head, is_cut)
+        return LogChunk(to_changes(wanted[:good], self.imagers, is_doubtful=found.is_doubtful), end, head, is_cut)
 
     def fault(self, row: Row) -> PenstockError:
-        """Why a row cannot be delivered."""
+        """The error for a row that cannot be delivered."""
         known = self.imagers.get(-(row[SHAPE] or 0))
         if not known:
-            return LogDamaged(f"the log does not know the shape {row[SHAPE]} of the change {row[SEQ]}", CHOOSE)
+            return LogDamaged(f"the shape {row[SHAPE]} of the change {row[SEQ]} is missing from the catalogue of the log", CHOOSE)
         table = known.shape.table
-        remedy = f"{repair_remedy(self.path, table)}; or, to go on without them: penstock run FILE --from {row[SEQ]}"
+        remedy = f"{repair_remedy(self.path, table)}; or, to continue without them: penstock run FILE --from {row[SEQ]}"
         if row[OP] == "gap":
             return CaptureBroken(f"changes of {table} are missing before position {row[SEQ]}: it {row[VALUES]}", remedy)
         action = "an action of a foreign key that its own change caused"
         why = f"the table had been altered, or the row was changed again, or removed, by {action}"
-        return CaptureBroken(f"the change {row[SEQ]} of {table} cannot be told exactly: {why}", remedy)
+        return CaptureBroken(f"the change {row[SEQ]} of {table} is not recorded exactly: {why}", remedy)

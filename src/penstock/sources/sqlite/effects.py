@@ -1,4 +1,4 @@
-"""What a write would write besides: SQLite itself says it, by compiling statements in an empty copy of the schema in memory."""
+"""The further writes of a write, by triggers and foreign keys: SQLite compiles statements in an empty copy of the schema."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _COPIED = """select type, name, sql from sqlite_master
 
 
 class Effects:
-    """What the triggers and foreign keys of a schema do, for tables that have any."""
+    """The effects of the triggers and foreign keys of a schema."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def close(self) -> None:
-        """Forget the copy."""
+        """Close the copy."""
         if "_copy" in self.__dict__:
             self._copy.close()
 
     def writers(self, table: str, columns: Iterable[str], triggers: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-        """Which of these triggers (name and text) write to the table itself before its row is; deletes are exact even so."""
+        """The names of those triggers (name, SQL) that insert or update in the table itself before its row is written."""
         early = [(name, sql) for name, sql in triggers if is_before(sql)]
         if not early:
             return ()
         setting = ", ".join(f"{quoted(column)} = {quoted(column)}" for column in columns)
         statements = f"insert into {quoted(table)} default values", f"update {quoted(table)} set {setting}"
-        if all(self._count(one, table, _PUTS) <= 1 for one in statements):  # it takes no change of the copy to see that
+        if all(self._count(one, table, _PUTS) <= 1 for one in statements):  # fast: the copy is not changed
             return ()
         return tuple(name for name, sql in early if any(self._adds(sql, one, table) for one in statements))
 
@@ -69,7 +69,7 @@ class Effects:
     def _stand_in(self, table: str) -> str:
         try:
             columns = [name for (name,) in self._connection.execute("select name from pragma_table_xinfo(?)", (table,))]
-        except sqlite3.OperationalError:  # an extension that is not loaded here
+        except sqlite3.OperationalError:  # its extension is not loaded here
             columns = []
         return f"create table {quoted(table)}({', '.join(map(quoted, columns)) or 'unknown'})"
 
@@ -93,7 +93,7 @@ class Effects:
             copy.execute("release before")
 
     def _count(self, statement: str, table: str, actions: set[int]) -> int:
-        """How many writes to the table are in the program of a statement, with all that it sets off."""
+        """The number of writes to the table in the compiled program of a statement, with those of its triggers and cascades."""
         found: list[str] = []
 
         def note(action: int, name: str | None, *_: object) -> int:
@@ -116,7 +116,7 @@ def is_before(trigger: str) -> bool:
 
 
 def _run(copy: sqlite3.Connection, sql: str, again: Callable[[], None] = lambda: None) -> None:
-    """Run it, with stand-ins for functions and collations that only the application has; what fails even so does so there, too."""
+    """Run a statement, with stand-ins for functions and collations of the application; other errors are ignored."""
     for _ in range(100):
         try:
             copy.execute(sql).fetchall()

@@ -1,7 +1,7 @@
 """Regular expressions for whole names, matched in a time that no expression makes exponential.
 
-`re` tries one way after the other, and `(a+)+` has 2^n of them. Here all ways go side by side: each part of an expression takes the
-set of places before it to the set of places after it. `re` parses, and judges characters, so an expression means the same.
+`re` tries one way after the other, and `(a+)+` has 2^n of them. Here each part of an expression maps the set of places before it to
+the set of places after it. `re` parses and compares characters: the meaning of an expression is the same.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Places = frozenset[int]
 
 
 class TooHard(ValueError):
-    """An expression that cannot be matched so."""
+    """An expression that cannot be matched like this."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
-    """A fixed number of characters, and conditions on their places: there is at most one way to match them."""
+    """Single characters and conditions on places: there is at most one way to match them."""
 
     pattern: re.Pattern[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """One of several."""
+    """Alternatives."""
 
     options: Sequence[Sequence[Part]]
 
@@ -53,7 +53,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Look:
-    """Whether something stands there, or ends there and has this width."""
+    """A look-ahead; with a width, a look-behind."""
 
     body: Sequence[Part]
     width: int
@@ -65,7 +65,7 @@ Part = Leaf | Choice | Repeat | Look
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expression:
-    """A regular expression, ready to match."""
+    """A compiled regular expression."""
 
     parts: Sequence[Part]
 
@@ -76,7 +76,7 @@ class Expression:
 
 @lru_cache(maxsize=64)
 def expression(text: str) -> Expression:
-    """Read one. Raises TooHard, and what `re.compile` raises."""
+    """Compile an expression. Raises TooHard, and the errors of `re.compile`."""
     re.compile(text)
     parsed = _parser.parse(text)
     return Expression(_parts(parsed, parsed.state.flags, 0))
@@ -123,31 +123,30 @@ def _leaf(nodes: list[Any], flags: int) -> Leaf:
 
 @dataclass(slots=True)
 class _Matching:
-    """One name, and which parts led from where to where in it."""
+    """The match of one name, with a cache of the places after each part."""
 
     name: str
     known: dict[tuple[int, Places], Places] = field(default_factory=dict)
 
     def through(self, parts: Sequence[Part], at: Places) -> Places:
-        """The places behind all of these, one after the other."""
+        """The places after a sequence of parts."""
         for part in parts:
             if not at:
                 break
-            at = self._behind(part, at)
+            at = self._after(part, at)
         return at
 
-    def _behind(self, part: Part, at: Places) -> Places:
+    def _after(self, part: Part, at: Places) -> Places:
         if isinstance(part, Leaf):
             return frozenset(match.end() for place in at if (match := part.pattern.match(self.name, place)))
         if isinstance(part, Look):
             return frozenset(place for place in at if self._sees(part, place) is part.is_wanted)
         if (id(part), at) not in self.known:
-            found = self._repeated(part, at) if isinstance(part, Repeat) else self._chosen(part, at)
-            self.known[id(part), at] = found
+            if isinstance(part, Repeat):
+                self.known[id(part), at] = self._repeated(part, at)
+            else:
+                self.known[id(part), at] = frozenset().union(*(self.through(option, at) for option in part.options))
         return self.known[id(part), at]
-
-    def _chosen(self, part: Choice, at: Places) -> Places:
-        return frozenset().union(*(self.through(option, at) for option in part.options))
 
     def _sees(self, part: Look, place: int) -> bool:
         if not part.width:
@@ -155,12 +154,12 @@ class _Matching:
         return place >= part.width and place in self.through(part.body, frozenset({place - part.width}))
 
     def _repeated(self, part: Repeat, at: Places) -> Places:
-        """The least number of times first; then as long as there are places that no smaller number of times has led to."""
+        """The places after the least number of times, then after further ones, until no new place is found."""
         turns = 0
         while turns < part.least and at:
             before, at, turns = at, self.through(part.body, at), turns + 1
             if at == before:
-                break  # as often as one likes
+                break  # further repeats change nothing
         seen, fresh, turns = set(at), at, part.least
         while turns < part.most and fresh:
             fresh = self.through(part.body, fresh) - seen

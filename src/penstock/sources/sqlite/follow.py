@@ -1,4 +1,4 @@
-"""Following the log: windows that end on commits, at once when something was committed."""
+"""Following the log: windows that end on commits, immediately after a commit."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from penstock.sources.sqlite.log import Log, reading
 from penstock.sources.sqlite.place import Place
 from penstock.sources.sqlite.wake import Wake, waking
 
-GATHER = 0.002  # seconds between windows when much happens
+GATHER = 0.002  # seconds between windows, under load
 
 
 def follow(path: str, is_meant: Callable[[str], bool], place: Place, choice: Choice = EVERYTHING, *, heals: bool = False) -> Steps:
-    """Windows for ever; a file that was replaced is opened anew and must go on at the same place."""
+    """Windows for ever; a file that was replaced is opened again and must continue at the same place."""
     with waking(path) as wake:
         until = yield None
         while True:
@@ -34,7 +34,7 @@ def _until_replaced(
     patience, seen, known = GATHER, -1, place
     while not is_replaced(opened_as, now := identity(path)):
         opened_as, version = now, log.version()
-        if version != seen:  # something was committed since the last look
+        if version != seen:  # there was a commit since the last query
             chunk, seen = log.chunk(place), version
             if chunk.changes.num_rows or chunk.end.position < chunk.head:
                 given, patience, seen = time.monotonic(), GATHER, -1
@@ -47,13 +47,13 @@ def _until_replaced(
             until = yield Window(NO_CHANGES, place.to_cursor(), idle=True) if place != known else None
             known = place
         has_stirred = wake.wait(min(patience, until - time.monotonic()))
-        # the file is written a moment before the commit can be seen, so a change may show only at one of the next looks
+        # the file is written shortly before the commit is visible: a change may be visible only to a later query
         patience = GATHER if has_stirred else min(8 * patience, wake.longest)
     return place, until
 
 
 def _windows(log: Log, chunk: LogChunk) -> Generator[Window, float, tuple[Place, float]]:
-    """All up to the head that was seen first: only there a window is whole."""
+    """The changes up to the head of the first chunk, where the window is whole."""
     head = chunk.head
     while chunk.end.position < head:
         yield Window(chunk.changes, None, idle=chunk.is_cut)

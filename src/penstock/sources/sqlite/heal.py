@@ -1,7 +1,7 @@
-"""Healing: capture is renewed after a change of schema, and the rows that were not told exactly meanwhile are told again.
+"""Healing: capture is renewed after a change of schema, and the rows that were not recorded exactly are logged again.
 
-The log is never edited. What it cannot tell stays in it, and further on the rows concerned follow as they are now: `refresh` where
-the row is there, `delete` where it is not. `_penstock_healing` says up to where that was done, so that readers go past.
+The log is never edited. Untrusted rows stay in it, and the present rows follow: `refresh` for a row that exists, `delete` for one
+that does not. `_penstock_healing` holds the position up to which this was done; readers pass the untrusted rows before it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _PATIENCE = 1.0  # seconds to wait for writers
 
 
 def heal(path: str, is_meant: Callable[[str], bool], since: int | None) -> None:
-    """Heal what loses nothing; `since` is a position at which tables and triggers were as they should be, if known.
+    """Heal the tables that lose no changes; `since` is a position at which tables and triggers were sound, if known.
 
-    What cannot be healed like this, or not by a process that may only read, stays as it is: the caller finds it broken again.
+    Other tables stay broken, and so do all tables in a file that this process may not write.
     """
     if not os.access(path, os.W_OK):
         return
@@ -41,7 +41,7 @@ def _heal(work: Installation, captured: Captured, since: int | None) -> None:
         return
     names = {column["name"] for column in facts.columns}
     if captured.shape.choice is not None and not (facts.table == captured.shape.table and captured.shape.names <= names):
-        return  # a choice goes by names, so only a person can say what it means now
+        return  # a choice is by name: only a person can choose among the new names
     if found:
         renew(work, captured, found, since)
     elif has_doubts(work, captured.lineage):
@@ -51,7 +51,7 @@ def _heal(work: Installation, captured: Captured, since: int | None) -> None:
 def renew(
     work: Installation, captured: Captured, found: list[Breach], since: int | None = None, choice: str | None = None
 ) -> Captured | None:
-    """Capture a table as it is now; where changes are lost, leave a gap. None if there is no such table any more."""
+    """Capture a table in its present shape; log a gap where changes are lost. None if the table does not exist."""
     facts = work.facts(captured)
     work.release(captured)
     if facts is None:
@@ -76,7 +76,7 @@ def renew(
 def tell_new_shape(
     work: Installation, fresh: Captured, altered: TableFacts | None = None, renamed: Mapping[str, str] | None = None
 ) -> None:
-    """A schema event, if the table looks different; with what became of the rows there are, if it was altered in place."""
+    """Log a schema event if the columns or the key differ; with renamed and added columns if the table was altered in place."""
     was, more = work.catalogue.last(fresh.lineage).shape, {}
     if altered:
         added = fresh.shape.names - was.names - frozenset((renamed or {}).values()) - frozenset(fresh.shape.left_out)
@@ -86,14 +86,14 @@ def tell_new_shape(
 
 
 def tell_gone(work: Installation, captured: Captured) -> None:
-    """A schema event without an `after`: with the table all its rows are gone, so nothing about them is missing."""
+    """Log a schema event without an `after`: all rows are gone with their table, and no change of them is missing."""
     work.tell(captured, work.catalogue.last(captured.lineage).shape, None)
     work.run(f"delete from {TOUCHED} where lineage = {captured.lineage}")
     record(work, captured.lineage, whole_upto=work.head())
 
 
 def wrote(work: Installation, captured: Captured, since: int | None) -> bool | None:
-    """Whether the log has rows of this table behind a position, if there is one to go by."""
+    """Whether the log has rows of this table after a position; None without one."""
     if since is None:
         return None
     numbers = ", ".join(f"{one.number}, {-one.number}" for one in work.lineage(captured.lineage))
@@ -101,26 +101,26 @@ def wrote(work: Installation, captured: Captured, since: int | None) -> bool | N
 
 
 def has_doubts(work: Installation, lineage: int) -> bool:
-    """Whether the log has untrusted rows of this table that nothing has made up for yet."""
+    """Whether the log has untrusted rows of this table that no later rows replace."""
     upto = healing(work, lineage).upto
     return any(work.doubts.get((one.number, False), 0) > upto for one in work.lineage(lineage))
 
 
 def has_gap(work: Installation, lineage: int) -> bool:
-    """Whether the log has a gap of this table that no rescan has made up for yet."""
+    """Whether the log has a gap of this table that no rescan replaces."""
     upto = healing(work, lineage).whole_upto
     return any(work.doubts.get((one.number, True), 0) > upto for one in work.lineage(lineage))
 
 
 def healing(work: Installation, lineage: int) -> Healing:
-    """What was healed of a table."""
+    """The healing of a table."""
     return catalog.healings(work.connection).get(lineage, Healing())
 
 
 def retell(work: Installation, captured: Captured, since: int | None = None) -> int:
-    """Tell the rows again that were touched: by untrusted log rows, while suspended, or by any log row behind a position.
+    """Log touched rows again: those of untrusted log rows, of a suspension, and of all log rows after a position.
 
-    Answers how many there were.
+    Returns their number.
     """
     upto = work.head()
     healed = healing(work, captured.lineage).upto
@@ -137,29 +137,33 @@ def retell(work: Installation, captured: Captured, since: int | None = None) -> 
 
 
 def record(work: Installation, lineage: int, rows_upto: int = 0, whole_upto: int = 0) -> None:
-    """Let readers go past what was healed."""
+    """Record the positions up to which readers pass untrusted rows."""
     healed = healing(work, lineage)
     values = f"{lineage}, {max(healed.rows_upto, rows_upto)}, {max(healed.whole_upto, whole_upto)}"
     work.run(f"insert or replace into _penstock_healing values({values})")
 
 
 def _touch(work: Installation, known: Captured, which: str) -> None:
-    """Note the keys of these log rows: columns keep their places while a table is altered, whatever their names."""
-    shape, width = known.shape, len(known.shape.columns)
+    """Record the keys of these log rows: columns keep their places while a table is altered."""
+    names = ", ".join(["lineage", "row_id", *(f"c{i}" for i in range(len(known.shape.key)))])
+    for row_id, columns, ops in sides(known.shape):
+        values = ", ".join([str(known.lineage), row_id, *columns])
+        work.run(f"insert into {TOUCHED}({names}) select {values} from _penstock_log where {which} and op in ({ops})")
+
+
+def sides(shape: Shape) -> list[tuple[str, list[str], str]]:
+    """The rows in log rows of a shape: the column of the row id, the columns of the key, and the ops."""
     places = [shape.columns.index(name) for name in shape.key]
-    sides = [
-        ("old_row_id", places, "op in ('update', 'delete')"),
-        ("new_row_id", places, "op in ('insert', 'refresh')"),
-        ("new_row_id", [width + place for place in places], "op = 'update'"),
+    first, second = [f"c{place}" for place in places], [f"c{len(shape.columns) + place}" for place in places]
+    return [
+        ("old_row_id", first, "'update', 'delete'"),
+        ("new_row_id", first, "'insert', 'refresh'"),
+        ("new_row_id", second, "'update'"),
     ]
-    names = ", ".join(["lineage", "row_id", *(f"c{i}" for i in range(len(places)))])
-    for row_id, columns, ops in sides:
-        values = ", ".join([str(known.lineage), row_id, *(f"c{place}" for place in columns)])
-        work.run(f"insert into {TOUCHED}({names}) select {values} from _penstock_log where {which} and {ops}")
 
 
 def _tell_touched(work: Installation, captured: Captured) -> None:
-    """Deletes first, so that what is unique may be taken again."""
+    """Deletes first: other rows may have their unique values now."""
     shape, table = captured.shape, quoted(captured.shape.table)
     keys = [f"c{i}" for i in range(len(shape.key))]
     into = "insert into _penstock_log(shape, op, at"
@@ -173,16 +177,20 @@ def _tell_touched(work: Installation, captured: Captured) -> None:
 
 
 def _keys(captured: Captured) -> str:
-    """Every touched key once; 1 and 1.0 are two, and so are rows whose key is NULL."""
+    """Every touched key once."""
     keys = [f"c{i}" for i in range(len(captured.shape.key))]
-    is_null = " or ".join(f"{key} is null" for key in keys) or "1"
-    groups = ", ".join([*keys, *(f"typeof({key})" for key in keys), f"case when {is_null} then row_id end"])
     columns = ", ".join(["max(row_id) as row_id", *keys])
-    return f"select {columns} from {TOUCHED} where lineage = {captured.lineage} group by {groups}"
+    return f"select {columns} from {TOUCHED} where lineage = {captured.lineage} group by {same_key(keys)}"
+
+
+def same_key(keys: list[str]) -> str:
+    """The expressions that are equal for equal keys: 1 and 1.0 are two keys, and so are rows whose key is NULL."""
+    is_null = " or ".join(f"{key} is null" for key in keys) or "1"
+    return ", ".join([*keys, *(f"typeof({key})" for key in keys), f"case when {is_null} then row_id end"])
 
 
 def is_row(shape: Shape) -> str:
-    """Whether `t` is the row of the key `k`, exactly: the first comparison finds it by index, the others tell 'a' from 'A'."""
+    """The condition that `t` is the row of the key `k`: the first comparison uses an index, the others separate 'a' and 'A'."""
     if not shape.key:
         return f"t.{shape.row_id} = k.row_id"
     same = "t.{0} is k.{1} and t.{0} is k.{1} collate binary and typeof(t.{0}) = typeof(k.{1})"

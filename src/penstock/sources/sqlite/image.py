@@ -1,7 +1,7 @@
 """Log rows as changes: key, before and after as JSON text, with every value of SQLite kept exactly. Pure.
 
-What JSON has no word for is an object with one `$` name: {"$blob": base64}, {"$real": "inf"}, {"$text": base64} for text that
-is not UTF-8.
+A value that JSON cannot express is an object with one `$` name: {"$blob": base64}, {"$real": "inf"}, {"$text": base64} for text
+that is not UTF-8.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Row = tuple[Any, ...]
 Maker = Callable[[Row], str]
 
 COLUMNS = "seq, shape, op, cast(round((at - 2440587.5) * 86400000.0) as integer) * 1000, tx, old_row_id, new_row_id"
-"""What every row starts with; the values of the images follow."""
+"""The first columns of every row; the values of the images follow."""
 
 _REST = (None, None, None)  # ordinal, headers, schema
 _INFINITIES = frozenset({math.inf, -math.inf})
@@ -33,11 +33,11 @@ SEQ, SHAPE, OP, AT, TX, OLD, NEW, VALUES = range(8)
 
 
 class NotUtf8(bytes):
-    """What the database calls text and is not."""
+    """A value of type text that is not UTF-8."""
 
 
 def text_or_bytes(raw: bytes) -> str | NotUtf8:
-    """A text as it is, for `text_factory`."""
+    """The text, or its bytes if it is not UTF-8, for `text_factory`."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -45,7 +45,7 @@ def text_or_bytes(raw: bytes) -> str | NotUtf8:
 
 
 class Makers(NamedTuple):
-    """What makes the JSON of an event."""
+    """Functions that make the JSON of an event."""
 
     key: Maker
     before: Callable[[Row], str | None]
@@ -55,13 +55,13 @@ class Makers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What images hold: columns whose whole `table.column` matches, and the key; or nothing, where only row ids are wanted."""
+    """The columns of images: the key and those whose whole `table.column` matches, or none."""
 
     columns: str | None = None
     row_ids_only: bool = False
 
     def of(self, shape: Shape) -> list[str]:
-        """The columns of this shape that its images hold."""
+        """The columns of the images of this shape."""
         if self.row_ids_only:
             return []
         is_chosen = matcher("columns", self.columns)
@@ -73,7 +73,7 @@ EVERYTHING = Choice()
 
 @dataclass(frozen=True, slots=True)
 class Imager:
-    """How to read log rows of one shape, by op; `shown` are the columns that keys and images hold."""
+    """The makers of one shape, by op; `shown` are the columns of keys and images."""
 
     shape: Shape
     makers: Mapping[str, Makers]
@@ -82,7 +82,7 @@ class Imager:
 
 @cache
 def imager(shape: Shape, choice: Choice = EVERYTHING) -> Imager:
-    """The reader of this shape's rows."""
+    """The makers of a shape."""
     first = {name: VALUES + i for i, name in enumerate(shape.columns)}
     second = {name: place + len(shape.columns) for name, place in first.items()}
     chosen = choice.of(shape)
@@ -105,7 +105,7 @@ def imager(shape: Shape, choice: Choice = EVERYTHING) -> Imager:
 
 
 def change_at(row: Row, imagers: Mapping[int, Imager]) -> Change:
-    """The change of one log row without its images, for its checksum; a row that is no change has no key."""
+    """The change of a log row without images, for its checksum; a row that is no change has no key."""
     found = imagers.get(row[SHAPE])
     table = found or imagers.get(-(row[SHAPE] or 0))
     key = found.makers[row[OP]].key(row) if found else ""
@@ -113,7 +113,7 @@ def change_at(row: Row, imagers: Mapping[int, Imager]) -> Change:
 
 
 def to_changes(rows: Sequence[Row], imagers: Mapping[int, Imager], *, is_doubtful: bool) -> pa.RecordBatch:
-    """These rows as Arrow; doubtful if there may be text among their values that is not UTF-8."""
+    """These rows as changes; `is_doubtful`: some text may not be UTF-8."""
     if not rows:
         return NO_CHANGES
     told = []
@@ -134,7 +134,7 @@ def _error(row: Row, reader: Imager) -> str | None:
 
 
 def _row_ids(row: Row) -> str | None:
-    """The row ids of both sides; None of a table that has none."""
+    """The row ids of both sides; None for a table without row ids."""
     old, new = row[OLD], row[NEW]
     if old is None:
         return None if new is None else f'{{"new_row_id":{new}}}'
@@ -142,22 +142,22 @@ def _row_ids(row: Row) -> str | None:
 
 
 def _with_old_key(old_key: Maker, row: Row) -> str:
-    """The same, and the old key of an update whose images do not hold it."""
+    """The row ids, and the old key of an update whose images lack it."""
     ids = _row_ids(row)
     return f'{{"old_key":{old_key(row)}}}' if ids is None else f'{ids[:-1]},"old_key":{old_key(row)}}}'
 
 
 def _nothing(row: Row) -> None:
-    """The side that an event does not have."""
+    """A side that an event does not have."""
 
 
 def _maker(places: Mapping[str, int], reals: Container[str]) -> Maker:
-    """A function from a log row to a JSON object of these places of it; `reals` may hold infinities, which JSON would drop."""
+    """A function from a log row to a JSON object of these places; `reals` may have infinities, which orjson writes as null."""
     image = "{" + ", ".join(f"{name!r}: row[{place}]" for name, place in places.items()) + "}"
     infinite = [f"row[{place}] in infinities" for name, place in places.items() if name in reals]
     values = f"finite({image}) if {' or '.join(infinite)} else {image}" if infinite else image
-    # Compiled once per shape: that takes half the time of dict(zip(names, values)). Decoded at once: thousands of orjson's
-    # kilobyte buffers alive at a time make malloc eight times slower.
+    # Compiled once per shape, which is twice as fast as dict(zip(names, values)). Decoded at once: thousands of live buffers of
+    # orjson make malloc eight times slower.
     return cast(Maker, eval(f"lambda row: dumps({values}, tagged).decode()", dict(_TOOLS)))
 
 
@@ -166,7 +166,7 @@ def _finite(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def _tagged(value: object) -> dict[str, str]:
-    assert isinstance(value, bytes)  # SQLite knows five types, and JSON four of them
+    assert isinstance(value, bytes)  # of the five types of SQLite, JSON has four
     return {"$text" if isinstance(value, NotUtf8) else "$blob": b64encode(value).decode()}
 
 

@@ -24,9 +24,9 @@ _MISSING = "changes are missing: penstock capture repair"
 def enable(
     path: str, tables: str | None = None, columns: str | None = None, *, wal: bool = False, is_trial: bool = False
 ) -> Report:
-    """Put the matching tables under capture, and mend the capture of those that changed; a trial leaves no trace.
+    """Capture the matching tables, and renew the capture of tables that changed; a trial changes nothing.
 
-    `columns` is a regular expression for the whole of `table.column`; without it a table keeps the choice it has.
+    `columns` is a regular expression for the whole of `table.column`; without it a table keeps its choice.
     """
     matcher("columns", columns)
     with opened(path, "rw", _PATIENCE) as connection:
@@ -38,7 +38,9 @@ def enable(
         report.is_wal = connection.execute("pragma journal_mode").fetchone() == ("wal",)
         with transaction(connection, "immediate", keeps=not is_trial):
             if not has_catalogue(connection):
-                _found(connection, report)
+                birth = f"'incarnation', {literal(secrets.token_hex(8))}), ('layout', {catalog.LAYOUT}"
+                for sql in (*catalog.TABLES, f"insert into _penstock_meta values({birth})"):
+                    report.run(connection.execute, sql)
             for sql in list(catalog.upgrade(connection)):
                 report.run(connection.execute, sql)
             _enable(begun(connection, report), selector(tables), columns)
@@ -46,7 +48,7 @@ def enable(
 
 
 def disable(path: str, tables: str | None = None, *, is_trial: bool = False) -> Report:
-    """Take the matching tables out of capture; without a choice everything goes, the log too."""
+    """End the capture of the matching tables; without a choice, remove everything including the log."""
     with opened(path, "rw", _PATIENCE) as connection, transaction(connection, "immediate", keeps=not is_trial):
         report = Report()
         if tables is None:
@@ -57,17 +59,11 @@ def disable(path: str, tables: str | None = None, *, is_trial: bool = False) -> 
 
 
 def renew(path: str) -> str:
-    """Begin a new life of the log: positions of the old one no longer mean anything."""
+    """Begin a new incarnation of the log, which makes positions of the old one invalid."""
     with opened(path, "rw", _PATIENCE) as connection, transaction(connection, "immediate"):
         incarnation = secrets.token_hex(8)
         connection.execute("update _penstock_meta set value = ? where name = 'incarnation'", (incarnation,))
         return incarnation
-
-
-def _found(connection: sqlite3.Connection, report: Report) -> None:
-    birth = f"insert into _penstock_meta values('incarnation', {literal(secrets.token_hex(8))}), ('layout', {catalog.LAYOUT})"
-    for sql in (*catalog.TABLES, birth):
-        report.run(connection.execute, sql)
 
 
 def _enable(work: Installation, is_meant: Callable[[str], bool], columns: str | None) -> None:
@@ -83,7 +79,7 @@ def _enable(work: Installation, is_meant: Callable[[str], bool], columns: str | 
 
 
 def _take(work: Installation, facts: TableFacts, columns: str | None) -> str:
-    """Capture a table that is not captured now; it may have been once."""
+    """Capture a table that is not captured now, and may have been before."""
     known = work.catalogue.named(facts.table)
     if not known:
         work.capture(facts, columns)
@@ -95,7 +91,7 @@ def _take(work: Installation, facts: TableFacts, columns: str | None) -> str:
 
 
 def _mend(work: Installation, captured: Captured, choice: str | None) -> str:
-    """Renew the capture of a table that has changed, or that VACUUM has moved to another row of sqlite_master."""
+    """Renew the capture of a table that has changed, or whose row in sqlite_master was moved by VACUUM."""
     if captured.is_suspended:
         return "suspended"
     found, facts = work.breaches(captured), work.facts(captured)
@@ -119,7 +115,7 @@ def _disable(work: Installation, is_meant: Callable[[str], bool]) -> None:
 
 
 def _remove(connection: sqlite3.Connection, report: Report) -> None:
-    """Everything of ours, whatever version made it: triggers first, or no write would succeed."""
+    """Remove everything that any version has made: triggers first, since without their tables every write would fail."""
     ours = [trigger for trigger in read_schema(connection).triggers if is_ours(trigger.name)]
     report.tables.update({trigger.table: "disabled" for trigger in ours if not is_ours(trigger.table)})
     for trigger in ours:

@@ -1,4 +1,4 @@
-"""What is done to a database to capture it, statement by statement, inside one transaction of the caller."""
+"""The statements that capture tables, inside one transaction of the caller."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ from penstock.sources.sqlite.triggers import (
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The deeds, on what was there when the transaction began."""
+    """The statements, on the state of the database at the beginning of the transaction."""
 
     connection: sqlite3.Connection
     report: Report
     catalogue: Catalogue
     schema: Schema
-    doubts: Mapping[tuple[int, bool], int]  # by number of a shape, and whether they are gaps: the last log row that is no event
+    doubts: Mapping[tuple[int, bool], int]  # last log row that is no event, by shape and is_gap
 
     def run(self, sql: str) -> None:
-        """Do it, and put it on the report."""
+        """Execute a statement and add it to the report."""
         self.report.run(self.connection.execute, sql)
 
     def one(self, sql: str) -> Any:
-        """The one value that a query gives."""
+        """The one value of a query."""
         [(value,)] = self.connection.execute(sql)
         return value
 
     def capture(self, facts: TableFacts, choice: str | None, lineage: int | None = None, *, is_suspended: bool = False) -> Captured:
-        """A new shape with its triggers. They are created last of all, so that they fire first."""
+        """A new shape with its triggers, which are the newest and fire first."""
         shape, number = shape_of(facts, choice), self._next()
         self.widen(GONE, len(noted(shape)))
         self.widen("_penstock_log", 2 * len(shape.columns))
@@ -57,20 +57,18 @@ class Installation:
         return self._keep(Captured(number, lineage or number, Role.CAPTURE, shape, made, facts.master_row, True, is_suspended))
 
     def watch(self, facts: TableFacts, choice: str | None, lineage: int) -> Captured:
-        """Triggers that only note which rows are touched."""
+        """A new shape with triggers that only record touched rows."""
         shape, number = shape_of(facts, choice).of_key(), self._next()
         self.widen("_penstock_touched", len(shape.key))
         made = self._make(light_triggers(shape, number, lineage), number)
         return self._keep(Captured(number, lineage, Role.WATCH, shape, made, facts.master_row, True, True))
 
     def key_shape(self, captured: Captured) -> int:
-        """The number under which a row is told of which only the key is known."""
+        """The shape of deletes with the key alone."""
         shape = captured.shape.of_key()
-        known = (
-            one for one in catalog.load(self.connection).shapes.values() if (one.lineage, one.shape) == (captured.lineage, shape)
-        )
-        if found := next(known, None):
-            return found.number
+        for known in catalog.load(self.connection).shapes.values():
+            if (known.lineage, known.shape) == (captured.lineage, shape):
+                return known.number
         return self._keep(Captured(self._next(), captured.lineage, Role.KEY, shape, {}, captured.master_row, False)).number
 
     def _next(self) -> int:
@@ -91,17 +89,17 @@ class Installation:
         return captured
 
     def widen(self, table: str, columns: int) -> None:
-        """Give a table of ours as many numbered columns."""
+        """Give a table of Penstock this number of numbered columns."""
         [(has,)] = self.connection.execute("select count(*) from pragma_table_info(?) where name glob 'c[0-9]*'", (table,))
         for i in range(has, columns):
             self.run(f"alter table {table} add column c{i}")
 
     def gap(self, captured: Captured, why: str) -> None:
-        """A mark in the log at which pipelines stop: changes of this table are missing before it."""
+        """Log a gap, at which pipelines stop: changes of this table are missing before it."""
         self._log(f"{-captured.number}, 'gap'", literal(why), "null")
 
     def tell(self, captured: Captured, was: Shape | None, now: Shape | None, **more: object) -> None:
-        """A schema event: how the table was and how it is; it is no more, if there is no `now`."""
+        """Log a schema event: the shapes before and after; the table is gone if there is no `now`."""
         before, after = (json.dumps(shape.outline() | facts) if shape else None for shape, facts in ((was, {}), (now, more)))
         self._log(f"{captured.number}, 'schema'", *("null" if text is None else literal(text) for text in (before, after)))
 
@@ -113,28 +111,28 @@ class Installation:
         return int(self.one("select coalesce(max(seq), 0) from _penstock_log"))
 
     def lineage(self, lineage: int) -> list[Captured]:
-        """All shapes of a table whose rows are in the log."""
+        """All shapes of a table that have rows in the log."""
         return [one for one in self.catalogue.shapes.values() if one.lineage == lineage and one.role is not Role.WATCH]
 
     def meant(self, tables: str | None) -> list[Captured]:
-        """What is captured now under a name that matches, the old or the present one."""
+        """The captured tables whose old or present names match."""
         is_meant = selector(tables)
         return [one for one in self.catalogue.live if is_meant(one.shape.table) or is_meant(self.name(one))]
 
     def breaches(self, captured: Captured) -> list[Breach]:
-        """Everything that has changed with a table."""
+        """All differences between a table and its captured shape."""
         return list(catalog.breaches(captured, self.schema))
 
     def name(self, captured: Captured) -> str:
-        """The name a captured table has now."""
+        """The present name of a captured table."""
         return catalog.present_name(captured, self.schema)
 
     def facts(self, captured: Captured) -> TableFacts | None:
-        """The table as it is now, if it is there."""
+        """The present table, if it exists."""
         return self.schema.tables.get(self.name(captured))
 
     def release(self, captured: Captured) -> None:
-        """Take the triggers of a shape away."""
+        """Remove the triggers of a shape."""
         present = {trigger.name for trigger in self.schema.triggers}
         for name in captured.triggers:
             if name in present:
@@ -145,14 +143,14 @@ class Installation:
 
 
 def begun(connection: sqlite3.Connection, report: Report | None = None) -> Installation:
-    """Look at a database with capture, inside a transaction that was begun."""
+    """The state of a database with capture, inside an open transaction."""
     found = connection.execute("select -shape, op = 'gap', max(seq) from _penstock_log where shape < 0 group by 1, 2")
     doubts = {(number, bool(is_gap)): position for number, is_gap, position in found}
     return Installation(connection, report or Report(), catalog.load(connection), read_schema(connection), doubts)
 
 
 def has_catalogue(connection: sqlite3.Connection) -> bool:
-    """Whether this database has tables of ours."""
+    """Whether this database has the tables of Penstock."""
     return connection.execute("select 1 from sqlite_master where name = '_penstock_meta'").fetchone() is not None
 
 

@@ -1,4 +1,4 @@
-"""Reading the capture log: chunks of it, each in one read transaction, each proven to continue where the last one ended."""
+"""Reading the capture log in chunks: one read transaction each, with a proof that it continues the chunk before it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,7 @@ from penstock.sources.sqlite.catalog import Captured, Catalogue
 from penstock.sources.sqlite.database import data_version, enable_remedy, opened, repair_remedy, transaction
 from penstock.sources.sqlite.decoder import CHOOSE, LogChunk, LogDecoder, Rows
 from penstock.sources.sqlite.heal import heal
-from penstock.sources.sqlite.image import (
-    AT,
-    COLUMNS,
-    EVERYTHING,
-    OP,
-    SEQ,
-    Choice,
-    Row,
-    imager,
-    text_or_bytes,
-)
+from penstock.sources.sqlite.image import AT, COLUMNS, EVERYTHING, OP, SEQ, Choice, Row, imager, text_or_bytes
 from penstock.sources.sqlite.place import Place
 from penstock.sources.sqlite.portion import CHUNK_BYTES, limited, small_values
 from penstock.sources.sqlite.schema import read_schema
@@ -35,9 +25,9 @@ from penstock.sources.sqlite.schema import read_schema
 _T = TypeVar("_T")
 
 CHUNK = 500  # positions read at a time, at most
-SMALL = 1 << 16  # bytes of a value; rows that have a larger one are read one by one
-FIRST = 100  # positions read at first, when nobody knows how large rows are
-FEW = 50  # rows that are read with both images in no more time than it takes to see whether they have them
+SMALL = 1 << 16  # bytes of a value; rows with a larger one are read one by one
+FIRST = 100  # positions read at first, when the size of rows is unknown
+FEW = 50  # rows that are read with both images in the time of a check whether they have both
 
 _EXTENT = """select coalesce((select min(seq) from _penstock_log), 1), coalesce((select max(seq) from _penstock_log), 0),
  (select value from _penstock_meta where name = 'incarnation'), schema_version, (select max(number) from _penstock_shape)
@@ -46,7 +36,7 @@ _EXTENT = """select coalesce((select min(seq) from _penstock_log), 1), coalesce(
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The first and the last position of the log, and which life of it this is."""
+    """The first and the last position of the log, and its incarnation."""
 
     first: int
     head: int
@@ -63,9 +53,9 @@ def reading(
 
 
 class Log:
-    """An open log. It trusts nothing that it has not checked in the same transaction.
+    """An open log; every read checks the log in its own transaction.
 
-    One that `heals` renews capture after a change of schema that loses nothing, and goes on.
+    With `heals`, it renews capture after a change of schema that loses no changes, and continues.
     """
 
     def __init__(
@@ -82,32 +72,32 @@ class Log:
         self._choice = choice
         self._reach, self._has_updates = min(FIRST, CHUNK), False
         self._version: list[int] | None = None
-        self._sound: int | None = None  # a position at which tables and triggers were as they should be
+        self._sound: int | None = None  # a position at which tables and triggers were sound
         self._decoder = LogDecoder(path, {}, {}, ())
 
     def version(self) -> int:
-        """A number that is another one when somebody has committed something, asked for in a tenth of the time of a look."""
+        """A number that changes with every commit, read in a tenth of the time of a query."""
         return data_version(self._connection)
 
     def extent(self) -> Extent:
-        """How far the log reaches now."""
-        return self._healing(self._look)
+        """The present extent of the log."""
+        return self._healing(lambda: self._confirm(None))
 
     def place(self, position: int) -> Place | None:
-        """The place behind the change at this position, if there is one."""
+        """The place after the change at this position, if there is one."""
         self.extent()
         with transaction(self._connection):
             extent = self._extent()
             rows = self._rows(position, position).rows
-        return self._decoder.behind(rows[0], extent.incarnation) if rows else None
+        return self._decoder.place_after(rows[0], extent.incarnation) if rows else None
 
     def since(self, moment: datetime) -> Place:
-        """The place before the first change of this moment or later. Raises ConfigInvalid if the log no longer reaches back."""
+        """The place before the first change of this time or later. Raises ConfigInvalid if the log begins later."""
         with transaction(self._connection):
             extent = self._extent()
-            at = "select seq, datetime(at) from _penstock_log"
+            at, time = "select seq, datetime(at) from _penstock_log", moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
             oldest = self._connection.execute(f"{at} order by seq limit 1").fetchone()
-            found = self._connection.execute(f"{at} where at >= julianday(?) order by seq limit 1", (_sql(moment),)).fetchone()
+            found = self._connection.execute(f"{at} where at >= julianday(?) order by seq limit 1", (time,)).fetchone()
         first = found[0] if found else extent.head + 1
         if first == extent.first > 1:
             reaches = f"choose --to {extent.first - 1}, or a time after {oldest[1]} UTC"
@@ -118,18 +108,19 @@ class Log:
         """Prove that the log still has this place. Raises SourceRewound."""
         return self._healing(lambda: self._confirm(place))
 
-    def _confirm(self, place: Place) -> Extent:
+    def _confirm(self, place: Place | None) -> Extent:
         with transaction(self._connection):
             extent = self._extent()
-            self._continues(extent, place, self._rows(place.position, place.position).rows)
+            if place:
+                self._continues(extent, place, self._rows(place.position, place.position).rows)
             return extent
 
     def chunk(self, after: Place, bound: int | None = None) -> LogChunk:
-        """The changes behind a place, up to `bound` or the head, and not over more positions than one may read at a time."""
+        """The changes after a place, up to `bound` or the head, over a limited number of positions."""
         return self._healing(lambda: self._chunk(after, bound))
 
     def _healing(self, deed: Callable[[], _T]) -> _T:
-        """Do it; if capture turns out to be broken, heal what can be healed and do it again."""
+        """Call `deed`; if capture is broken, heal it and call again."""
         try:
             return deed()
         except CaptureBroken:
@@ -137,10 +128,6 @@ class Log:
                 raise
         heal(self._path, self._is_meant, self._sound)
         return deed()
-
-    def _look(self) -> Extent:
-        with transaction(self._connection):
-            return self._extent()
 
     def _chunk(self, after: Place, bound: int | None) -> LogChunk:
         with transaction(self._connection):
@@ -150,16 +137,16 @@ class Log:
             last = found.rows[-1][SEQ] if found.is_cut else last
             self._continues(extent, after, found.rows)
             known = bool(found.rows) and found.rows[0][SEQ] == after.position
-            behind = Rows(found.rows[1:] if known else found.rows, found.is_doubtful)
-            self._is_dense(after.position, last, behind.rows)
-            healed = {} if self._decoder.is_clear(behind.rows) else catalog.healings(self._connection)
-        chunk = self._decoder.chunk(behind, after, extent.head, healed)
+            news = Rows(found.rows[1:] if known else found.rows, found.is_doubtful)
+            self._is_dense(after.position, last, news.rows)
+            healed = {} if self._decoder.is_clear(news.rows) else catalog.healings(self._connection)
+        chunk = self._decoder.chunk(news, after, extent.head, healed)
         if found.is_cut or last - after.position == self._reach:
-            self._reach = reach_behind(chunk.changes)
+            self._reach = _next_reach(chunk.changes)
         return chunk
 
     def waiting(self, after: int, upto: int, most: int | None = None) -> tuple[int, int | None]:
-        """How many chosen changes lie after a position, up to another; and when the first of them was made."""
+        """The number of chosen changes after a position, up to another, and the time of the first."""
         chosen = f"from _penstock_log where seq > ? and seq <= ? and {self._decoder.condition}"
         some = f"select 1 {chosen} limit {-1 if most is None else most}"
         [(changes,)] = self._connection.execute(f"select count(*) from ({some})", (after, upto))
@@ -175,7 +162,7 @@ class Log:
         return Extent(first, head, incarnation)
 
     def _learn(self) -> None:
-        """Read the catalogue, and prove that tables and triggers are as they were captured."""
+        """Read the catalogue, and check that tables and triggers are as captured."""
         catalogue = catalog.load(self._connection)
         chosen = [captured for captured in catalogue.shapes.values() if self._is_meant(captured.shape.table)]
         if self._verifies:
@@ -189,7 +176,7 @@ class Log:
         if stray := "; ".join(catalog.strays(catalogue, schema, self._is_meant)):
             raise CaptureBroken(stray, f"{enable_remedy(self._path)}, or choose other `tables` in the pipeline file")
         if not live:
-            raise CaptureMissing(f"no table that was asked for is captured in {self._path}", enable_remedy(self._path))
+            raise CaptureMissing(f"no table that matches `tables` is captured in {self._path}", enable_remedy(self._path))
         judged = [captured for captured in live if not captured.is_suspended]
         found = [breach for captured in judged for breach in catalog.breaches(captured, schema)]
         if found:
@@ -199,7 +186,7 @@ class Log:
             raise CaptureBroken(f"after capture was enabled, {what}", remedy)
 
     def _rows(self, first: int, last: int) -> Rows:
-        """Chosen rows from `first` to `last`, and these two themselves in any case; only updates have two images to read."""
+        """Chosen rows from `first` to `last`, with the rows at both ends in any case; only updates have two images."""
         if last - first > FEW and not self._has_updates:
             found = self._fetched(self._decoder.query_of_one_image, first, last)
             if not _are_updates(found.rows):
@@ -219,7 +206,7 @@ class Log:
         return self._taken(sql, (first, last), is_doubtful=True)
 
     def _taken(self, sql: str, ends: tuple[int, int], *, is_doubtful: bool) -> Rows:
-        """All of them, or the first two and what else takes about as much memory as is given at a time."""
+        """All rows; if some are large, the first two and further ones up to CHUNK_BYTES."""
         try:
             with small_values(self._connection, SMALL):
                 return Rows(self._connection.execute(sql, ends).fetchall(), is_doubtful)
@@ -230,16 +217,16 @@ class Log:
 
     def _continues(self, extent: Extent, after: Place, rows: list[Row]) -> None:
         if extent.incarnation != after.incarnation:
-            raise SourceRewound(f"{self._path} has another log than the one that was read", CHOOSE)
+            raise SourceRewound(f"the log of {self._path} has another incarnation than the one that was read", CHOOSE)
         if extent.first > (after.position if after.checksum else after.position + 1):
             raise SourcePruned(
-                f"the log of {self._path} begins at change {extent.first}; what comes after {after.position} is gone"
+                f"the log of {self._path} begins at change {extent.first}; changes after {after.position} are pruned"
             )
         if not after.checksum:
             return
         if not rows or rows[0][SEQ] != after.position:
             raise SourceRewound(f"the log of {self._path} has no change {after.position}; it ends at {extent.head}", CHOOSE)
-        if self._decoder.behind(rows[0], extent.incarnation).checksum != after.checksum:
+        if self._decoder.place_after(rows[0], extent.incarnation).checksum != after.checksum:
             raise SourceRewound(f"the change {after.position} of {self._path} is not the one that was delivered", CHOOSE)
 
     def _is_dense(self, after: int, last: int, rows: list[Row]) -> None:
@@ -251,14 +238,10 @@ class Log:
             raise LogDamaged(f"{missing} of the changes {after + 1} to {last} are missing from the log of {self._path}", CHOOSE)
 
 
-def reach_behind(changes: pa.RecordBatch) -> int:
-    """Over how many positions to read next, where these were the last: large rows would fill the memory."""
+def _next_reach(changes: pa.RecordBatch) -> int:
+    """The number of positions to read next, by the size of the last changes: large rows would fill the memory."""
     return max(1, min(CHUNK, CHUNK_BYTES * changes.num_rows // changes.nbytes)) if changes.num_rows else CHUNK
 
 
 def _are_updates(rows: list[Row]) -> bool:
     return any(row[OP] == "update" for row in rows)
-
-
-def _sql(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")

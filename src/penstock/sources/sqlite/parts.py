@@ -1,4 +1,4 @@
-"""The optional parts of the source: rows before the log, registered pipelines, and places to go on from."""
+"""The optional parts of the source: a snapshot, registered pipelines, and places to continue from."""
 
 from __future__ import annotations
 
@@ -35,73 +35,73 @@ class SqliteSnapshot:
     choice: Choice
 
     def ranges(self, cursor: Cursor) -> Mapping[Lane, Cursor]:
-        """The ranges of rows that go before the log from this cursor on."""
+        """The ranges of rows to read before the log."""
         return {Lane(f"snapshot:{place.number}"): place.to_cursor() for place in of_cursor(cursor).pending()}
 
     def rows(self, cursor: Cursor, *, again: bool) -> Iterator[Window]:
-        """The rows of a range, as they are now."""
+        """The present rows of a range."""
         place = any_place(cursor)
         assert isinstance(place, RangePlace)
         with self.reading() as log:
-            log.extent()  # heals, where that is allowed
+            log.extent()  # heals, if the settings allow it
         return read(self.database, place, self.choice, again=again)
 
     def remaining(self, ranges: Sequence[Cursor]) -> Backlog:
-        """The rows that these ranges hold, all of them as old as the plan."""
+        """The rows of these ranges; their age is that of the plan."""
         places = [place for place in map(any_place, ranges) if isinstance(place, RangePlace)]
         at = min((place.planned_at for place in places), default=None)
         return Backlog(max((place.since for place in places), default=0), remaining(self.database, places), moment(at))
 
     def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
-        """The cursor after the ranges that ended so: the log from where it stood before them."""
+        """The cursor of the log after ranges that ended with these cursors."""
         read = [place for place in map(any_place, ends) if isinstance(place, RangePlace)]
         return of_cursor(cursor).joined(read).to_cursor()
 
 
 @dataclass(frozen=True, slots=True)
 class SqliteRetention:
-    """The pipelines that are registered in the database, and the pruning of its log."""
+    """The registered pipelines of a database, and the pruning of its log."""
 
     database: str
     retain: Retain
 
     def register(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> None:
-        """Note the position at once, also backwards."""
+        """Record the position at once, also an earlier one."""
         register(self.database, Registrant(pipeline, lane, owner), of_cursor(upto), self.retain)
 
     def registered(self, pipeline: str, lane: Lane) -> int | None:
-        """The position noted in the database for this pipeline."""
+        """The position recorded for this pipeline."""
         return readers.registered(self.database, pipeline, lane)
 
     def readers(self) -> Sequence[Reader]:
-        """Every pipeline that is registered in the database."""
+        """All registered pipelines."""
         return readers.everybody(self.database)
 
     def remarks(self) -> Sequence[str]:
-        """Nothing beside `readers`."""
+        """None."""
         return ()
 
     def settle(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> Settlement:
-        """Note the position and prune, when that disturbs no writer."""
+        """Record the position and prune, at a time that disturbs no writer."""
         return settle(self.database, Registrant(pipeline, lane, owner), of_cursor(upto), self.retain)
 
     def forget(self, pipeline: str, owner: Owner | None = None) -> bool:
-        """Remove a pipeline from the list in the database, or hand it over."""
+        """Remove a registration, or hand it over."""
         return readers.forget(self.database, pipeline, owner)
 
 
 @dataclass(frozen=True, slots=True)
 class SqliteSeek:
-    """Moments of the log, and its next incarnation."""
+    """Times in the log, and its next incarnation."""
 
     database: str
     reading: Opened
 
     def since(self, lane: Lane, moment: datetime) -> Cursor:
-        """The cursor before the first change of this moment or later."""
+        """The cursor before the first change of this time or later."""
         with self.reading() as log:
             return log.since(moment).to_cursor()
 
     def renew(self) -> None:
-        """Begin a new incarnation of the log, after a person has decided how to go on with a rewound one."""
+        """Begin a new incarnation of a rewound log, once an operator has chosen where to continue."""
         renew(self.database)

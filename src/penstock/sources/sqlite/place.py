@@ -1,4 +1,4 @@
-"""Where a reader stands: at a position of the log, with its life and how the change there looks; or at a range of rows."""
+"""The place of a reader: incarnation, position, and checksum of the change there; or a range of rows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from penstock.sources.sqlite.ranges import Range, RangePlace, merged
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Behind the change at `position`, whose digest is `checksum`; an empty one before the first change of the log.
+    """After the change at `position`, which has this `checksum`; an empty one before the first change of the log.
 
-    `ranges` are rows that go before the stream, and once all of them were read, those whose changes the stream still overlaps with.
+    `ranges` are rows to read before the stream; once all are read, those whose heads the stream has not reached.
     """
 
     incarnation: str
@@ -27,7 +27,7 @@ class Place:
 
     @property
     def is_pending(self) -> bool:
-        """Whether rows are still to be read before the stream goes on."""
+        """Whether rows are to be read before the stream."""
         return any(one.head is None for one in self.ranges)
 
     def pending(self) -> list[RangePlace]:
@@ -38,37 +38,37 @@ class Place:
         return [RangePlace(self.incarnation, number, one, *plan) for number, one in enumerate(self.ranges)]
 
     def joined(self, read: list[RangePlace]) -> Place:
-        """The place from which the stream goes on when these were read."""
+        """The place of the stream after these ranges were read."""
         return replace(self, ranges=merged(one.range for one in read)).passed()
 
     def moved(self, position: int, checksum: str) -> Place:
-        """This place further on."""
+        """This place at a later position."""
         if not self.ranges:
             return Place(self.incarnation, position, checksum)
         return replace(self, position=position, checksum=checksum).passed()
 
     def overlaps(self, position: int) -> bool:
-        """Whether a change there may have been told by a range, in part: then it does not look as it does in the log."""
+        """Whether a range may have delivered a part of the change there: then it differs from its log row."""
         return any(position <= (one.head or 0) for one in self.ranges)
 
     def passed(self) -> Place:
-        """Without ranges that no longer matter: the stream has come past their heads."""
+        """This place without ranges, if the stream has reached all of their heads."""
         is_past = not self.is_pending and all(self.position >= (one.head or 0) for one in self.ranges)
         return Place(self.incarnation, self.position, self.checksum) if is_past else self
 
     def to_cursor(self) -> Cursor:
-        """The cursor that says this."""
+        """The cursor of this place."""
         facts: dict[str, Any] = {"incarnation": self.incarnation, "position": self.position, "witness": self.checksum}
         if self.ranges:
             ranges = [[one.table, one.low, one.high, one.head] for one in self.ranges]
             facts |= {"ranges": ranges, "at": self.planned_at, "version": self.version}
-        if self.is_pending:  # by a name of its own, which earlier versions ignore
+        if self.is_pending:  # under a key that earlier versions ignore
             facts["rows"] = [one.rows for one in self.ranges]
         return Cursor(json.dumps(facts, separators=(",", ":")))
 
 
 def of_cursor(cursor: Cursor) -> Place:
-    """The place a cursor names. Raises CursorInvalid."""
+    """The place of a cursor in the log. Raises CursorInvalid."""
     place = any_place(cursor)
     if isinstance(place, RangePlace):
         raise _invalid(cursor)
@@ -76,11 +76,12 @@ def of_cursor(cursor: Cursor) -> Place:
 
 
 def any_place(cursor: Cursor) -> Place | RangePlace:
-    """The place in the log, or the range, that a cursor names. Raises CursorInvalid."""
+    """The place of a cursor, in the log or in a range. Raises CursorInvalid."""
     try:
         facts = json.loads(cursor)
         if "range" in facts:
-            return _range_place(facts)
+            one = Range(facts["table"], facts["low"], facts["high"], facts["head"], facts.get("rows"))
+            return RangePlace(facts["incarnation"], facts["range"], one, facts["since"], facts["at"], facts["version"])
         ranges = tuple(Range(*one) for one in facts.pop("ranges", ()))
         place = Place(checksum=facts.pop("witness"), **facts) if not ranges else _with_ranges(facts, ranges)
     except (ValueError, TypeError, KeyError) as error:
@@ -94,11 +95,6 @@ def _with_ranges(facts: dict[str, Any], ranges: tuple[Range, ...]) -> Place:
     counted = facts.get("rows") or [None] * len(ranges)
     ranges = tuple(replace(one, rows=rows) for one, rows in zip(ranges, counted, strict=True))
     return Place(facts["incarnation"], facts["position"], facts["witness"], ranges, facts["at"], facts["version"])
-
-
-def _range_place(facts: dict[str, Any]) -> RangePlace:
-    one = Range(facts["table"], facts["low"], facts["high"], facts["head"], facts.get("rows"))
-    return RangePlace(facts["incarnation"], facts["range"], one, facts["since"], facts["at"], facts["version"])
 
 
 def _invalid(cursor: Cursor) -> CursorInvalid:

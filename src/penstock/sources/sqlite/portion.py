@@ -1,4 +1,4 @@
-"""As many rows as fit into some memory: rows may be of any size, and are counted only after they were read."""
+"""Rows up to a limit of memory: rows have any size, which is known only after they are read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from penstock.sources.sqlite.image import Row
 
 CHUNK_BYTES = 1 << 20
-"""About so much is given at a time."""
+"""The size of one batch, about."""
 
 
 @contextmanager
 def small_values(connection: sqlite3.Connection, most: int) -> Iterator[None]:
-    """SQLite reads no larger value, and raises DataError: that costs nothing, while to add up lengths takes as long as to read."""
+    """SQLite raises DataError for a larger value. This is free, while a sum of lengths takes as long as reading."""
     before = connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, most)
     try:
         yield
@@ -23,12 +23,12 @@ def small_values(connection: sqlite3.Connection, most: int) -> Iterator[None]:
 
 
 def portion(rows: Iterator[Row], most: int, most_bytes: int, least: int = 1) -> list[Row]:
-    """The next rows, up to a number of rows and of bytes."""
+    """The next rows, up to a number of rows and bytes."""
     return limited(rows, most, most_bytes, least)[0]
 
 
 def limited(rows: Iterator[Row], most: int, most_bytes: int, least: int = 1) -> tuple[list[Row], bool]:
-    """The same, and whether a limit was reached, so that there may be more."""
+    """The next rows, and whether a limit was reached: there may be more."""
     taken: list[Row] = []
     size = 0
     for row in rows:
@@ -40,5 +40,5 @@ def limited(rows: Iterator[Row], most: int, most_bytes: int, least: int = 1) -> 
 
 
 def weight(row: Row) -> int:
-    """The bytes of the texts and blobs of a row, about."""
+    """The size of the texts and blobs of a row."""
     return sum(len(value) for value in row if isinstance(value, str | bytes))

@@ -1,8 +1,8 @@
-"""Ranges of rows that are there already, and which changes of the log a row's range has made needless. Pure.
+"""Ranges of existing rows, and the changes of the log that they include. Pure.
 
-Every range is read in one transaction, together with the position of the log at that moment, its head. Changes up to the head
-are in the rows; changes behind it are not. So the stream begins where the log stood before the first range was read, and leaves out
-what lies at or below the head of its row's range: nothing is missing, nothing comes twice.
+A range is read in one transaction with the position of the log at that time, its head: its rows include the changes up to the head
+and none after it. The stream begins at the position of the log before the first range, and omits changes at or below the head of
+the range of their row: no change is missing, and none comes twice.
 """
 
 from __future__ import annotations
@@ -20,24 +20,21 @@ from penstock.sources.sqlite.image import NEW, OLD, OP, SEQ, SHAPE, VALUES, Imag
 from penstock.sources.sqlite.shape import Shape
 
 ORDINALS = 10**9
-"""More rows than any range has: ordinals of different ranges never meet, nor those of rows and of what a function makes of them."""
+"""More rows than a range has: ordinals of different ranges are distinct, also those that a function makes of a row."""
 
 SIDES = {"insert": (NEW,), "refresh": (NEW,), "update": (OLD, NEW), "delete": (OLD,)}
-"""Which rows an event is about."""
-
-_NOT_READ = -1
-
+"""The rows of an event."""
 
 Edge = int | str
-"""A value between two ranges."""
+"""The bound between two ranges."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
     """Rows of a table, by the first column of its key: from `low` on and below `high`, None where there is no bound.
 
-    `head` is the position of the log at which they were read, None before that. What shares a key is in the same range, always.
-    `rows` were counted when the range was cut: at least so many where `high` is None. Earlier versions did not keep the number.
+    `head` is the position of the log at which they were read, None before. `rows` is their number when the range was cut, or the
+    least number if `high` is None; cursors of earlier versions lack it.
     """
 
     table: str
@@ -48,9 +45,9 @@ class Range:
 
 
 def cut(table: str, edges: Sequence[Edge | None], rows: int, most: int) -> list[Range]:
-    """The whole of a table, cut before these values, at most so many: a row belongs to exactly one range, whatever its key will be.
+    """The ranges of a table, cut before at most this number of edges: every key belongs to exactly one range.
 
-    There are `rows` rows from each value to the next. None is one that no cursor can hold.
+    There are `rows` rows from each edge to the next. An edge that no cursor can hold is None.
     """
     known = [(number, edge) for number, edge in enumerate(edges, 1) if edge is not None]
     kept = [(0, None), *known[:: len(known) // most + 1], (len(edges), None)]
@@ -59,13 +56,13 @@ def cut(table: str, edges: Sequence[Edge | None], rows: int, most: int) -> list[
 
 @dataclass(frozen=True, slots=True)
 class Ruler:
-    """How SQLite orders the rows of a shape by the first column of their key; the row id where there is none."""
+    """The order of the rows of a shape in SQLite, by the first column of their key, or by row id."""
 
     column: str | None
     collation: str
 
     def of(self, value: object) -> tuple[object, ...]:
-        """A value as Python compares it in the same way."""
+        """A tuple that Python orders as SQLite orders the value."""
         if value is None:
             return (0,)
         if isinstance(value, int | float):
@@ -76,7 +73,7 @@ class Ruler:
 
 
 def ruler(shape: Shape) -> Ruler | None:
-    """The ruler of a shape; None for a collation that only its writer knows."""
+    """The ruler of a shape; None for a collation of the application."""
     column = shape.key[0] if shape.key else None
     keys = [unique.columns for unique in shape.uniques if {name for name, _ in unique.columns} == set(shape.key)]
     collation = next((collation for name, collation in keys[0] if name == column), "BINARY") if keys else "BINARY"
@@ -85,13 +82,13 @@ def ruler(shape: Shape) -> Ruler | None:
 
 _COLLATIONS: Mapping[str, Callable[[bytes], object]] = {
     "BINARY": bytes,
-    "NOCASE": lambda text: (text.partition(b"\0")[0].lower(), len(text)),  # behind a NUL it looks at the length alone
+    "NOCASE": lambda text: (text.partition(b"\0")[0].lower(), len(text)),  # after a NUL it compares only the length
     "RTRIM": lambda text: text.rstrip(b" "),
 }
 
 
 def merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """The same, with neighbours that were read at the same head made one."""
+    """The same rows; adjacent ranges with the same head become one."""
     runs = (list(run) for _, run in groupby(ranges, key=attrgetter("table", "head")))
     return tuple(replace(run[0], high=run[-1].high, rows=None) for run in runs)
 
@@ -100,8 +97,8 @@ def merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
 class RangePlace:
     """A range as a lane of its own.
 
-    When the snapshot was planned, the log stood at `since`, the time was `planned_at`, which all its rows carry, and the schema had
-    this `version`.
+    The snapshot was planned at the position `since` of the log, at the time `planned_at`, which all its rows carry, and at this
+    `version` of the schema.
     """
 
     incarnation: str
@@ -113,15 +110,15 @@ class RangePlace:
 
     @property
     def position(self) -> int:
-        """Where the log stood when it was read; -1 before that."""
-        return _NOT_READ if self.range.head is None else self.range.head
+        """The position of the log at which it was read; -1 before."""
+        return -1 if self.range.head is None else self.range.head
 
     def read_at(self, head: int) -> RangePlace:
-        """The same, read."""
+        """The same range, read at a head."""
         return replace(self, range=replace(self.range, head=head))
 
     def to_cursor(self) -> Cursor:
-        """The cursor that says this."""
+        """The cursor of this place."""
         one = self.range
         facts = {"table": one.table, "low": one.low, "high": one.high, "head": one.head, "rows": one.rows}
         plan = {"since": self.since, "at": self.planned_at, "version": self.version}
@@ -130,7 +127,7 @@ class RangePlace:
 
 
 class CatchUp:
-    """What is still to be delivered of a log whose rows were read range by range."""
+    """The changes of the log that the ranges of a snapshot do not include."""
 
     def __init__(self, ranges: Sequence[Range]) -> None:
         self.until = max((one.head or 0 for one in ranges), default=0)
@@ -139,7 +136,7 @@ class CatchUp:
         self._edges: dict[str, list[tuple[object, ...]]] = {}
 
     def rest(self, rows: Iterable[Row], imagers: Mapping[int, Imager]) -> list[Row]:
-        """The rows, or the sides of them, that no range has delivered."""
+        """The log rows, or the sides of them, that no range includes."""
         return [row for given in rows for row in self._rest(given, imagers)]
 
     def _rest(self, row: Row, imagers: Mapping[int, Imager]) -> Iterator[Row]:
@@ -151,11 +148,11 @@ class CatchUp:
         news = [side for side in sides if row[SEQ] > self._head(row, side, known.shape)]
         if len(news) == len(sides):
             yield row
-        elif news:  # the row has moved from one range to another, and one of them was read before, the other behind the move
+        elif news:  # the row moved from one range to another: one was read before the move, the other after it
             yield one_side(row, news[0], len(known.shape.columns))
 
     def _head(self, row: Row, side: int, shape: Shape) -> int:
-        """The head of the range that this side of a change belongs to."""
+        """The head of the range of this side of a change."""
         ranges, measure = self._ranges[shape.table], ruler(shape)
         if len(ranges) == 1 or measure is None:
             return ranges[0].head or 0
@@ -167,12 +164,12 @@ class CatchUp:
 
 @lru_cache(maxsize=8)
 def catch_up(ranges: tuple[Range, ...]) -> CatchUp:
-    """The same one for every piece of a log."""
+    """One instance for all chunks of the log."""
     return CatchUp(ranges)
 
 
 def side_value(row: Row, side: int, shape: Shape, measure: Ruler) -> object:
-    """What the ruler looks at, in the old or in the new row: an update has both, the old one first."""
+    """The value that the ruler compares, in the old or the new row: an update has both, the old one first."""
     if measure.column is None:
         return row[side]
     is_second = side == NEW and row[OP] == "update"
@@ -180,7 +177,7 @@ def side_value(row: Row, side: int, shape: Shape, measure: Ruler) -> object:
 
 
 def one_side(row: Row, side: int, width: int) -> Row:
-    """An update, or a delete, as the delete of the old row, or as the insert of the new one."""
+    """One side of an event: the delete of the old row, or the insert of the new one."""
     op, first = ("delete", VALUES) if side == OLD else ("insert", VALUES + width)
     head = list(row[:VALUES])
     head[OP], head[OLD], head[NEW] = op, row[OLD] if side == OLD else None, row[NEW] if side == NEW else None

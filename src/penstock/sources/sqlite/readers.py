@@ -12,12 +12,12 @@ from penstock.sources.retain import Registration
 from penstock.sources.sqlite.database import opened, transaction
 
 _DAY = 86400.0
-_OWNER = "owner/"  # before the name of a pipeline: where the catalogue says to which state its registration belongs
+_OWNER = "owner/"  # prefix of the pipeline in the names of `_penstock_meta`
 _PATIENCE = 5.0  # seconds to wait for writers
 
 
 def load(connection: sqlite3.Connection) -> list[Registration]:
-    """All who are registered, the furthest behind first."""
+    """All registrations, the lowest position first."""
     rows = connection.execute(
         f"select pipeline, lane, position, noted_at, (julianday('now') - noted_at) * {_DAY}, history * {_DAY},"
         " released_at is not null from _penstock_reader order by position, pipeline"
@@ -30,7 +30,7 @@ def load(connection: sqlite3.Connection) -> list[Registration]:
 
 
 def note(connection: sqlite3.Connection, now: Registration) -> None:
-    """Write down where a pipeline stands; it is registered from then on, also if it was released before. Raises SourceOwned."""
+    """Write a registration, also one that was released. Raises SourceOwned."""
     refuse_another(_known(connection, now.pipeline), now.owner)
     connection.execute(
         "insert into _penstock_reader values(?, ?, ?, ?, julianday('now'), julianday('now'), null) on conflict do update set"
@@ -41,7 +41,7 @@ def note(connection: sqlite3.Connection, now: Registration) -> None:
 
 
 def _own(connection: sqlite3.Connection, pipeline: str, owner: Owner | None) -> None:
-    """Note whose a registration is, without another table: a change of the schema would end a snapshot that is read."""
+    """Write the owner, in an existing table: a change of the schema would end a snapshot that is read."""
     name = _OWNER + pipeline
     if owner:
         facts = (owner.identity, owner.state, owner.process, _births(connection)[pipeline])
@@ -51,7 +51,7 @@ def _own(connection: sqlite3.Connection, pipeline: str, owner: Owner | None) -> 
 
 
 def _owners(connection: sqlite3.Connection) -> dict[str, Owner]:
-    """Owners by pipeline; not of a registration that an earlier version has made anew since."""
+    """Owners by pipeline, except of a registration that an earlier version has renewed since."""
     meta, found = dict(connection.execute("select name, value from _penstock_meta")), dict[str, Owner]()
     for pipeline, born in _births(connection).items():
         if value := meta.get(_OWNER + pipeline):
@@ -70,38 +70,38 @@ def _known(connection: sqlite3.Connection, pipeline: str) -> Registration | None
 
 
 def release(connection: sqlite3.Connection, one: Registration) -> bool:
-    """Wait for this pipeline no longer, unless it has been noted meanwhile."""
+    """Release a registration, unless it was noted meanwhile; return whether it was released."""
     sql = "update _penstock_reader set released_at = julianday('now') where (pipeline, lane, noted_at) = (?, ?, ?)"
     return connection.execute(sql, (one.pipeline, one.lane, one.noted_at)).rowcount > 0
 
 
 def lowest(connection: sqlite3.Connection) -> int:
-    """The position that the log is kept from."""
+    """The position from which the log is kept."""
     [(position,)] = connection.execute("select min(position) from _penstock_reader where released_at is null")
     return int(position)
 
 
 def everybody(path: str) -> list[Reader]:
-    """All who are registered."""
+    """All registered pipelines."""
     with opened(path) as connection, transaction(connection):
         return seen(connection)
 
 
 def seen(connection: sqlite3.Connection) -> list[Reader]:
-    """All who are registered, in the transaction that is open."""
+    """All registered pipelines, in the open transaction."""
     known = load(connection)
     [(head,)] = connection.execute("select coalesce(max(seq), 0) from _penstock_log")
     return [one.shown(known, head) for one in known]
 
 
 def registered(path: str, pipeline: str, lane: Lane) -> int | None:
-    """The position noted for a pipeline, also for one that was released."""
+    """The position of a pipeline, also of a released one."""
     with opened(path) as connection:
         return next((one.position for one in load(connection) if (one.pipeline, one.lane) == (pipeline, lane)), None)
 
 
 def forget(path: str, pipeline: str, owner: Owner | None = None) -> bool:
-    """Strike a pipeline off, on all its lanes, or hand it over to this owner; False if it was not registered."""
+    """Remove a pipeline on all lanes, or hand it over to this owner; False if it is not registered."""
     with opened(path, "rw", _PATIENCE) as connection, transaction(connection, "immediate"):
         if owner and is_anothers(_known(connection, pipeline), owner):
             _own(connection, pipeline, owner)

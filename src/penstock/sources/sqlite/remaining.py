@@ -1,4 +1,4 @@
-"""How many rows the ranges of a snapshot still hold, without reading more than the last range of each table."""
+"""The remaining rows of a snapshot, without a read of more than the last range of each table."""
 
 from __future__ import annotations
 
@@ -13,19 +13,16 @@ from penstock.sources.sqlite.triggers import quoted
 
 
 def remaining(path: str, places: Sequence[RangePlace]) -> int:
-    """Rows of these ranges: as many as there were when they were cut; in the last one of a table those that it has now.
+    """The rows of these ranges when they were cut; in the last range of a table, the present rows.
 
-    Too few, where the last range has more than twice the usual number now, or the plan of an earlier version has few ranges.
+    Too few if the last range has more than twice the usual number now, or the plan of an earlier version has few ranges.
     """
     ends = [place for place in places if place.range.high is None]
     with opened(path) as connection:
         shapes = {captured.shape.table: captured.shape for captured in catalog.load(connection).live}
         counted = sum(_counted(connection, shapes[end.range.table], end) for end in ends if end.range.table in shapes)
-    return counted + sum(_planned(place) for place in places if place.range.high is not None)
-
-
-def _planned(place: RangePlace) -> int:
-    return snapshot.ROWS if place.range.rows is None else place.range.rows
+    planned = [place.range.rows for place in places if place.range.high is not None]
+    return counted + sum(snapshot.ROWS if rows is None else rows for rows in planned)
 
 
 def _counted(connection: sqlite3.Connection, shape: Shape, place: RangePlace) -> int:
@@ -37,5 +34,5 @@ def _counted(connection: sqlite3.Connection, shape: Shape, place: RangePlace) ->
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
             raise
-        return 0  # the table was dropped or altered, so that the range cannot be read either: the pipeline says so
+        return 0  # the table was dropped or altered: the pipeline stops at this range
     return int(found) if found < limit else max(limit, place.range.rows or 0)

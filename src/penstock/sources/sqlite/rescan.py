@@ -1,7 +1,7 @@
-"""Rescanning a table of which changes are missing: all its rows follow in the log as `refresh`, between two marks.
+"""Rescanning a table whose changes are missing: all its rows follow in the log as `refresh`, between two marks.
 
-The marks are schema events that say `"rescan": "begin"` and `"rescan": "end"`; the end names the position of its beginning. A row
-that was not told between the two is no more. Writers go on meanwhile: a chunk of rows takes one short transaction.
+The marks are schema events with `"rescan": "begin"` and `"rescan": "end"`; the end names the position of its beginning. A row that
+is not logged between the two does not exist. Writers continue meanwhile: a chunk of rows takes one short transaction.
 """
 
 from __future__ import annotations
@@ -21,15 +21,13 @@ from penstock.sources.sqlite.shape import has_fixed_row_ids
 from penstock.sources.sqlite.triggers import TOUCHED, quoted
 
 DROPPED = "was dropped (if it was renamed: capture enable, then capture repair with its new name)"
-CHUNK = 2000  # rows told in one transaction: some milliseconds
+CHUNK = 2000  # rows logged in one transaction: some milliseconds
 _PATIENCE = 10.0  # seconds to wait for writers
-_PAUSE = 0.002  # seconds left to writers between two transactions
-
-"""Hears the table, how many rows were told, and of how many."""
+_PAUSE = 0.002  # seconds for writers between two transactions
 
 
 def silent(table: str, done: int, of: int) -> None:
-    """Nobody listens."""
+    """No progress is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +39,19 @@ class Rescan:
 
 
 def repair(path: str, tables: str | None = None, progress: Progress = silent) -> Report:
-    """Renew the capture of tables and tell all their rows again; without a choice of those whose changes are missing."""
-    return told_again(path, lambda work: _begin(work, tables), "repaired", progress)
+    """Renew the capture of tables and log all their rows; without a choice, of tables whose changes are missing."""
+    return rescanned(path, lambda work: _begin(work, tables), "repaired", progress)
 
 
-def told_again(path: str, opening: Callable[[Installation], list[Rescan]], done: str, progress: Progress) -> Report:
-    """Open rescans in one transaction, and tell the rows of each behind it."""
+def rescanned(path: str, opening: Callable[[Installation], list[Rescan]], done: str, progress: Progress) -> Report:
+    """Begin rescans in one transaction, and complete each after it."""
     with opened(path, "rw", _PATIENCE) as connection:
         report = Report()
         with transaction(connection, "immediate"):
             rescans, version = opening(begun(connection, report)), schema_version(connection)
         for rescan in rescans:
-            told = scan(connection, rescan, version, progress)
-            report.tables[rescan.captured.shape.table] = f"{done}: all {told} rows told again"
+            rows = scan(connection, rescan, version, progress)
+            report.tables[rescan.captured.shape.table] = f"{done}: all {rows} rows logged again"
         return report
 
 
@@ -66,7 +64,7 @@ def _begin(work: Installation, tables: str | None) -> list[Rescan]:
 
 
 def _open(work: Installation, captured: Captured, *, is_asked: bool) -> Rescan | None:
-    """Renew capture where that is needed, and begin a rescan unless it is not."""
+    """Renew capture if needed, and begin a rescan if needed or asked for."""
     table, facts, found = work.name(captured), work.facts(captured), work.breaches(captured)
     if captured.is_suspended:
         work.report.tables[table] = "suspended: penstock capture resume"
@@ -83,14 +81,14 @@ def _open(work: Installation, captured: Captured, *, is_asked: bool) -> Rescan |
 
 
 def begin(work: Installation, captured: Captured) -> Rescan:
-    """The first mark. What was noted while suspended is told with everything else."""
+    """Log the first mark. Rows that were touched while suspended are logged with all others."""
     work.tell(captured, None, captured.shape, rescan="begin")
     work.run(f"delete from {TOUCHED} where lineage = {captured.lineage}")
     return Rescan(captured, work.head())
 
 
 def scan(connection: sqlite3.Connection, rescan: Rescan, version: int, progress: Progress) -> int:
-    """Tell all rows, then set the second mark; answers how many rows there were."""
+    """Log all rows and the second mark; return the number of rows."""
     captured = rescan.captured
     [(total,)] = connection.execute(f"select count(*) from {quoted(captured.shape.table)}")
     _make_bookmark(connection, captured)
@@ -98,8 +96,8 @@ def scan(connection: sqlite3.Connection, rescan: Rescan, version: int, progress:
     while not is_over:
         with transaction(connection, "immediate"):
             version = _still(connection, captured, version)
-            told = _tell_chunk(connection, captured, is_first=done == 0)
-            done, is_over = done + told, told < CHUNK
+            rows = _log_chunk(connection, captured, is_first=done == 0)
+            done, is_over = done + rows, rows < CHUNK
             if is_over:
                 _end(begun(connection), rescan)
         progress(captured.shape.table, done, max(done, total))
@@ -108,14 +106,14 @@ def scan(connection: sqlite3.Connection, rescan: Rescan, version: int, progress:
 
 
 def _still(connection: sqlite3.Connection, captured: Captured, version: int) -> int:
-    """The schema's version now; raises CaptureBroken if what has changed since then concerns this table."""
+    """The present version of the schema. Raises CaptureBroken if it has changed for this table."""
     now = schema_version(connection)
     if now == version:
         return now
     work = begun(connection)
     facts = work.facts(captured)
     is_live = captured.number in {one.number for one in work.catalogue.live}
-    has_places = facts is not None and (facts.without_rowid or has_fixed_row_ids(facts))  # VACUUM moves the version too
+    has_places = facts is not None and (facts.without_rowid or has_fixed_row_ids(facts))  # VACUUM changes the version, too
     if not is_live or not has_places or work.breaches(captured):
         raise CaptureBroken(f"the schema changed while {captured.shape.table} was scanned", "run the same command again")
     return now
@@ -129,31 +127,31 @@ def _end(work: Installation, rescan: Rescan) -> None:
 
 
 def _make_bookmark(connection: sqlite3.Connection, captured: Captured) -> None:
-    """A temporary table for the last row that was told: values stay what they are, also text that is not UTF-8."""
+    """Create a temporary table for the last logged row: it keeps values exactly, also text that is not UTF-8."""
     columns = ", ".join(f"c{i}" for i in range(len(_order(captured))))
     connection.execute("drop table if exists temp.penstock_bookmark")
     connection.execute(f"create temp table penstock_bookmark({columns})")
 
 
-def _tell_chunk(connection: sqlite3.Connection, captured: Captured, *, is_first: bool) -> int:
+def _log_chunk(connection: sqlite3.Connection, captured: Captured, *, is_first: bool) -> int:
     shape, order = captured.shape, _order(captured)
     table, columns = quoted(shape.table), ", ".join(order)
     marked = ", ".join(f"c{i}" for i in range(len(order)))
-    behind = "" if is_first else f" where ({columns}) > (select {marked} from temp.penstock_bookmark)"
-    chunk = f"from {table}{behind} order by {columns} limit {CHUNK}"
+    later = "" if is_first else f" where ({columns}) > (select {marked} from temp.penstock_bookmark)"
+    chunk = f"from {table}{later} order by {columns} limit {CHUNK}"
     values = ", ".join([shape.row_id or "null", *map(quoted, shape.columns)])
     places = ", ".join(["shape", "op", "at", "new_row_id", *(f"c{i}" for i in range(len(shape.columns)))])
     stamp = f"{captured.number}, 'refresh', julianday('now')"
-    told = connection.execute(f"insert into _penstock_log({places}) select {stamp}, {values} {chunk}").rowcount
-    if told == CHUNK:
-        last = f"select {columns} from {table}{behind} order by {columns} limit 1 offset {CHUNK - 1}"
+    rows = connection.execute(f"insert into _penstock_log({places}) select {stamp}, {values} {chunk}").rowcount
+    if rows == CHUNK:
+        last = f"select {columns} from {table}{later} order by {columns} limit 1 offset {CHUNK - 1}"
         connection.execute(f"insert into temp.penstock_bookmark {last}")
         connection.execute("delete from temp.penstock_bookmark where rowid < (select max(rowid) from temp.penstock_bookmark)")
-    return told
+    return rows
 
 
 def _order(captured: Captured) -> list[str]:
-    """By what rows are ordered, in the way of an index."""
+    """The columns of the order of rows, with the collations of an index."""
     shape = captured.shape
     if shape.row_id:
         return [shape.row_id]

@@ -1,4 +1,4 @@
-"""What SQLite says of the tables and triggers of a database, read in one piece."""
+"""The tables and triggers of a database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OTHERS = {"view": "a view: capture the tables below it", "virtual": "a virtual 
 
 @dataclass(frozen=True, slots=True)
 class PresentTrigger:
-    """A trigger as it stands in sqlite_master; a greater row was created later."""
+    """A trigger in sqlite_master; one with a greater row was created later."""
 
     row: int
     name: str
@@ -31,7 +31,7 @@ class PresentTrigger:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Ordinary tables by name, all triggers, what cannot be captured at all with the reason, and the row of every seal by name."""
+    """Tables by name, all triggers, the reasons against other tables, and the rows of seals by name."""
 
     tables: Mapping[str, TableFacts]
     triggers: tuple[PresentTrigger, ...]
@@ -44,17 +44,17 @@ class Schema:
 
 
 def is_ours(name: str) -> bool:
-    """Whether a name belongs to SQLite or to us, and is never captured."""
+    """Whether a name belongs to SQLite or Penstock: it is never captured."""
     return name.lower().startswith((PREFIX, "sqlite_"))
 
 
 def selector(tables: str | None) -> Callable[[str], bool]:
-    """Whether a table is meant, by a regular expression for the whole name."""
+    """A function that selects tables, by a regular expression for whole names."""
     return matcher("tables", tables)
 
 
 def matcher(key: str, text: str | None) -> Callable[[str], bool]:
-    """Whether a whole name matches the regular expression of a key; every name does where there is none."""
+    """A function that matches whole names against the regular expression of a key; without one, every name matches."""
     if text is None:
         return lambda name: True
     try:
@@ -66,7 +66,7 @@ def matcher(key: str, text: str | None) -> Callable[[str], bool]:
 
 
 def read_schema(connection: sqlite3.Connection) -> Schema:
-    """The schema as it is now."""
+    """The present schema."""
     listed = _rows(connection, "select * from pragma_table_list where schema = 'main' order by name")
     present = tuple(_triggers(connection, {folded(row["name"]): row["name"] for row in listed}))
     theirs = [row for row in listed if not is_ours(row["name"])]
@@ -78,7 +78,7 @@ def read_schema(connection: sqlite3.Connection) -> Schema:
 
 
 def _triggers(connection: sqlite3.Connection, spelled: Mapping[str, str]) -> Iterator[PresentTrigger]:
-    """All triggers; their tables as these spell themselves, since a trigger keeps the spelling of its own statement."""
+    """All triggers, with the spelling of the table: a trigger keeps that of its own statement."""
     for row, name, table, sql in connection.execute("select rowid, name, tbl_name, sql from sqlite_master where type = 'trigger'"):
         yield PresentTrigger(row, name, spelled.get(folded(table), table), sql)
 
@@ -120,10 +120,10 @@ def _index(connection: sqlite3.Connection, table: str, index: Mapping[str, Any],
 
 
 def _is_usable(connection: sqlite3.Connection, table: str, index: str, predicate: str, columns: Sequence[str]) -> bool:
-    """Whether any program's SQLite understands this condition in a query, and answers the query from the index."""
+    """Whether SQLite, in any program, accepts this condition in a query and uses the index for it."""
     known = {column.lower() for column in columns}
     if any(word[0] in '"`[' and plain(word).lower() not in known for word in words(predicate)):
-        return False  # a text in double quotes, which not every program's SQLite takes
+        return False  # text in double quotes, which SQLite does not accept in every program
     try:
         connection.execute(f"explain select 1 from {quoted(table)} t indexed by {quoted(index)} where {predicate}")
     except sqlite3.OperationalError:

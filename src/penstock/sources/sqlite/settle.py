@@ -1,6 +1,6 @@
-"""Noting how far pipelines have come, and forgetting what none of them needs: rarely, a little at a time, best when nobody writes.
+"""Recording the positions of pipelines and pruning: rarely, in small transactions, preferably between writes.
 
-Every commit of ours can cost a writer without patience a "database is locked", so most calls commit nothing.
+A commit can fail a writer without a busy timeout ("database is locked"): most calls commit nothing.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from penstock.sources.sqlite.log import Extent, Log
 from penstock.sources.sqlite.place import Place
 
 BATCH = 500  # rows deleted in one transaction: half a millisecond
-BOUND = 50_000  # changes beyond which it is done although somebody writes
-STILL = 1.0  # seconds without a write after which nobody is disturbed
-BEAT = 300.0  # seconds after which a pipeline is noted in any case, so that nobody takes it for gone
-STILL_BEAT = 60.0  # the same when nobody is disturbed
+BOUND = 50_000  # changes beyond which a call prunes during writes
+STILL = 1.0  # seconds without a write after which a commit disturbs no writer
+BEAT = 300.0  # seconds after which a running pipeline is noted in any case
+STILL_BEAT = 60.0  # the same, without writes
 BUDGET = 0.1  # seconds that one call may take
-_PAUSE = 0.002  # seconds left to writers between two transactions
-_PATIENCE = 0.05  # seconds to wait for a writer; then it is done another time
-_REGISTER_PATIENCE = 5.0  # the same where it cannot be done another time
+_PAUSE = 0.002  # seconds for writers between two transactions
+_PATIENCE = 0.05  # seconds to wait for a writer; then the call is put off
+_REGISTER_PATIENCE = 5.0  # seconds to wait in a call that cannot be put off
 
+# The first prunable change that is younger than the history.
 _RECENT = "select seq from _penstock_log where seq < ? and at >= julianday('now') - ? / 86400.0 order by seq limit 1"
 
 _sightings = Sightings()
@@ -40,24 +41,24 @@ _sightings = Sightings()
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What is noted and what could go: `noted` None for a pipeline that is not registered, was released, or lacks its owner."""
+    """Recorded and prunable positions; `noted` is None for a pipeline that is not registered, was released, or lacks its owner."""
 
     noted: int | None
     upto: int
     first: int
-    lowest: int  # below this nobody needs anything, with this pipeline where it is now
-    silent: float = 0.0  # seconds since it was noted
-    is_stained: bool = False  # a writer has left the number of its transaction behind
-    doomed: Sequence[Registration] = ()  # pipelines that are waited for no longer
+    lowest: int  # changes below are not needed, with this pipeline at `upto`
+    silent: float = 0.0  # seconds since the note
+    is_stained: bool = False  # a writer has left the number of its transaction
+    doomed: Sequence[Registration] = ()  # pipelines to release
 
     @property
     def prunable(self) -> int:
-        """How many changes nobody needs."""
+        """The number of changes that can be pruned."""
         return max(0, self.lowest - self.first)
 
 
 def is_due(ledger: Ledger, still_seconds: float) -> bool:
-    """Whether to write to the database now."""
+    """Whether to commit now."""
     due = 0 if ledger.noted is None else max(abs(ledger.upto - ledger.noted), ledger.prunable)
     if ledger.noted is None or due > BOUND or ledger.silent >= BEAT:
         return True
@@ -65,9 +66,9 @@ def is_due(ledger: Ledger, still_seconds: float) -> bool:
 
 
 def settle(path: str, who: Registrant, upto: Place, retain: Retain, *, budget: float = BUDGET) -> Settlement:
-    """Note and forget, if now is a good time.
+    """Record and prune, unless that would disturb writers.
 
-    Raises SourcePruned if the log no longer goes on at this place, SourceOwned, SourceUnavailable.
+    Raises SourcePruned if the log does not continue at this place, SourceOwned, SourceUnavailable.
     """
     failpoint.reach("source.settling")
     try:
@@ -95,13 +96,13 @@ def _settle(path: str, now: Registration, upto: Place, retain: Retain, budget: f
 
 
 def register(path: str, who: Registrant, upto: Place, retain: Retain) -> None:
-    """Note at once where a pipeline stands. Raises SourcePruned, SourceOwned, SourceUnavailable."""
+    """Record a place at once. Raises SourcePruned, SourceOwned, SourceUnavailable."""
     with opened(path, "rw", _REGISTER_PATIENCE) as connection:
         seen = _confirmed(path, connection, upto, None)
         with transaction(connection, "immediate"):
             [(first,)] = connection.execute("select coalesce(min(seq), 1) from _penstock_log")
             if first > max(seen.first, upto.position):
-                raise SourcePruned(f"the changes behind {upto.position} have just been pruned from the log of {path}")
+                raise SourcePruned(f"the changes after {upto.position} were just pruned from the log of {path}")
             readers.note(connection, who.at(upto.position, retain))
 
 
@@ -111,7 +112,7 @@ def _confirmed(path: str, connection: sqlite3.Connection, upto: Place, mine: Reg
     except SourcePruned as error:
         if mine is None or not mine.is_released:
             raise
-        why = f"{mine.pipeline} was released, because it had been silent for too long; it was last noted {roughly(mine.silent)} ago"
+        why = f"{mine.pipeline} was released after it was gone for too long; it was last noted {roughly(mine.silent)} ago"
         raise SourcePruned(f"{error.message}: {why}", error.remedy) from error
 
 
@@ -123,22 +124,17 @@ def _ledger(
     living: Sequence[Registration],
 ) -> Ledger:
     needed = [one.position for one in living]
-    recent = _recent(connection, min(needed), max(one.history for one in living))
+    history = max(one.history for one in living)
+    recent = connection.execute(_RECENT, (min(needed), history)).fetchone() if history else None
     return Ledger(
         noted=mine.position if mine and not mine.is_released and mine.owner == living[0].owner else None,
         upto=living[0].position,
         first=extent.first,
-        lowest=prunable_below(needed, extent.first, recent, BATCH),
+        lowest=prunable_below(needed, extent.first, recent and recent[0], BATCH),
         silent=mine.silent if mine else 0.0,
         is_stained=connection.execute("select 1 from _penstock_tx").fetchone() is not None,
         doomed=doomed,
     )
-
-
-def _recent(connection: sqlite3.Connection, below: int, history: float) -> int | None:
-    """The first change that could go but is younger than so many seconds."""
-    found = connection.execute(_RECENT, (below, history)).fetchone() if history else None
-    return found[0] if found else None
 
 
 def _write(connection: sqlite3.Connection, now: Registration, ledger: Ledger, budget: float) -> Settlement:
@@ -148,7 +144,7 @@ def _write(connection: sqlite3.Connection, now: Registration, ledger: Ledger, bu
         with transaction(connection, "immediate"):
             released += [one for one in ledger.doomed if one not in released and readers.release(connection, one)]
             readers.note(connection, now)
-            connection.execute("delete from _penstock_tx")  # nobody commits one but a writer that forgot to take it back
+            connection.execute("delete from _penstock_tx")  # a committed number was left by a writer
             below = min(ledger.lowest, readers.lowest(connection), ledger.first + gone + BATCH)
             went = connection.execute("delete from _penstock_log where seq < ?", (below,)).rowcount
         gone += went
@@ -159,9 +155,9 @@ def _write(connection: sqlite3.Connection, now: Registration, ledger: Ledger, bu
 
 
 def _still_seconds(path: str) -> float:
-    def written(name: str) -> float:
+    """The seconds since the last write to the file or its WAL."""
+    written = 0.0
+    for name in (path, path + "-wal"):
         with suppress(FileNotFoundError):
-            return os.stat(name).st_mtime
-        return 0.0
-
-    return time.time() - max(written(path), written(path + "-wal"))
+            written = max(written, os.stat(name).st_mtime)
+    return time.time() - written

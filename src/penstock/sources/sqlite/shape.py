@@ -1,4 +1,4 @@
-"""A table as it is captured: its columns, its key, what must be unique in it. Pure, from the rows of pragmas."""
+"""The shape of a captured table: its columns, its key, its unique columns. Pure, from the rows of pragmas."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from penstock.sources.sqlite.expression import expression
 from penstock.sources.sqlite.wording import is_literal
 
-MAX_COLUMNS = 990  # two images and a few columns of ours must fit into the 2000 columns of a log row
+MAX_COLUMNS = 990  # two images and the columns of Penstock must fit into the 2000 columns of a log row
 ROW_IDS_ONLY = "(?!)"
-"""The choice of columns that chooses none: the key is always there."""
+"""A choice of no columns: only the key is captured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unique:
-    """Columns that no two rows may share, each with the collation that decides what is the same."""
+    """Columns that are unique together, each with the collation that compares its values."""
 
     columns: tuple[tuple[str, str], ...]
     is_declared: bool = True  # in the table itself, so that SQLite refuses to drop its columns
@@ -27,18 +27,18 @@ class Unique:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the triggers of one table were made for."""
+    """The facts of a table from which its triggers are made."""
 
     table: str
     columns: tuple[str, ...]
     key: tuple[str, ...]  # the declared primary key; empty if there is none
-    row_id: str | None  # the name under which SQLite shows the row id; None WITHOUT ROWID
+    row_id: str | None  # the name of the row id in SQL; None WITHOUT ROWID
     uniques: tuple[Unique, ...]  # without the row id; WITHOUT ROWID the primary key comes first
     reals: tuple[str, ...]  # columns that may hold a floating-point number: all but text and the row id
     create_sql: str
     choice: str | None = None  # regular expression for `table.column`; the key is always captured
     left_out: tuple[str, ...] = ()  # by that choice
-    filled: tuple[tuple[str, str | None], ...] = ()  # columns that REPLACE fills in where they are NULL; the literal, if it is one
+    filled: tuple[tuple[str, str | None], ...] = ()  # columns in which REPLACE changes NULL to the default, if a literal
     computed: tuple[str, ...] = ()  # generated columns that depend on those
     is_circular: bool = False  # the removal of a row can write to the table again, through foreign keys
 
@@ -49,34 +49,32 @@ class Shape:
 
     @property
     def collisions(self) -> tuple[object, ...]:
-        """All that decides which rows a write collides with."""
+        """The facts that decide which rows a write collides with."""
         return self.uniques, self.filled, self.computed
 
     def outline(self) -> dict[str, Any]:
-        """What a schema event tells of a table."""
+        """The facts of a table in a schema event."""
         return {"table": self.table, "columns": self.columns, "key": self.key}
 
     def of_key(self) -> Shape:
-        """The same table with nothing but its key."""
+        """The shape of the same table with the key alone."""
         return replace(self, columns=self.key, left_out=())
 
     def to_json(self) -> str:
-        """The shape as the catalogue keeps it."""
+        """The shape as text, for the catalogue."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def from_json(text: str) -> Shape:
-        """The shape of such a text."""
+        """The shape of a text of the catalogue."""
         facts: dict[str, Any] = json.loads(text)
-        facts["uniques"] = tuple(_unique(one) for one in facts["uniques"])
+        facts["uniques"] = tuple(
+            Unique(_tuples(one["columns"]), one["is_declared"], one.get("predicate", ""), tuple(one.get("predicate_columns", ())))
+            for one in facts["uniques"]
+        )
         facts |= {"filled": _tuples(facts.get("filled", ())), "computed": tuple(facts.get("computed", ()))}
         facts |= {name: tuple(facts[name]) for name in ("columns", "key", "reals", "left_out")}
         return Shape(**facts)
-
-
-def _unique(facts: Mapping[str, Any]) -> Unique:
-    predicate = facts.get("predicate", ""), tuple(facts.get("predicate_columns", ()))
-    return Unique(_tuples(facts["columns"]), facts["is_declared"], *predicate)
 
 
 def _tuples(pairs: Iterable[Sequence[Any]]) -> tuple[tuple[str, Any], ...]:
@@ -95,7 +93,7 @@ class UniqueIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
-    """What SQLite says of a table: rows of `table_xinfo`, and of `index_xinfo` for its unique indexes."""
+    """A table in SQLite: rows of `table_xinfo`, and of `index_xinfo` for its unique indexes."""
 
     table: str
     create_sql: str
@@ -104,19 +102,20 @@ class TableFacts:
     columns: tuple[Mapping[str, Any], ...]
     unique_indexes: tuple[UniqueIndex, ...]
     early_writers: tuple[str, ...] = ()  # triggers of the application that write to the table before its row is written
-    self_references: tuple[str, ...] = ()  # columns that SQLite sets when the row they point to goes
+    self_references: tuple[str, ...] = ()  # columns that SQLite sets when their row is deleted
     is_circular: bool = False
 
 
 def shape_of(facts: TableFacts, choice: str | None = None) -> Shape:
-    """The shape of an ordinary table that `refusal` has nothing against, with the chosen columns."""
+    """The shape of a table that can be captured, with the chosen columns."""
     names = tuple(column["name"] for column in facts.columns)
     keyed = sorted((column for column in facts.columns if column["pk"]), key=lambda column: column["pk"])
     indexes = sorted(facts.unique_indexes, key=lambda index: index.origin != "pk")
-    uniques = tuple(Unique(_indexed(one.columns), one.origin != "c", one.predicate, one.predicate_columns) for one in indexes)
+    uniques = tuple(Unique(_indexed(one), one.origin != "c", one.predicate, one.predicate_columns) for one in indexes)
     row_id = None if facts.without_rowid else _row_id(names)
     key = tuple(column["name"] for column in keyed)
-    kept = tuple(name for name in names if name in key or _is_chosen(facts.table, name, choice))
+    is_chosen = (lambda name: True) if choice is None else expression(choice).fits
+    kept = tuple(name for name in names if name in key or is_chosen(f"{facts.table}.{name}"))
     left_out = tuple(name for name in names if name not in kept)
     filled = _filled(facts, uniques)
     return Shape(
@@ -125,7 +124,7 @@ def shape_of(facts: TableFacts, choice: str | None = None) -> Shape:
 
 
 def _filled(facts: TableFacts, uniques: Iterable[Unique]) -> tuple[tuple[tuple[str, str | None], ...], tuple[str, ...]]:
-    """Columns in which a trigger before the write sees NULL and the row then has the default, as far as unique indexes use them."""
+    """The columns of unique indexes that are NULL in a trigger before the write and have the default in the row."""
     used = {name for one in uniques for name in (*(name for name, _ in one.columns), *one.predicate_columns)}
     computed = tuple(column["name"] for column in facts.columns if column["hidden"] and column["name"] in used)
     filled = tuple(
@@ -136,19 +135,15 @@ def _filled(facts: TableFacts, uniques: Iterable[Unique]) -> tuple[tuple[tuple[s
     return filled, computed if filled else ()
 
 
-def _is_chosen(table: str, column: str, choice: str | None) -> bool:
-    return choice is None or expression(choice).fits(f"{table}.{column}")
-
-
 def refusal(facts: TableFacts) -> str | None:
-    """Why this table cannot be captured exactly, if so."""
+    """The reason why this table cannot be captured exactly, if there is one."""
     names = tuple(column["name"] for column in facts.columns)
     if len(names) > MAX_COLUMNS:
         return f"it has {len(names)} columns, more than {MAX_COLUMNS}"
     if not facts.without_rowid and _row_id(names) is None:
-        return "its columns hide the row id under all its three names"
+        return "its columns hide all three names of the row id"
     if any(column["name"] is None for index in facts.unique_indexes for column in index.columns):
-        return "it has a unique index on an expression, through which REPLACE removes rows unseen"
+        return "it has a unique index on an expression, by which REPLACE removes rows that triggers cannot find"
     if {column["name"] for index in facts.unique_indexes for column in index.columns} & set(facts.self_references):
         return "it has a unique column that points to the table itself, ON DELETE SET"
     if facts.early_writers:
@@ -161,8 +156,8 @@ def _row_id(names: Iterable[str]) -> str | None:
     return next((alias for alias in ("rowid", "_rowid_", "oid") if alias not in taken), None)
 
 
-def _indexed(columns: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
-    return tuple((column["name"] or "an expression", column["coll"]) for column in columns)
+def _indexed(index: UniqueIndex) -> tuple[tuple[str, str], ...]:
+    return tuple((column["name"] or "an expression", column["coll"]) for column in index.columns)
 
 
 def _reals(facts: TableFacts) -> tuple[str, ...]:
@@ -171,11 +166,11 @@ def _reals(facts: TableFacts) -> tuple[str, ...]:
 
 
 def _is_text(declared: str) -> bool:
-    """Whether SQLite gives a column declared like this the affinity that turns every number into text."""
+    """Whether a column of this declared type has the affinity that converts numbers to text."""
     kind = declared.upper()
     return "INT" not in kind and any(word in kind for word in ("CHAR", "CLOB", "TEXT"))
 
 
 def has_fixed_row_ids(facts: TableFacts) -> bool:
-    """Whether the primary key is the row id, so that VACUUM leaves it alone: a lone INTEGER, for which SQLite makes no index."""
+    """Whether VACUUM keeps row ids: the primary key is the row id, a single INTEGER for which SQLite makes no index."""
     return any(column["pk"] for column in facts.columns) and all(index.origin != "pk" for index in facts.unique_indexes)

@@ -1,10 +1,11 @@
-"""Reading the rows that are there already: cut into ranges, each read in one transaction with the log's head."""
+"""Reading existing rows: in ranges, each in one transaction with the head of the log."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import chain
 
 import pyarrow as pa
@@ -25,29 +26,31 @@ from penstock.sources.sqlite.triggers import quoted
 from penstock.sources.sqlite.vanished import Vanished
 
 ROWS = 25_000
-"""In a range: read whole and kept in memory, so that no transaction stays open while the far side takes its time."""
+"""The rows of a range, which is read into memory: no transaction stays open while the destination accepts them."""
 
 RANGES = 2_000
-"""Of a table at most: a cursor has to hold them all."""
+"""The most ranges of a table: a cursor holds all of them."""
 
 PIECE = 500
-"""Rows given at a time."""
+"""The rows of one window."""
 
 SMALL = 1 << 12
-"""Bytes of a value: a range that has a larger one is streamed, since all of it might not fit into memory."""
+"""Bytes of a value: a range with a larger one is streamed, since it may not fit into memory."""
 
 ROWS_BYTES = ROWS * SMALL
-"""The same of a range in which texts are checked."""
+"""Bytes of a range with text that is not UTF-8; a larger one is streamed."""
 
-_AGAIN = "begin anew: penstock run FILE --from snapshot"
+_ORDINAL = CHANGES.get_field_index("ordinal")
+_AGAIN = "begin again: penstock run FILE --from snapshot"
 
 
 def plan(path: str, is_meant: Callable[[str], bool], start: Place) -> Place:
-    """The place before the rows of all captured tables; the stream will go on from `start`."""
+    """The place before the rows of all captured tables; the stream continues from `start`."""
     with opened(path) as connection:
         live = [captured for captured in catalog.load(connection).live if is_meant(captured.shape.table)]
-        ranges = tuple(one for captured in live for one in _ranges(connection, captured.shape))
-        return Place(start.incarnation, start.position, start.checksum, ranges, int(time.time() * 1e6), schema_version(connection))
+        ranges = [one for captured in live for one in _ranges(connection, captured.shape)]
+        version, now = schema_version(connection), int(time.time() * 1e6)
+        return replace(start, ranges=tuple(ranges), planned_at=now, version=version)
 
 
 def _ranges(connection: sqlite3.Connection, shape: Shape) -> list[Range]:
@@ -56,15 +59,15 @@ def _ranges(connection: sqlite3.Connection, shape: Shape) -> list[Range]:
 
 
 def _edges(connection: sqlite3.Connection, shape: Shape, measure: Ruler) -> list[Edge | None]:
-    """Values of the key's first column at equal distances; None for one that JSON cannot hold."""
+    """Values of the first column of the key at equal distances; None for one that JSON cannot hold."""
     column, table = _column(shape, measure), quoted(shape.table)
-    behind = f"select {column} from {table} where {column} > ? order by {column} limit 1 offset {ROWS - 1}"
+    later = f"select {column} from {table} where {column} > ? order by {column} limit 1 offset {ROWS - 1}"
     found: list[Edge | None] = []
     connection.text_factory = text_or_bytes
     row = connection.execute(f"select {column} from {table} order by {column} limit 1 offset {ROWS}").fetchone()
     while row:
         found.append(row[0] if isinstance(row[0], int | str) else None)
-        row = connection.execute(behind, row).fetchone()
+        row = connection.execute(later, row).fetchone()
     return found
 
 
@@ -73,9 +76,9 @@ def _column(shape: Shape, measure: Ruler) -> str:
 
 
 def read(path: str, place: RangePlace, choice: Choice = EVERYTHING, *, again: bool = False) -> Iterator[Window]:
-    """The rows of a range as changes of op `refresh`; the last window says at which head they were read.
+    """The rows of a range as changes of op `refresh`; the cursor of the last window has the head.
 
-    Again: an earlier reading may have told some of them, so what has gone meanwhile is told as deleted.
+    Again: an earlier read may have delivered some of them: rows that were removed since are `delete`.
     """
     with opened(path) as connection:
         with transaction(connection):
@@ -94,19 +97,19 @@ def _captured(path: str, connection: sqlite3.Connection, place: RangePlace) -> C
     table = place.range.table
     captured = next((one for one in catalog.load(connection).live if one.shape.table == table), None)
     if captured is None:
-        raise CaptureBroken(f"{table} is no longer captured in {path}, and the snapshot has not come to its end", _AGAIN)
+        raise CaptureBroken(f"{table} is no longer captured in {path}, and the snapshot is not complete", _AGAIN)
     if captured.is_suspended:
         raise CaptureBroken(f"the capture of {table} is suspended in {path}", f"run: penstock capture resume {path}")
     if found := [breach.what for breach in catalog.breaches(captured, read_schema(connection))]:
         raise CaptureBroken(f"{table} {'; '.join(found)}", enable_remedy(path))
     if place.version != schema_version(connection) and not captured.shape.key:
-        what = "the schema was changed, or the file was rewritten, in the middle of a snapshot"
-        raise CaptureBroken(f"{what}; the row ids of {table} may be others now, since it has no primary key", _AGAIN)
+        what = "the schema was changed, or the file was rewritten, during a snapshot"
+        raise CaptureBroken(f"{what}; the row ids of {table}, which has no primary key, may have changed", _AGAIN)
     return captured
 
 
 class _Rows:
-    """The rows of one range, laid out like rows of the log."""
+    """The rows of one range, in the layout of log rows."""
 
     def __init__(self, connection: sqlite3.Connection, captured: Captured, place: RangePlace) -> None:
         self._connection, one, shape = connection, place.range, captured.shape
@@ -117,7 +120,7 @@ class _Rows:
         self._sql = f"select {columns} from {quoted(one.table)} where {where}"
 
     def fetched(self) -> list[Row] | None:
-        """All of them, unless they are so many that they must be streamed."""
+        """All rows, or None if they are too many or too large for memory."""
         try:
             with small_values(self._connection, SMALL):
                 found = self._connection.execute(self._sql, self._bounds).fetchmany(2 * ROWS + 1)
@@ -132,13 +135,13 @@ class _Rows:
         return found if len(found) <= 2 * ROWS else None
 
     def streamed(self) -> Iterator[Row]:
-        """One after the other, as long as the transaction is open; there may be text among them that is not UTF-8."""
+        """The rows one by one, while the transaction is open; some text may not be UTF-8."""
         self._connection.text_factory = text_or_bytes
         return iter(self._connection.execute(self._sql, self._bounds))
 
 
 def condition(shape: Shape, one: Range) -> tuple[str, list[Edge]]:
-    """A range in SQL; NULL comes before every value, and no comparison finds it."""
+    """The SQL of a range; NULL comes before every value, and no comparison finds it."""
     measure = ruler(shape)
     if measure is None or (one.low is None and one.high is None):
         return "1", []
@@ -151,13 +154,10 @@ def condition(shape: Shape, one: Range) -> tuple[str, list[Edge]]:
 
 
 def _windows(rows: Iterator[Row], vanished: Vanished, place: RangePlace, is_doubtful: bool = True) -> Iterator[Window]:
-    ordinal, told = (place.number + 1) * ORDINALS, chain(map(vanished.found, rows), vanished.rows())
-    while piece := portion(told, PIECE, CHUNK_BYTES):
-        yield Window(_numbered(to_changes(piece, vanished.imagers, is_doubtful=is_doubtful), ordinal), None, idle=False)
+    ordinal, rest = (place.number + 1) * ORDINALS, chain(map(vanished.found, rows), vanished.rows())
+    while piece := portion(rest, PIECE, CHUNK_BYTES):
+        changes = to_changes(piece, vanished.imagers, is_doubtful=is_doubtful)
+        ordinals = pa.array(range(ordinal + 1, ordinal + 1 + len(piece)), pa.int64())
+        yield Window(changes.set_column(_ORDINAL, CHANGES.field(_ORDINAL), ordinals), None, idle=False)
         ordinal += len(piece)
     yield Window(NO_CHANGES, place.to_cursor(), idle=True)
-
-
-def _numbered(changes: pa.RecordBatch, before: int) -> pa.RecordBatch:
-    ordinals = pa.array(range(before + 1, before + 1 + changes.num_rows), pa.int64())
-    return changes.set_column(CHANGES.get_field_index("ordinal"), CHANGES.field("ordinal"), ordinals)

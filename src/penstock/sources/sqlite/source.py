@@ -32,7 +32,7 @@ LANE = Lane("log")
 
 @settings
 class SqliteSource(OneLane):
-    """The changes that the triggers of `penstock capture enable` have logged; one lane, positions are the log's sequence."""
+    """The changes in the log of a captured database; one lane, whose positions are the sequence of the log."""
 
     database: str
     tables: str | None = absent("all captured tables")
@@ -60,16 +60,16 @@ class SqliteSource(OneLane):
 
     @property
     def retention(self) -> SqliteRetention:
-        """The pipelines that are registered in the database."""
+        """The registered pipelines."""
         return SqliteRetention(self.database, self.retain)
 
     @property
     def seek(self) -> SqliteSeek:
-        """Moments of the log."""
+        """Times in the log."""
         return SqliteSeek(self.database, self._reading)
 
     def begin(self, lane: Lane, start: str) -> Cursor:
-        """The cursor at a word or a position."""
+        """The cursor at a start or a position."""
         if start == "snapshot":
             return plan(self.database, selector(self.tables), of_cursor(self.head(lane))).to_cursor()
         with self._reading() as log:
@@ -92,18 +92,18 @@ class SqliteSource(OneLane):
         return any_place(cursor).position
 
     def incarnation(self, cursor: Cursor) -> str:
-        """Which life of the log it belongs to."""
+        """The incarnation of the log."""
         return any_place(cursor).incarnation
 
     def cursor_after(self, change: Change, since: Cursor) -> Cursor:
         """The cursor immediately after this change."""
         place = any_place(since)
         if isinstance(place, RangePlace):
-            return since  # only the end of a range is a place to go on from
+            return since  # a reader can continue only at the end of a range
         return place.moved(change.position, "" if place.overlaps(change.position) else change.checksum()).to_cursor()
 
     def split(self, span: Span, parts: int) -> Sequence[Span]:
-        """Spans of about the same number of positions."""
+        """Spans with about equal numbers of positions."""
         after, upto = of_cursor(span.after), of_cursor(span.upto)
         if after.position >= upto.position:
             return []
@@ -123,11 +123,11 @@ class SqliteSource(OneLane):
                     yield chunk.changes
 
     def open(self, lane: Lane, after: Cursor, reader: Stamp) -> Following:
-        """Changes from here on; a database that is replaced must go on at the same place."""
+        """Changes from this cursor on; a database that is replaced must continue at the same place."""
         return Polled(follow(self.database, selector(self.tables), of_cursor(after), self._choice, heals=self.heal))
 
     def backlog(self, lane: Lane, after: Cursor, upto: Cursor | None = None, most: int | None = None) -> Backlog:
-        """How many changes wait after this cursor; also while capture is broken."""
+        """The number of changes after this cursor, also while capture is broken."""
         place = of_cursor(after)
         with reading(self.database, selector(self.tables), verifies=False) as log:
             extent = log.confirm(place)
@@ -144,5 +144,5 @@ class SqliteSource(OneLane):
 
 
 def registered(address: str, table: str) -> SqliteSource | None:
-    """The source of the pipelines that are registered in this database."""
+    """The source of this database, for its registered pipelines."""
     return SqliteSource(database=address) if "://" not in address and Path(address).is_file() else None

@@ -1,4 +1,4 @@
-"""What there is to say about the capture of a database."""
+"""The state of capture in a database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _JULIAN_1970 = 2440587.5
 
 
 def survey(path: str, tables: str | None = None) -> Survey:
-    """Look at tables, log and readers in one state of the database."""
+    """Tables, log and readers, in one state of the database."""
     with opened(path) as connection, transaction(connection):
         schema, work = read_schema(connection), begun(connection) if has_catalogue(connection) else None
         [(journal_mode,)] = connection.execute("pragma journal_mode")
@@ -55,11 +55,11 @@ def _captured(work: Installation) -> Iterator[TableState]:
 
 
 def state_of(work: Installation, captured: Captured, touched: int) -> tuple[str, str]:
-    """How the capture of a table is, and why."""
+    """The state of a captured table, and the reason."""
     if captured.role is Role.WATCH:
         return "suspended", f"{touched} rows touched meanwhile"
     if captured.is_suspended:
-        return "suspended", "resuming it was not finished: penstock capture resume"
+        return "suspended", "resume was interrupted: penstock capture resume"
     wrong = [breach.what for breach in work.breaches(captured)]
     if has_gap(work, captured.lineage):
         wrong.append("lacks changes in the log: penstock capture repair")

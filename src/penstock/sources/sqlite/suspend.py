@@ -1,7 +1,7 @@
-"""Suspending capture for a migration, and resuming it behind one.
+"""Suspending capture for a migration, and resuming it afterwards.
 
-While suspended, light triggers note which rows are touched and stand in no way of ALTER TABLE. Pipelines go on with other tables;
-the changes of these follow when capture is resumed.
+While suspended, light triggers, which permit ALTER TABLE, record the keys of touched rows. Pipelines continue with other tables;
+the changes of suspended tables follow when capture is resumed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.sources.sqlite.catalog import Captured, Role
 from penstock.sources.sqlite.database import opened, transaction
 from penstock.sources.sqlite.heal import has_gap, retell, tell_gone, tell_new_shape
 from penstock.sources.sqlite.installation import Installation, begun, refuse
-from penstock.sources.sqlite.rescan import DROPPED, Rescan, begin, silent, told_again
+from penstock.sources.sqlite.rescan import DROPPED, Rescan, begin, rescanned, silent
 from penstock.sources.sqlite.shape import Shape, TableFacts, refusal, shape_of
 from penstock.sources.sqlite.transition import is_clear
 from penstock.sources.sqlite.triggers import TOUCHED, literal
@@ -25,7 +25,7 @@ _PATIENCE = 10.0  # seconds to wait for writers
 
 
 def suspend(path: str, tables: str | None = None) -> Report:
-    """Put light triggers in the place of those of capture."""
+    """Replace the triggers of capture by light triggers."""
     with opened(path, "rw", _PATIENCE) as connection, transaction(connection, "immediate"):
         work = begun(connection)
         for captured in _meant(work, tables):
@@ -34,8 +34,8 @@ def suspend(path: str, tables: str | None = None) -> Report:
 
 
 def resume(path: str, tables: str | None = None, progress: Progress = silent) -> Report:
-    """Capture again, and tell what was touched meanwhile; all rows, where nobody can know that."""
-    return told_again(path, lambda work: _resume_all(work, tables), "resumed", progress)
+    """Capture again, and log the touched rows; all rows of a table, if the touched ones are unknown."""
+    return rescanned(path, lambda work: _resume_all(work, tables), "resumed", progress)
 
 
 def _meant(work: Installation, tables: str | None) -> list[Captured]:
@@ -83,18 +83,18 @@ def _resume(work: Installation, captured: Captured) -> Rescan | None:
     tell_new_shape(work, fresh, facts)
     touched = retell(work, fresh)
     work.run(f"update _penstock_shape set is_suspended = 0 where number = {fresh.number}")
-    work.report.tables[table] = f"resumed: {touched} touched rows told again" if touched else "resumed"
+    work.report.tables[table] = f"resumed: {touched} touched rows logged again" if touched else "resumed"
     return None
 
 
 def _heir(work: Installation, captured: Captured) -> TableFacts | None:
-    """A table that was rebuilt and then renamed has left no trace: the one new table that looks like it must be it.
+    """The only new table with similar columns, if there is one: a table that was rebuilt and renamed leaves no other trace.
 
-    All its rows will be told, so that even a wrong guess tells nothing wrong.
+    All its rows are logged: a wrong guess logs no wrong row.
     """
     was, noted = work.catalogue.last(captured.lineage).shape, f"'{_TABLES}{captured.number}'"
     known = work.connection.execute(f"select value from _penstock_meta where name = {noted}").fetchone()
-    live = {one.shape.table for one in catalog.load(work.connection).live}  # with those that were resumed before this one
+    live = {one.shape.table for one in catalog.load(work.connection).live}  # also those that were just resumed
     taken = live.union(json.loads(known[0]) if known else work.schema.tables)
     new = {table: shape_of(facts) for table, facts in work.schema.tables.items() if table not in taken and not refusal(facts)}
     alike = [table for table, now in new.items() if now.key == was.key and 2 * len(now.names & was.names) > len(was.names)]
@@ -102,11 +102,11 @@ def _heir(work: Installation, captured: Captured) -> TableFacts | None:
 
 
 def _knows_all(work: Installation, captured: Captured, now: Shape) -> bool:
-    """Whether every row that was touched while suspended was noted."""
+    """Whether the keys of all rows that were touched while suspended are recorded."""
     was = work.catalogue.last(captured.lineage).shape
     if captured.role is not Role.WATCH or not catalog.is_sealed(captured, work.schema) or has_gap(work, captured.lineage):
         return False
-    # REPLACE removes rows unseen through an index that the light triggers do not watch
+    # REPLACE removes rows by an index that the light triggers do not cover
     has_writes = work.one(f"select exists(select 1 from {TOUCHED} where lineage = {captured.lineage})")
     is_watched = was.uniques == now.uniques and all(unique.is_declared for unique in now.uniques)
     return len(was.key) == len(now.key) and (is_watched or not has_writes)

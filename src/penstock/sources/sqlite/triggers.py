@@ -1,10 +1,10 @@
 """The triggers of a captured table, as text. Pure.
 
-Only plain SQL that any SQLite since 3.15 knows: the triggers run inside the writers' programs, not inside ours.
+The SQL works in SQLite 3.15 and later: the triggers run in the programs of the writers.
 
-REPLACE removes rows without a word unless the writer has set recursive_triggers. So, before a row is written, those it would
-collide with are copied to `_penstock_gone`; once it is written, what is in there and really has gone is logged as deleted. A
-removal that did fire the delete trigger takes its copy out again.
+Unless a writer has set recursive_triggers, REPLACE fires no trigger for the rows that it removes. Before a write, the rows that it
+would collide with are copied to `_penstock_gone`; after it, those copied rows that are gone are logged as deletes. A removal that
+does fire the delete trigger deletes its copy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Trigger:
 
 
 def triggers(shape: Shape, number: int, master_row: int) -> list[Trigger]:
-    """All triggers of a table, in the order in which they are to be created; the newest fires first."""
+    """All triggers of a table, in the order of their creation; the newest fires first."""
     text = _Text(shape, number, master_row)
     itself = f"not ({text.is_same('t', 'old')})"
     stayed = f"not ({text.is_same(GONE, 'old')})"
@@ -51,7 +51,7 @@ def triggers(shape: Shape, number: int, master_row: int) -> list[Trigger]:
 
 
 def light_triggers(shape: Shape, number: int, lineage: int) -> list[Trigger]:
-    """Triggers that only note which rows are touched. They name no column that ALTER TABLE could drop, so they stand in no way."""
+    """Triggers that only record the keys of touched rows. They name no column that ALTER TABLE can drop."""
     text = _Text(replace(shape, uniques=tuple(unique for unique in shape.uniques if unique.is_declared)), number, 0)
     collides = " or ".join(f"({text.meets(one)})" for one in text.uniques)
     wild = " or ".join(text.wild(one) for one in text.uniques if text.guard(one))
@@ -69,39 +69,39 @@ def light_triggers(shape: Shape, number: int, lineage: int) -> list[Trigger]:
 def seal_of(number: int | str) -> str:
     """The name of the view that is created after the triggers of a shape.
 
-    SQLite gives a new row of sqlite_master the greatest row id, and VACUUM keeps the order of triggers and views. So triggers that
-    come after their seal have been dropped and created again, whatever their text.
+    A new row of sqlite_master has the greatest row id, and VACUUM keeps the order of triggers and views: triggers after their seal
+    were dropped and created again.
     """
     return f"{PREFIX}{number}_seal"
 
 
 def sealing(number: int) -> str:
-    """The statement that creates the seal. It names no table, so no change of the schema can invalidate it."""
+    """The statement that creates the seal. It names no table: no change of the schema invalidates it."""
     return f"create view {seal_of(number)} as select {number} as shape"
 
 
 def noted(shape: Shape) -> list[str]:
-    """What is copied of a row that may be removed: what is captured, and what makes rows collide."""
+    """The copied columns of a row that may be removed: the captured and the unique ones."""
     return list(dict.fromkeys([*shape.columns, *(name for unique in shape.uniques for name, _ in unique.columns)]))
 
 
 def written(number: int) -> str:
-    """How `_penstock_gone` names the row that is being updated."""
+    """The `shape` in `_penstock_gone` of the row that is being updated."""
     return f"'{number} is written'"
 
 
 def notes_of(number: int) -> str:
-    """All notes of a shape: rows that may be removed, those whose removal is in the log already, and the row that is updated."""
+    """The condition of all copies of a shape: rows that may be removed, rows whose removal is logged, and the updated row."""
     return f"shape in ({number}, {-number}, {written(number)})"
 
 
 def quoted(name: str) -> str:
-    """A name as SQL writes it."""
+    """A name in SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """A text as SQL writes it."""
+    """A text in SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -127,19 +127,19 @@ class _Text:
         return Trigger(name, f"create trigger {name} {event} on {self.table}{condition} begin{body} end")
 
     def collides(self, among: str) -> str:
-        """Whether something is to be noted, or an earlier note (of a row that was then ignored) to be cleared away."""
+        """Whether there are rows to copy, or old copies (of a write that was then ignored) to delete."""
         meetings = [*map(self.meets, self.uniques), *(self.wild(one) for one in self.uniques if self.guard(one))]
         rows = [f"exists(select 1 from {self.table} t where {meeting} and {among})" for meeting in meetings]
         return " or ".join([f"exists(select 1 from {GONE} where {self.noted_here})", *rows])
 
     def meets(self, unique: Unique) -> str:
-        """Whether `t` is in the way of the row that is about to be written, with the default where REPLACE will put one."""
+        """Whether the row to be written collides with `t`; it has the default where REPLACE will set one."""
         defaults = {name: f"coalesce(new.{quoted(name)}, {value})" for name, value in self.shape.filled if value}
         news = [(name, defaults.get(name, self.of("new", name)), collation) for name, collation in unique.columns]
         return self._matches(unique, [self._same(name, new, collation) for name, new, collation in news])
 
     def wild(self, unique: Unique) -> str:
-        """The same where a value is known only after the write: everything that may be in the way. What was is found then."""
+        """Whether the row may collide with `t`, where a value is known only after the write."""
         unknown = {name for name, value in self.shape.filled if value is None}
         columns = [(name, collation) for name, collation in unique.columns if name not in self.shape.computed]
         parts = [
@@ -150,7 +150,7 @@ class _Text:
         return f"({self.guard(unique)}) and {self._matches(unique, parts or ['1'])}"
 
     def guard(self, unique: Unique) -> str:
-        """Whether the row gets a value in these columns that is known only after the write; empty if it never does."""
+        """Whether a value of these columns is known only after the write; empty if it never is."""
         names = {name for name, _ in unique.columns}
         is_computed = not names.isdisjoint(self.shape.computed)
         news = [name for name, value in self.shape.filled if is_computed or (value is None and name in names)]
@@ -163,10 +163,10 @@ class _Text:
         return " and ".join([*parts, *([f"({unique.predicate})"] if unique.predicate else [])])
 
     def moves(self) -> str:
-        """Whether an update touches anything unique. Not `update of`, which an alias of the row id slips through."""
+        """Whether an update changes a unique value. `update of` would miss aliases of the row id."""
         moved = [f"not ({self.equal(one, 'new', 'old', 'is')})" for one in self.uniques]
         judged = dict.fromkeys(name for one in self.uniques for name in one.predicate_columns)
-        for name in map(quoted, judged):  # to the bit: a condition may tell values apart that the column's collation does not
+        for name in map(quoted, judged):  # exactly: a condition may distinguish values that are equal in the collation
             moved.append(f"not (new.{name} is old.{name} collate binary and typeof(new.{name}) = typeof(old.{name}))")
         if self.shape.computed:
             moved += [f"new.{quoted(name)} is null" for name, _ in self.shape.filled]
@@ -177,12 +177,12 @@ class _Text:
         wild = " or ".join(f"({self.wild(one)})" for one in self.uniques if self.guard(one))
         guards = " or ".join(guard for one in self.uniques if (guard := self.guard(one)))
         values = ", ".join([str(self.number), self.row_id("t"), *(self.of("t", name) for name in noted(self.shape))])
-        rest = f"({guards}) and ({wild}) and ({any_of}) is not 1"  # a condition of its own, so that the first one uses indexes
+        rest = f"({guards}) and ({wild}) and ({any_of}) is not 1"  # separate: the first condition uses indexes
         wanted = [f"({any_of})", *([rest] if wild else [])]
         return [*self.begin(), *(f"{self.into_gone} select {values} from {self.table} t where {one} and {among}" for one in wanted)]
 
     def begin(self) -> list[str]:
-        """Clear away earlier notes; where this write may stand in the middle of another one's removals, tell what has gone."""
+        """Delete old copies; inside the removals of another write, first log those that are gone."""
         if not self.shape.is_circular:
             return [self.forget("1")]
         marks = f"shape = {-self.number} and not exists(select 1 from {GONE} where shape = {self.number})"
@@ -202,10 +202,10 @@ class _Text:
         return notes_of(self.number) if self.shape.is_circular else f"shape = {self.number}"
 
     def log_delete(self) -> list[str]:
-        """A delete; where a cascade of a removal by REPLACE can reach the row that is written, no trigger follows that write.
+        """A delete. If a cascade of a removal by REPLACE can reach the row that is written, no trigger follows that write.
 
-        So what has gone by then is told here, with a mark for its own delete trigger, which recursive_triggers fires later. If this
-        is the row that is written, SQLite removes the rest of the notes next: those are told as untrusted, and healing looks.
+        The rows that are gone by then are logged here, with a mark for their own delete triggers, which recursive_triggers fires
+        later. If this row is the one that is written, SQLite removes the other copied rows next: they are logged as untrusted.
         """
         forget = self.forget(self.is_same(GONE, "old"))
         if not self.shape.is_circular:
@@ -223,26 +223,26 @@ class _Text:
         return [self.log_noted(gone), f"update {GONE} set shape = {-self.number} where {gone}"]
 
     def log_noted(self, which: str, unless: str = "") -> str:
-        """Noted rows as deletes."""
+        """Log copied rows as deletes."""
         values = ", ".join([self.stamp("delete", unless), "row_id", *self.numbered(0)])
         return f"{self.into_log(['old_row_id', *self.numbered(0)])} select {values} from {GONE} where {which}"
 
     def note_written(self) -> list[str]:
-        """Note which row is updated."""
+        """Copy the row that is updated."""
         if not self.shape.is_circular:
             return []
         values = ", ".join([written(self.number), self.row_id("old"), *(self.of("old", name) for name in noted(self.shape))])
         return [f"{self.into_gone} values({values})"]
 
     def forget_written(self) -> list[str]:
-        """After a write: neither is a row under way, nor has the row that is there now gone."""
+        """After a write: no row is being written, and the present row is not gone."""
         if not self.shape.is_circular:
             return []
         mine = f"shape = {-self.number} and {self.is_same(GONE, 'new')}"
         return [f"delete from {GONE} where shape = {written(self.number)} or ({mine})"]
 
     def log_gone(self, among: str) -> list[str]:
-        """What was noted and has gone, as deletes, unless an outer write has noted it, which will tell of it itself."""
+        """Log copied rows that are gone as deletes, except copies of an outer write, which logs them itself."""
         stays = f"exists(select 1 from {self.table} t where {self.is_same('t', GONE)})"
         ours = " or ".join(f"({self.equal(one, GONE, 'new')})" for one in self.uniques)
         gone = f"{among} and ({ours}) and ({self.is_same(GONE, 'new')} or not {stays})"
@@ -251,12 +251,12 @@ class _Text:
         return [f"{into} select {values} from {GONE} where shape = {self.number} and {gone}", self.forget(gone)]
 
     def is_overtaken(self) -> str:
-        """Whether the row was changed again before this trigger came to it, as an ON UPDATE action of a foreign key can do."""
+        """Whether the row was changed again before this trigger fired, for example by an ON UPDATE action of a foreign key."""
         now = f"({', '.join(self.values('t'))}) is ({', '.join(self.values('new'))})" if self.shape.columns else "1"
         return f"({self.moves()}) and not exists(select 1 from {self.table} t where {self.is_same('t', 'new')} and {now})"
 
     def log(self, op: str, unless: str = "", where: str = "") -> str:
-        """One event: the old row, or the new one, or both."""
+        """Log one event, with the old row, the new one, or both."""
         sides = {"insert": ["new"], "delete": ["old"], "update": ["old", "new"]}[op]
         images = [self.numbered(i * len(self.shape.columns)) for i in range(len(sides))]
         columns = [f"{side}_row_id" for side in sides] + [column for image in images for column in image]
@@ -265,7 +265,7 @@ class _Text:
         return f"{self.into_log(columns)} select {row} where {where}" if where else f"{self.into_log(columns)} values({row})"
 
     def touch(self, lineage: int, side: str, source: str = "") -> str:
-        """Note the key of a row."""
+        """Record the key of a row."""
         key = [f"c{i}" for i in range(len(self.shape.key))]
         values = [str(lineage), self.row_id(side), *(self.of(side, name) for name in self.shape.key)]
         return f"insert into {TOUCHED}({', '.join(['lineage', 'row_id', *key])}) select {', '.join(values)}{source}"
@@ -276,8 +276,8 @@ class _Text:
     def stamp(self, op: str, unless: str = "") -> str:
         """Shape, op, time, and the number that a writer has given its transaction.
 
-        The shape's number is negative where the event cannot be trusted: after the table was altered. The row of sqlite_master is
-        found by its row id, which VACUUM may renumber; only then is it searched for.
+        The number of the shape is negative if the event is untrusted, because the table was altered. The row of sqlite_master is
+        found by its row id, or by a search after VACUUM has renumbered it.
         """
         same = f"sql = {literal(self.shape.create_sql)}"
         found = f"select {self.number} from sqlite_master where"
@@ -295,7 +295,7 @@ class _Text:
         return [f"c{first + i}" for i in range(len(self.shape.columns))]
 
     def is_same(self, left: str, right: str) -> str:
-        """Whether both are the same row: by row id, or by primary key where there is none."""
+        """Whether both are the same row, by row id or else by primary key."""
         return self.equal(self.uniques[0], left, right)
 
     def equal(self, unique: Unique, left: str, right: str, sign: str = "=") -> str:
@@ -305,7 +305,7 @@ class _Text:
         return " and ".join(same(name, collation) for name, collation in unique.columns)
 
     def of(self, side: str, name: str) -> str:
-        """A column of the table `t`, of NEW or OLD, or of the copies, whose columns have numbers."""
+        """A column of the table `t`, of NEW or OLD, or of the copies, which have numbered columns."""
         if side == GONE:
             return f"{GONE}.row_id" if name == self.shape.row_id else f"{GONE}.c{noted(self.shape).index(name)}"
         return f"{side}.{name if name == self.shape.row_id else quoted(name)}"

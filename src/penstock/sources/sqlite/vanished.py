@@ -1,4 +1,4 @@
-"""Rows that an earlier reading of a range may have told, and that are there no longer."""
+"""Rows that an earlier read of a range may have delivered, and that were removed since."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from penstock.sources.sqlite.ranges import SIDES, RangePlace, one_side, ruler, s
 
 
 class Vanished:
-    """Rows that have left the range since the snapshot was planned, by key, unless they are found there again.
+    """Rows that left the range since the snapshot was planned, by key, unless they are in it again.
 
-    Only places in the log are kept: the rows may be many, and large.
+    Only positions of the log are kept: the rows may be many, and large.
     """
 
     def __init__(self, connection: sqlite3.Connection, place: RangePlace, choice: Choice, *, again: bool) -> None:
@@ -26,13 +26,13 @@ class Vanished:
             self._left[self.imagers[row[SHAPE]].makers["delete"].key(self._gone(row))] = row[SEQ]
 
     def found(self, row: Row) -> Row:
-        """This row is there."""
+        """Record that this row exists."""
         if self._left:
             self._left.pop(self.imagers[row[SHAPE]].makers[row[OP]].key(row), None)
         return row
 
     def rows(self) -> Iterator[Row]:
-        """What is really gone, as deletes; to be asked once all rows were found."""
+        """The rows that are gone, as deletes; valid after all rows were found."""
         for seq in self._left.values():
             row = _logged(self._connection, self.imagers, "seq = ?", seq).fetchone()
             if row is None:
@@ -44,7 +44,7 @@ class Vanished:
 
 
 def _departures(connection: sqlite3.Connection, imagers: Mapping[int, Imager], place: RangePlace) -> Iterator[Row]:
-    """Deletes, and updates that may have changed a key, of rows in the range, in order."""
+    """Deletes of rows in the range, and updates, which may have changed a key, in order."""
     shapes = ", ".join(map(str, imagers))
     for row in _logged(connection, imagers, f"seq > ? and seq <= ? and shape in ({shapes})", place.since, place.position):
         if OLD in SIDES.get(row[OP], ()) and _is_inside(row, imagers[row[SHAPE]], place):
@@ -53,7 +53,7 @@ def _departures(connection: sqlite3.Connection, imagers: Mapping[int, Imager], p
 
 
 def _logged(connection: sqlite3.Connection, imagers: Mapping[int, Imager], where: str, *bounds: int) -> sqlite3.Cursor:
-    """Rows of the log, in order; there may be text among them that is not UTF-8."""
+    """Rows of the log, in order; some text may not be UTF-8."""
     widest = 2 * max(len(one.shape.columns) for one in imagers.values())
     columns = ", ".join([COLUMNS, *(f"c{i}" for i in range(widest))])
     connection.text_factory = text_or_bytes

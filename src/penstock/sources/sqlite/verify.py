@@ -1,4 +1,4 @@
-"""Comparing tables with the log: the last image of each key must be the row that is there. In SQL, so that memory is bounded."""
+"""Comparing tables with the log: the last image of each key must be the present row. In SQL, with bounded memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.capture import Difference, Verdict, Verification
 from penstock.errors import ConfigInvalid
 from penstock.sources.sqlite.catalog import Captured, Role
 from penstock.sources.sqlite.database import opened, transaction
-from penstock.sources.sqlite.heal import is_row
+from penstock.sources.sqlite.heal import is_row, same_key, sides
 from penstock.sources.sqlite.image import OLD, VALUES, imager, text_or_bytes
 from penstock.sources.sqlite.installation import Installation, begun
 from penstock.sources.sqlite.shape import Shape
@@ -18,17 +18,17 @@ from penstock.sources.sqlite.survey import state_of
 from penstock.sources.sqlite.triggers import TOUCHED, quoted
 
 LISTED = 20
-"""Differences of a table that are listed; the others are counted."""
+"""Listed differences of a table; further ones are counted."""
 
 _TERMS = 100
-"""Parts of a compound SELECT: SQLite takes 500."""
+"""Terms of a compound SELECT: SQLite allows 500."""
 
 _LAST = "temp.penstock_last"
-_JUDGED = "k.shape > 0"  # a negative shape is that of an event that cannot be trusted
+_JUDGED = "k.shape > 0"  # a negative shape marks an untrusted event
 
 
 def verify(path: str, tables: str | None = None, sample: int | None = None) -> Verification:
-    """Compare captured tables with the log; with `sample`, as many random keys of each."""
+    """Compare captured tables with the log; with `sample`, that number of random keys of each."""
     with opened(path) as connection, transaction(connection):
         connection.text_factory = str
         work = begun(connection)
@@ -43,7 +43,7 @@ def _verdict(work: Installation, captured: Captured, sample: int | None) -> Verd
     state, why = state_of(work, captured, touched)
     table, facts, shape = work.name(captured), work.facts(captured), work.catalogue.last(captured.lineage).shape
     if facts is None:
-        return Verdict(table, "not comparable", "the table is not there")
+        return Verdict(table, "not comparable", "the table does not exist")
     present = {column["name"] for column in facts.columns}
     if not present.issuperset(shape.key) or (shape.row_id in present) or (facts.without_rowid and shape.row_id):
         return Verdict(table, "not comparable", "; ".join(part for part in ("its key was altered", why) if part))
@@ -53,7 +53,7 @@ def _verdict(work: Installation, captured: Captured, sample: int | None) -> Verd
 
 
 class _Comparison:
-    """One table and the log."""
+    """The comparison of one table with the log."""
 
     def __init__(self, work: Installation, captured: Captured, shape: Shape, table: str) -> None:
         self.work, self.captured, self.shape, self.table = work, captured, shape, table
@@ -63,31 +63,31 @@ class _Comparison:
         self.floor, self.is_whole = _floor(self.events, work.one("select min(seq) from _penstock_log"))
 
     def gather(self, sample: int | None) -> None:
-        """The last event of each key, and whether the row is there after it: its place is odd then."""
+        """Collect the last event of each key; its place is odd if the row exists after it."""
         columns = ", ".join(["place", "shape", "row_id", *self.keys])
         self.work.connection.execute(f"drop table if exists {_LAST}")
         self.work.connection.execute(f"create temp table penstock_last({columns})")
-        is_null = " or ".join(f"{key} is null" for key in self.keys) or "1"
-        groups = ", ".join([*self.keys, *(f"typeof({key})" for key in self.keys), f"case when {is_null} then row_id end"])
-        sides = [*(side for one in self.known for side in _sides(one)), *self._touched()]
-        last = f"select {', '.join(['max(place) as place', 'shape', 'row_id', *self.keys])} from ({{}}) group by {groups}"
+        parts = [*(side for one in self.known for side in _sides(one)), *self._touched()]
+        last = (
+            f"select {', '.join(['max(place) as place', 'shape', 'row_id', *self.keys])} from ({{}}) group by {same_key(self.keys)}"
+        )
         self.work.connection.execute("drop table if exists temp.penstock_found")
         self.work.connection.execute(f"create temp table penstock_found({columns})")
-        for start in range(0, len(sides), _TERMS):
-            some = last.format(" union all ".join(sides[start : start + _TERMS]))
+        for start in range(0, len(parts), _TERMS):
+            some = last.format(" union all ".join(parts[start : start + _TERMS]))
             self.work.connection.execute(f"insert into temp.penstock_found {some}")
         order = "" if sample is None else f" order by random() limit {sample}"
         self.work.connection.execute(f"insert into {_LAST} {last.format('select * from temp.penstock_found')}{order}")
 
     def _touched(self) -> Iterator[str]:
-        """Rows that were touched while suspended, as if by a last event that cannot be trusted."""
+        """Rows that were touched while suspended, as untrusted last events."""
         one = self.captured
         if one.role is Role.WATCH and len(one.shape.key) == len(self.keys):
             columns = ", ".join(["row_id", *self.keys])
             yield f"select {2 * self.work.head() + 2}, {-one.number}, {columns} from {TOUCHED} where lineage = {one.lineage}"
 
     def verdict(self, state: str, why: str, present: set[str], *, is_sample: bool) -> Verdict:
-        """What differs."""
+        """The result of the comparison."""
         one = self.work.one
         unjudged = one(f"select count(*) from {_LAST} k where not ({_JUDGED})")
         compared = one(f"select count(*) from {_LAST}") - unjudged
@@ -108,14 +108,14 @@ class _Comparison:
             yield from self._unmentioned()
 
     def _altered(self, number: int, columns: Mapping[int, str]) -> Iterator[Difference]:
-        """Rows that are there by an image of this shape, and are not, or look different."""
+        """Rows that exist by an image of this shape, and are missing or differ."""
         width = len(self.work.catalogue.shapes[number].shape.columns)
         images = {name: f"case when g.op = 'update' then g.c{width + i} else g.c{i} end" for i, name in columns.items()}
         same = "t.{0} is ({1}) collate binary and typeof(t.{0}) = typeof({1})"
         differs = [f"when not ({same.format(quoted(name), image)}) then {i}" for i, (name, image) in enumerate(images.items())]
         is_missing = f"t.{self.shape.row_id or quoted(self.shape.key[0])} is null"
         table = f"{quoted(self.table)} t on {is_row(self.shape)}"
-        rows = (  # a query of its own, since a column of the table may be called `what`
+        rows = (  # a subquery: a column of the table may have the name `what`
             f"select case when {is_missing} then -1 {' '.join(differs)} end as what, k.*"
             f" from {_LAST} k cross join _penstock_log g on g.seq = k.place / 2 left join {table}"
             f" where k.shape = {number} and {self._is_there()} and {_JUDGED}"
@@ -126,7 +126,7 @@ class _Comparison:
             yield missing if what < 0 else Difference(missing.key, "differs", list(images)[what])
 
     def _undeleted(self) -> Iterator[Difference]:
-        """Rows that are gone by the log, and are there."""
+        """Rows that are deleted by the log, and exist."""
         sql = f"select k.row_id, {self._listed('k')} from {_LAST} k cross join {quoted(self.table)} t where {is_row(self.shape)}"
         for row_id, *keys in self._ordered(f"{sql} and not ({self._is_there()}) and {_JUDGED}"):
             yield Difference(self._key(row_id, keys), "is in the table, and deleted in the log")
@@ -140,7 +140,7 @@ class _Comparison:
             yield Difference(self._key(keys[0], keys if self.shape.key else ()), "is in the table, and not in the log")
 
     def _columns(self, present: set[str]) -> dict[int, dict[int, str]]:
-        """By shape: the columns of its images that the table still has, by their names now."""
+        """By shape: the columns of its images that the table still has, by place, with their present names."""
         shapes = [one for one in self.known if one.role is Role.CAPTURE]
         found: dict[int, dict[int, str]] = {}
         for one in shapes:
@@ -174,22 +174,16 @@ class _Comparison:
 
 
 def _sides(known: Captured) -> Iterator[str]:
-    """The rows that events of a shape are about, with their keys."""
-    shape, width = known.shape, len(known.shape.columns)
-    places = [shape.columns.index(name) for name in shape.key]
-    sides = [
-        ("2 * seq", "old_row_id", places, "('update', 'delete')"),
-        ("2 * seq + 1", "new_row_id", places, "('insert', 'refresh')"),
-        ("2 * seq + 1", "new_row_id", [width + place for place in places], "('update')"),
-    ]
-    for place, row_id, columns, ops in sides:
-        values = [f"{place} as place", "shape", f"{row_id} as row_id", *(f"c{column} as c{i}" for i, column in enumerate(columns))]
-        which = f"shape in ({known.number}, {-known.number}) and op in {ops}"
+    """SQL for the rows of the events of a shape, with their keys."""
+    for row_id, columns, ops in sides(known.shape):
+        place = "2 * seq" if row_id == "old_row_id" else "2 * seq + 1"
+        values = [f"{place} as place", "shape", f"{row_id} as row_id", *(f"{name} as c{i}" for i, name in enumerate(columns))]
+        which = f"shape in ({known.number}, {-known.number}) and op in ({ops})"
         yield f"select {', '.join(values)} from _penstock_log where {which}"
 
 
 def _schema_events(work: Installation, lineage: int) -> dict[int, dict[str, Any]]:
-    """By shape, what its schema event and its rescan say; a table that is gone says at which position."""
+    """By shape, the facts of its schema event and its rescan; `gone` is the position at which the table was dropped."""
     numbers = ", ".join(str(one.number) for one in work.lineage(lineage))
     found: dict[int, dict[str, Any]] = {}
     sql = f"select seq, shape, c1 from _penstock_log where op = 'schema' and shape in ({numbers}) order by seq"
@@ -199,6 +193,6 @@ def _schema_events(work: Installation, lineage: int) -> dict[int, dict[str, Any]
 
 
 def _floor(events: Mapping[int, Mapping[str, Any]], first: int | None) -> tuple[int, bool]:
-    """Up to which position a row that was not mentioned again is gone, and whether all rows were mentioned after that."""
+    """The position up to which rows are gone that no later event names, and whether later events name all rows."""
     scans = [one["since"] for one in events.values() if "since" in one]
     return max([0, *scans, *(one["gone"] for one in events.values() if "gone" in one)]), max(scans, default=-1) >= (first or 0)

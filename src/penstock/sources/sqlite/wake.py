@@ -1,4 +1,4 @@
-"""Learning of commits without asking: inotify on the WAL where there is one, short sleeps elsewhere."""
+"""Waiting for commits: inotify on the WAL if available, otherwise short sleeps."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Wake(Protocol):
     """Waits for a commit."""
 
     longest: float
-    """Seconds after which it is wise to look anyway."""
+    """Seconds after which the reader checks for a commit in any case."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long at most; True if something was written meanwhile."""
+        """Wait at most this time; True if the database was written meanwhile."""
 
 
 @contextmanager
 def waking(path: str) -> Iterator[Wake]:
-    """The best way of waiting that this machine has."""
+    """The fastest way to wait on this machine."""
     watch = _Inotify.start(path) if sys.platform == "linux" else None
     try:
         yield watch or _Sleep()
@@ -47,7 +47,7 @@ class _Sleep:
 
 
 class _Inotify:
-    """Watches the database, its WAL, and the folder for a WAL that comes anew."""
+    """Watches the database, its WAL, and the folder for a new WAL."""
 
     def __init__(self, libc: ctypes.CDLL, fd: int, path: str) -> None:
         self._libc, self._fd, self._path = libc, fd, Path(os.path.abspath(path))
@@ -57,7 +57,7 @@ class _Inotify:
 
     @classmethod
     def start(cls, path: str) -> _Inotify | None:
-        """None where the machine allows no more watches."""
+        """None if the machine permits no further watch."""
         libc = ctypes.CDLL(None, use_errno=True)
         fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         return cls(libc, fd, path) if fd >= 0 else None
@@ -66,7 +66,7 @@ class _Inotify:
         """Wait for a write."""
         if not self._poll.poll(max(0.0, seconds) * 1000):
             return False
-        if self._path.name.encode() in os.read(self._fd, 65536):  # only what happens to names in the folder carries a name
+        if self._path.name.encode() in os.read(self._fd, 65536):  # only events of the folder have names
             self._watch()
         return True
 

@@ -1,4 +1,4 @@
-"""The text of a schema, in tokens: comments and quoted names mislead every search in the text itself. Pure."""
+"""The tokens of SQL: a search in the text is misled by comments and quoted names. Pure."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ _LITERAL = re.compile(r"[+-]?\s*(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|'(?:[^']|'
 
 
 def folded(name: str) -> str:
-    """A name as SQLite compares it: only letters of ASCII have no case."""
+    """A name as SQLite compares it: without the case of ASCII letters."""
     return name.encode().lower().decode()
 
 
 def tokens(sql: str) -> Iterator[str]:
-    """All tokens, a comment as one space: joined, they are the same statement."""
+    """All tokens, a comment as one space; joined, they form the same statement."""
     for found in _TOKEN.finditer(sql):
         token = found[0]
         yield " " if token.startswith(("--", "/*")) else token
 
 
 def words(sql: str) -> list[str]:
-    """The tokens but white space."""
+    """The tokens without white space."""
     return [token for token in tokens(sql) if not token.isspace()]
 
 
 def predicate_of(create_index: str) -> str:
-    """The condition after WHERE of a CREATE INDEX; empty where there is none."""
+    """The condition after WHERE of a CREATE INDEX; empty if there is none."""
     depth, is_indexed, found = 0, False, list(tokens(create_index))
     for i, token in enumerate(found):
         depth += (token == "(") - (token == ")")
