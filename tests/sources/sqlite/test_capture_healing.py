@@ -293,7 +293,7 @@ def test_a_resume_that_was_killed_leaves_the_table_suspended(
 
     with pytest.raises(KeyboardInterrupt):
         resume(str(path), progress=kill)
-    assert ("orders", "suspended", "resuming it was not finished: penstock capture resume") in states(path)
+    assert ("orders", "suspended", "resume was interrupted: penstock capture resume") in states(path)
     assert repair(str(path), "orders").tables == {"orders": "suspended: penstock capture resume"}
     assert resume(str(path)).tables["orders"] == "resumed: all 2 rows logged again"
     assert_log_makes(path, writer, ["orders"], is_strict=False)

@@ -106,7 +106,7 @@ EARLY_WRITERS = [
     ("ddl", "why"),
     [
         ("create table bad(a); create unique index i on bad(lower(a))", "unique index on an expression"),
-        ("create table bad(rowid, oid, _rowid_)", "hide the row id"),
+        ("create table bad(rowid, oid, _rowid_)", "hide all three names of the row id"),
         (f"create table bad({', '.join(f'c{i}' for i in range(991))})", "991 columns"),
         (
             "create table bad(a unique); create trigger own before insert on bad begin insert or ignore into bad values(1); end",

@@ -22,8 +22,7 @@ from penstock.sources.outbox.survey import Holder, Survey, survey
 if TYPE_CHECKING:
     from penstock.pipeline import Pipeline
 
-LONG_OUTBOX = 1_000_000
-"""The number of messages that causes a warning."""
+LONG_OUTBOX = 1_000_000  # the number of messages that causes a warning
 
 
 def checks(pipeline: Pipeline, *, probes: bool) -> Mapping[str, Check]:

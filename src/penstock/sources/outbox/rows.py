@@ -20,8 +20,7 @@ COLUMNS = (
 """Times are bytes, all of which are unpacked at once: objects would take as long as all other columns together."""
 
 WEIGHT = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0) + coalesce(pg_column_size(header_values), 0)"
-PAGE_BYTES = 8 * MIB
-"""The size of a page, which has at least one row."""
+PAGE_BYTES = 8 * MIB  # the size of a page, which has at least one row
 
 Names = list[str] | None
 Said = list[bytes | None] | None

@@ -15,14 +15,11 @@ if TYPE_CHECKING:
     import psycopg
 
 OLDEST = 140000
-NOTHING = "1:1:"
-"""A snapshot in which no transaction is visible."""
-
+NOTHING = "1:1:"  # a snapshot in which no transaction is visible
 SWEEP = "autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0"
 """Vacuum after a number of deleted rows, not after a share of a table whose length varies."""
 
-OWNER = ("owner", "owner_state", "owner_process")
-"""The columns of a registration for its owner."""
+OWNER = ("owner", "owner_state", "owner_process")  # the columns of a registration for its owner
 
 
 def statements(names: Names, notify: bool = False) -> list[str]:

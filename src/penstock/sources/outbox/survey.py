@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from penstock.sources.outbox.log import reading
 from penstock.sources.outbox.naming import Names
 
-HELD_SECONDS = 60.0
-"""A transaction that is open for longer is reported."""
-
+HELD_SECONDS = 60.0  # a transaction that is open for longer is reported
 _FACTS = """
 with outbox as (select %(table)s::text as name, %(table)s::text::regclass as oid)
 select pg_total_relation_size(outbox.oid), coalesce((select n_dead_tup from pg_stat_all_tables where relid = outbox.oid), 0),

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 PAGE = 10_000
 """The most rows of a page. A window of more than two pages is read by id: a sort for each page would take too long."""
 
-LITTLE = 1000
-"""The most rows that the statement that records a window returns."""
-
+LITTLE = 1000  # the most rows that the statement that records a window returns
 AHEAD = 100
 _FIELDS = "number, after, rows, since::text, upto::text"
 

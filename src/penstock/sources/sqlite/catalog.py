@@ -16,9 +16,7 @@ from penstock.sources.sqlite.transition import generated
 from penstock.sources.sqlite.triggers import seal_of, sealing
 
 LAYOUT = 4
-UNSEALED = 3
-"""The previous layout, which has no seals."""
-
+UNSEALED = 3  # the previous layout, which has no seals
 TABLES = (
     "create table _penstock_meta(name text primary key, value)",
     "create table _penstock_shape(number integer primary key, lineage, role, shape, triggers, master_row, is_live, is_suspended)",

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from penstock.pipeline import Pipeline
     from penstock.sources.sqlite.source import SqliteSource
 
-LONG_LOG = 1_000_000
-"""The number of changes in the log that causes a warning."""
+LONG_LOG = 1_000_000  # the number of changes in the log that causes a warning
 SKEW = timedelta(seconds=5)
 
 _LAST = "select (at - 2440587.5) * 86400.0 from _penstock_log order by seq desc limit 1"

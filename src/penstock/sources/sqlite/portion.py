@@ -8,8 +8,7 @@ from contextlib import contextmanager
 
 from penstock.sources.sqlite.image import Row
 
-CHUNK_BYTES = 1 << 20
-"""The size of one batch, about."""
+CHUNK_BYTES = 1 << 20  # the size of one batch, about
 
 
 @contextmanager

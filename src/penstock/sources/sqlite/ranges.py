@@ -22,11 +22,9 @@ from penstock.sources.sqlite.shape import Shape
 ORDINALS = 10**9
 """More rows than a range has: ordinals of different ranges are distinct, also those that a function makes of a row."""
 
-SIDES = {"insert": (NEW,), "refresh": (NEW,), "update": (OLD, NEW), "delete": (OLD,)}
-"""The rows of an event."""
+SIDES = {"insert": (NEW,), "refresh": (NEW,), "update": (OLD, NEW), "delete": (OLD,)}  # the rows of an event
 
-Edge = int | str
-"""The bound between two ranges."""
+Edge = int | str  # the bound between two ranges
 
 
 @dataclass(frozen=True, slots=True)

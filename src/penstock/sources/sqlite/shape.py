@@ -11,8 +11,7 @@ from penstock.sources.sqlite.expression import expression
 from penstock.sources.sqlite.wording import is_literal
 
 MAX_COLUMNS = 990  # two images and the columns of Penstock must fit into the 2000 columns of a log row
-ROW_IDS_ONLY = "(?!)"
-"""A choice of no columns: only the key is captured."""
+ROW_IDS_ONLY = "(?!)"  # a choice of no columns: only the key is captured
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,21 +25,11 @@ from penstock.sources.sqlite.shape import Shape
 from penstock.sources.sqlite.triggers import quoted
 from penstock.sources.sqlite.vanished import Vanished
 
-ROWS = 25_000
-"""The rows of a range, which is read into memory: no transaction stays open while the destination accepts them."""
-
-RANGES = 2_000
-"""The most ranges of a table: a cursor holds all of them."""
-
-PIECE = 500
-"""The rows of one window."""
-
-SMALL = 1 << 12
-"""Bytes of a value: a range with a larger one is streamed, since it may not fit into memory."""
-
-ROWS_BYTES = ROWS * SMALL
-"""Bytes of a range with text that is not UTF-8; a larger one is streamed."""
-
+ROWS = 25_000  # the rows of a range, which is read into memory: no transaction stays open while the destination accepts them
+RANGES = 2_000  # the most ranges of a table: a cursor holds all of them
+PIECE = 500  # the rows of one window
+SMALL = 1 << 12  # bytes of a value: a range with a larger one is streamed, since it may not fit into memory
+ROWS_BYTES = ROWS * SMALL  # bytes of a range with text that is not UTF-8; a larger one is streamed
 _ORDINAL = CHANGES.get_field_index("ordinal")
 _AGAIN = "begin again: penstock run FILE --from snapshot"
 

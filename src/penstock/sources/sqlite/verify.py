@@ -17,12 +17,8 @@ from penstock.sources.sqlite.shape import Shape
 from penstock.sources.sqlite.survey import state_of
 from penstock.sources.sqlite.triggers import TOUCHED, quoted
 
-LISTED = 20
-"""Listed differences of a table; further ones are counted."""
-
-_TERMS = 100
-"""Terms of a compound SELECT: SQLite allows 500."""
-
+LISTED = 20  # listed differences of a table; further ones are counted
+_TERMS = 100  # terms of a compound SELECT: SQLite allows 500
 _LAST = "temp.penstock_last"
 _JUDGED = "k.shape > 0"  # a negative shape marks an untrusted event
 

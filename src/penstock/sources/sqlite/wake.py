@@ -20,8 +20,7 @@ _FOLDER = _CREATE | _MOVED_TO
 class Wake(Protocol):
     """Waits for a commit."""
 
-    longest: float
-    """Seconds after which the reader checks for a commit in any case."""
+    longest: float  # seconds after which the reader checks for a commit in any case
 
     def wait(self, seconds: float) -> bool:
         """Wait at most this time; True if the database was written meanwhile."""

@@ -19,9 +19,7 @@ from penstock.sources.outbox.mark.stamp import Span, astray, before, later, mark
 from penstock.sources.outbox.mark.table import Opened, Table, is_page
 from penstock.sources.outbox.pace import GATHER, rest
 
-PAGE = 10_000
-"""Rows that are read, or purged, at a time."""
-
+PAGE = 10_000  # rows that are read, or purged, at a time
 SHORT = 0.001  # seconds that a query may take
 REST = 9  # pause for each second beyond that: a query passes over every row that is under way, since there is no index of marks
 LOOK = 1.0  # seconds between checks for a successor, while the table is short

@@ -24,8 +24,7 @@ _COLUMNS = "id, leader_id, kafka_topic, kafka_key, kafka_value, kafka_header_key
 class ListedTable(Table):
     """The table in such a database."""
 
-    weight: str
-    """SQL for the bytes of a row."""
+    weight: str  # SQL for the bytes of a row
     locking = ""
     """The end of a `select` that locks the rows that it finds, and skips locked ones."""
 

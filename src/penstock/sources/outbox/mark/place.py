@@ -9,8 +9,7 @@ from penstock.errors import CursorInvalid
 from penstock.source import ANONYMOUS, Stamp
 from penstock.sources.outbox.mark.stamp import ATTEMPTS, EPOCHS, POSITIONS
 
-LIFE = "mark"
-"""The only incarnation: positions are times of the database, also after the table was replaced."""
+LIFE = "mark"  # the only incarnation: positions are times of the database, also after the table was replaced
 
 
 def to_cursor(position: int, stamp: Stamp = ANONYMOUS) -> Cursor:

@@ -74,8 +74,7 @@ def from_(stamp: Stamp) -> Span:
 
 
 LAST = mark(Stamp(EPOCHS - 1, ATTEMPTS - 1), POSITIONS - 1)
-EVERY = Span(mark(ANONYMOUS, 0), LAST)
-"""All marks of Penstock."""
+EVERY = Span(mark(ANONYMOUS, 0), LAST)  # all marks of Penstock
 
 
 def astray(found: Sequence[tuple[int, str | None, Any]], own: Span) -> list[int]:

@@ -12,8 +12,7 @@ from penstock.sources.outbox.mark.stamp import Span
 from penstock.sources.outbox.rows import PAGE_BYTES
 
 Text = str | bytes | None
-WEIGHED = ("kafka_key", "kafka_value", "kafka_header_values")
-"""Columns that may be large."""
+WEIGHED = ("kafka_key", "kafka_value", "kafka_header_values")  # columns that may be large
 
 
 class Row(NamedTuple):
@@ -42,14 +41,11 @@ def _length(row: Row) -> int:
 class Table(ABC):
     """The table over one connection. A span of marks is a condition: rows with other marks are not touched."""
 
-    within: str
-    """The condition that a row bears a mark of a span: SQL with two placeholders."""
+    within: str  # the condition that a row bears a mark of a span: SQL with two placeholders
     text = "leader_id"
     """SQL for a mark as text."""
-    made_at: str
-    """SQL for the creation time of a row, in microseconds since 1970."""
-    clock: str
-    """SQL for the time of the database, in microseconds since 1970."""
+    made_at: str  # SQL for the creation time of a row, in microseconds since 1970
+    clock: str  # SQL for the time of the database, in microseconds since 1970
 
     def __init__(self, table: str) -> None:
         self.table, self.updating, self.deleting = table, f"update {table}", f"delete from {table}"
