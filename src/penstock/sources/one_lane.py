@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
 
 from penstock.change import Lane
 from penstock.cursor import Cursor
@@ -40,6 +43,12 @@ def cuts(after: int, upto: int, parts: int) -> list[int]:
 def pieces(span: Span, inner: Iterable[Cursor]) -> list[Span]:
     """The span, cut at these cursors."""
     return [Span(span.lane, first, last) for first, last in pairwise([span.after, *inner, span.upto])]
+
+
+def batch_of(schema: pa.Schema, columns: Mapping[str, Any], rows: int) -> pa.RecordBatch:
+    """Changes with these columns; missing columns are null."""
+    arrays = [pa.array(columns[one.name], one.type) if one.name in columns else pa.nulls(rows, one.type) for one in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def moment(microseconds: int | None) -> datetime | None:

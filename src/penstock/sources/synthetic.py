@@ -15,7 +15,7 @@ from penstock.errors import CursorInvalid
 from penstock.following import Polled, Steps
 from penstock.settings import settings
 from penstock.source import Backlog, Following, Span, Stamp, Window, at_most
-from penstock.sources.one_lane import OneLane, cuts, pieces
+from penstock.sources.one_lane import OneLane, batch_of, cuts, pieces
 
 LANE = Lane("synthetic")
 PACE_SECONDS = 0.001
@@ -98,21 +98,15 @@ class SyntheticSource(OneLane):
         rows = last - first + 1
         made = [int((self.origin + position / self.rate) * 1e6) for position in positions]
         text = '{"id":%d,"total":%d.5,"text":"' + "x" * max(0, self.size - 40) + '"}'
-        return pa.RecordBatch.from_arrays(
-            [
-                pa.array(positions, pa.int64()),
-                pa.array([Op.INSERT.value] * rows),
-                pa.array(["synthetic"] * rows),
-                pa.array([f'{{"id":{position % 1000}}}' for position in positions]),
-                pa.nulls(rows, pa.string()),
-                pa.array([text % (position % 1000, position % 200) for position in positions]),
-                pa.array(made, CHANGES.field("at").type),
-                pa.nulls(rows, pa.string()),
-                pa.nulls(rows, pa.string()),
-                *(pa.nulls(rows, field.type) for field in list(CHANGES)[CHANGES.get_field_index("transaction") :]),
-            ],
-            schema=CHANGES,
-        )
+        columns = {
+            "position": positions,
+            "op": [Op.INSERT.value] * rows,
+            "table": ["synthetic"] * rows,
+            "key": [f'{{"id":{position % 1000}}}' for position in positions],
+            "after": [text % (position % 1000, position % 200) for position in positions],
+            "at": made,
+        }
+        return batch_of(CHANGES, columns, rows)
 
 
 def _cursor(position: int) -> Cursor:

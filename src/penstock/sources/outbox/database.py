@@ -15,6 +15,10 @@ from penstock.sources.outbox.naming import Names
 if TYPE_CHECKING:
     import psycopg
 
+    Connection = psycopg.Connection[Any]
+else:  # psycopg is an extra, and is imported when it is needed
+    Connection = Any
+
 _DEFAULTS = {
     "application_name": "penstock",
     "connect_timeout": 5,
@@ -40,7 +44,7 @@ def driver() -> Any:
 
 
 @contextmanager
-def connected(dsn: str, names: Names, *, anew: bool = False) -> Iterator[psycopg.Connection[Any]]:
+def connected(dsn: str, names: Names, *, anew: bool = False) -> Iterator[Connection]:
     """A connection that commits each statement by itself; errors of the database become PenstockErrors.
 
     One is kept for the next caller, since a handshake takes longer than most statements. Anew: one for this caller alone.

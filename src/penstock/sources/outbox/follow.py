@@ -5,21 +5,18 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.cursor import Cursor
 from penstock.following import Steps
 from penstock.source import Window as Given
+from penstock.sources.outbox.database import Connection
 from penstock.sources.outbox.log import Log, last_of, place_after, reading
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.pace import GATHER, rest
 from penstock.sources.outbox.place import Place
 from penstock.sources.outbox.window import Window
-
-if TYPE_CHECKING:
-    import psycopg
 
 CHECK = 0.5  # seconds between checks of incarnation and sequence, under load
 LONGEST = 0.025  # seconds between queries, when idle
@@ -70,7 +67,7 @@ def _given(pages: Iterable[pa.RecordBatch], window: Window, position: int, life:
         yield Given(batch, upto, idle=is_whole and is_last)
 
 
-def _wait(connection: psycopg.Connection[Any], seconds: float, notify: bool, *, gathers: bool) -> None:
+def _wait(connection: Connection, seconds: float, notify: bool, *, gathers: bool) -> None:
     """Wait, under `notify` until a writer commits; while messages gather, a notification does not end the wait."""
     if gathers or not notify:
         time.sleep(seconds)

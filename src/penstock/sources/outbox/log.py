@@ -6,7 +6,6 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -14,14 +13,11 @@ from penstock.change import Change, Op
 from penstock.dsn import shown
 from penstock.errors import ConfigInvalid, LogDamaged, OutboxMissing, SourcePruned, SourceRewound
 from penstock.sources.outbox import sequence
-from penstock.sources.outbox.database import connected, remedy_of
+from penstock.sources.outbox.database import Connection, connected, remedy_of
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.place import Place
 from penstock.sources.outbox.rows import Row, to_changes
 from penstock.sources.outbox.window import Window, Windows, pruned
-
-if TYPE_CHECKING:
-    import psycopg
 
 _SEEN = ("position", "op", "table", "key", "at")
 
@@ -42,7 +38,7 @@ class Life:
 class Log:
     """One outbox over one connection."""
 
-    def __init__(self, dsn: str, names: Names, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, dsn: str, names: Names, connection: Connection) -> None:
         self._dsn, self._names, self.connection = dsn, names, connection
         self.windows = Windows(connection, names)
 

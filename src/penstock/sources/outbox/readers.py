@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OutboxUnfit
 from penstock.owner import Owner, is_anothers, refuse_another
 from penstock.sources.outbox import schema
-from penstock.sources.outbox.database import driver, remedy_of
+from penstock.sources.outbox.database import Connection, driver, remedy_of
 from penstock.sources.outbox.naming import Names
 from penstock.sources.retain import Registration
 
-if TYPE_CHECKING:
-    import psycopg
 
-
-def load(connection: psycopg.Connection[Any], names: Names) -> list[Registration]:
+def load(connection: Connection, names: Names) -> list[Registration]:
     """All registrations, the lowest position first."""
     rows = connection.execute(
         "select pipeline, lane, position, extract(epoch from noted_at)::float8,"
@@ -38,7 +34,7 @@ _OWNER = "array[" + ", ".join(f"to_jsonb(reader)->>'{column}'" for column in sch
 _OWNED = "reader.owner is not distinct from excluded.owner or reader.owner is null or reader.released_at is not null"
 
 
-def note(connection: psycopg.Connection[Any], names: Names, one: Registration) -> None:
+def note(connection: Connection, names: Names, one: Registration) -> None:
     """Write a registration, also one that was released. Raises SourceOwned."""
     _complete(connection, names)
     columns = ", ".join(schema.OWNER)
@@ -58,11 +54,11 @@ def _facts(owner: Owner | None) -> tuple[str | None, ...]:
     return (owner.identity, owner.state, owner.process) if owner else (None, None, None)
 
 
-def _known(connection: psycopg.Connection[Any], names: Names, pipeline: str) -> Registration | None:
+def _known(connection: Connection, names: Names, pipeline: str) -> Registration | None:
     return next((one for one in load(connection, names) if one.pipeline == pipeline), None)
 
 
-def _complete(connection: psycopg.Connection[Any], names: Names) -> None:
+def _complete(connection: Connection, names: Names) -> None:
     """Add the columns that an outbox of an earlier version lacks. Raises OutboxUnfit if this role may not alter the table."""
     has_owner = "select 1 from pg_attribute where attrelid = %s::regclass and attname = 'owner' and not attisdropped"
     if connection.execute(has_owner.encode(), (names.reader,)).fetchone():
@@ -77,7 +73,7 @@ def _complete(connection: psycopg.Connection[Any], names: Names) -> None:
         ) from error
 
 
-def release(connection: psycopg.Connection[Any], names: Names, one: Registration) -> bool:
+def release(connection: Connection, names: Names, one: Registration) -> bool:
     """Release a registration, unless it was noted meanwhile; return whether it was released."""
     done = connection.execute(
         f"update {names.reader} set released_at = clock_timestamp() where (pipeline, lane) = (%s, %s)"
@@ -87,7 +83,7 @@ def release(connection: psycopg.Connection[Any], names: Names, one: Registration
     return done.rowcount > 0
 
 
-def forget(connection: psycopg.Connection[Any], names: Names, pipeline: str, owner: Owner | None = None) -> bool:
+def forget(connection: Connection, names: Names, pipeline: str, owner: Owner | None = None) -> bool:
     """Remove a registration, or hand it over to this owner; False if there is none."""
     if owner and is_anothers(_known(connection, names, pipeline), owner):
         _complete(connection, names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from penstock.change import MESSAGES, NO_CHANGES, Op
 from penstock.size import MIB
+from penstock.sources.one_lane import batch_of
 
 COLUMNS = (
     "id, xid::text::bigint, topic, key, value, header_keys, header_values,"
@@ -35,41 +36,26 @@ def to_changes(rows: Sequence[Row], after: int) -> pa.RecordBatch:
     if not rows:
         return NO_CHANGES
     ids, xids, topics, keys, values, names, said, at = zip(*rows, strict=True)
-    columns = {
-        "position": range(after + 1, after + 1 + len(rows)),
-        "op": ops_of(values),
-        "table": topics,
-        "key": keys,
-        "after": values,
-        "at": [since + _SINCE_1970 for since in struct.unpack(f"!{len(at)}q", b"".join(at))],
-        "facts": map(facts_of, ids),
-        "transaction": xids,
-    }
-    if any(names) or any(said):
-        errors = [unequal(len(keys or ()), len(given or ())) for keys, given in zip(names, said, strict=True)]
-        columns |= {"error": errors, "headers": list(map(paired, names, said))}
-    return batch_of(columns, len(rows))
+    times = [since + _SINCE_1970 for since in struct.unpack(f"!{len(at)}q", b"".join(at))]
+    columns = {"position": range(after + 1, after + 1 + len(rows)), "table": topics, "key": keys, "after": values}
+    return messages(ids, names, said, columns | {"at": times, "transaction": xids})
 
 
-def batch_of(columns: Mapping[str, Any], rows: int) -> pa.RecordBatch:
-    """Messages of these columns; missing columns are null."""
-    arrays = [pa.array(columns[one.name], one.type) if one.name in columns else pa.nulls(rows, one.type) for one in MESSAGES]
-    return pa.RecordBatch.from_arrays(arrays, schema=MESSAGES)
-
-
-def ops_of(values: Sequence[object]) -> list[str]:
-    """The op of messages with these values."""
-    return [Op.DELETE.value if value is None else Op.INSERT.value for value in values]
-
-
-def paired(names: Sequence[str] | None, said: Sequence[Any] | None) -> list[tuple[str, Any]]:
-    """Header keys and values as pairs, up to the shorter list."""
-    return list(zip(names or (), said or (), strict=False))
-
-
-def facts_of(row: int) -> str:
-    """The facts of the change of this row."""
-    return f'{{"new_row_id":{row}}}'
+def messages(
+    ids: Sequence[int],
+    names: Sequence[Sequence[str] | None],
+    said: Sequence[Sequence[Any] | None],
+    columns: dict[str, Any],
+    errors: Sequence[str | None] = (),
+) -> pa.RecordBatch:
+    """Rows of an outbox as messages: their ids, header keys and values, further columns, and errors if there are any."""
+    ops = [Op.DELETE.value if value is None else Op.INSERT.value for value in columns["after"]]
+    columns |= {"op": ops, "facts": [f'{{"new_row_id":{row}}}' for row in ids]}
+    if any(names) or any(said) or any(errors):
+        pairs = zip(errors or [None] * len(ids), names, said, strict=True)
+        columns["error"] = [error or unequal(len(keys or ()), len(given or ())) for error, keys, given in pairs]
+        columns["headers"] = [list(zip(keys or (), given or (), strict=False)) for keys, given in zip(names, said, strict=True)]
+    return batch_of(MESSAGES, columns, len(ids))
 
 
 def row_of(facts: str | None) -> int:

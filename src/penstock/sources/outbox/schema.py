@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OutboxUnfit
 from penstock.outbox import quoted
-from penstock.sources.outbox.database import connected
+from penstock.sources.outbox.database import Connection, connected
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.sequence import mend
-
-if TYPE_CHECKING:
-    import psycopg
 
 OLDEST = 140000
 NOTHING = "1:1:"  # a snapshot in which no transaction is visible
@@ -101,7 +97,7 @@ def init(dsn: str, names: Names, notify: bool = False) -> bool:
     return is_new
 
 
-def _wait_for_purges(connection: psycopg.Connection[Any], names: Names) -> None:
+def _wait_for_purges(connection: Connection, names: Names) -> None:
     """Lock the incarnations before the other tables, as a purge, a registration and `renew` do: this excludes a deadlock."""
     if connection.execute("select to_regclass(%s::text)", (names.life,)).fetchone() != (None,):
         connection.execute(f"select from {names.life} order by number desc limit 1 for update".encode())
@@ -116,7 +112,7 @@ def renew(dsn: str, names: Names) -> None:
         _begin(connection, names, ends[0] if ends else 0)
 
 
-def _begin(connection: psycopg.Connection[Any], names: Names, position: int) -> None:
+def _begin(connection: Connection, names: Names, position: int) -> None:
     """Begin an incarnation in the open transaction, which becomes the writer of every row; no row is delivered."""
     execute = connection.execute
     execute(f"update {names.reader} set position = %s".encode(), (position,))

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OutboxUnfit
-from penstock.sources.outbox.database import remedy_of
+from penstock.sources.outbox.database import Connection, remedy_of
 from penstock.sources.outbox.naming import Names
-
-if TYPE_CHECKING:
-    import psycopg
 
 _DEFAULT = "'^nextval\\(''([^'']|'''')*''::regclass\\)$'"
 """A default that is the next value of a sequence, not an expression of it."""
@@ -50,13 +46,13 @@ def flaw(found: Sequence | None) -> str | None:
     return f"{found.name} cycles" if found.cycles else None
 
 
-def sequence(connection: psycopg.Connection[Any], names: Names) -> Sequence | None:
+def sequence(connection: Connection, names: Names) -> Sequence | None:
     """The sequence of an outbox; None if ids have another default."""
     row = connection.execute(FACTS.encode(), {"table": names.rows}).fetchone()
     return Sequence(*row) if row else None
 
 
-def confirm(connection: psycopg.Connection[Any], names: Names) -> None:
+def confirm(connection: Connection, names: Names) -> None:
     """Raise OutboxUnfit if ids do not define the order."""
     found = sequence(connection, names)
     if why := flaw(found):
@@ -73,7 +69,7 @@ def identity_sql(names: Names) -> str:
     )
 
 
-def mend(connection: psycopg.Connection[Any], names: Names) -> None:
+def mend(connection: Connection, names: Names) -> None:
     """Repair the sequence in the open transaction; messages that are in no window get ids in the order of their times."""
     found = sequence(connection, names)
     if not flaw(found):

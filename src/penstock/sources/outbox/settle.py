@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
 
 from penstock import failpoint
 from penstock.owner import refuse_another
 from penstock.source import Settlement
 from penstock.sources.outbox import readers
+from penstock.sources.outbox.database import Connection
 from penstock.sources.outbox.log import Log, reading
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.place import Place
 from penstock.sources.outbox.window import Window, inside, pruned
 from penstock.sources.retain import Registrant, Registration, Retain, Sightings, is_overdue
-
-if TYPE_CHECKING:
-    import psycopg
 
 BATCH = 10_000  # rows deleted in one transaction
 BEAT = 60.0  # seconds after which a running pipeline is noted in any case
@@ -97,7 +94,7 @@ def _purge_batch(log: Log, names: Names) -> int:
         return went
 
 
-def _needed(connection: psycopg.Connection[Any], names: Names) -> int:
+def _needed(connection: Connection, names: Names) -> int:
     """The position up to which neither a pipeline nor the history of one needs a message."""
     found = connection.execute(
         f"select min(position), max(history) from {names.reader} where released_at is null".encode()
@@ -112,7 +109,7 @@ def _needed(connection: psycopg.Connection[Any], names: Names) -> int:
     return int(lowest) if not recent or recent[0] is None else min(int(lowest), int(recent[0]))
 
 
-def _delete(connection: psycopg.Connection[Any], names: Names, first: Window, last: Window) -> int:
+def _delete(connection: Connection, names: Names, first: Window, last: Window) -> int:
     """Delete all rows of consecutive windows."""
     facts = {"since": first.since, "upto": last.upto}
     visible = "pg_visible_in_snapshot(xid, %(upto)s)"
@@ -121,14 +118,14 @@ def _delete(connection: psycopg.Connection[Any], names: Names, first: Window, la
     return sum(connection.execute(f"delete from {names.rows} where {of}".encode(), facts).rowcount for of in (later, opened))
 
 
-def _delete_first(connection: psycopg.Connection[Any], names: Names, window: Window, rows: int) -> int:
+def _delete_first(connection: Connection, names: Names, window: Window, rows: int) -> int:
     """Delete the first remaining rows of a long window, or of one that is settled in part."""
     facts = {"since": window.since, "upto": window.upto, "rows": rows}
     first = f"select id from {names.rows} where {inside()} order by id limit %(rows)s"
     return connection.execute(f"delete from {names.rows} where id = any(array({first}))".encode(), facts).rowcount
 
 
-def _forget_windows(connection: psycopg.Connection[Any], names: Names, reached: int) -> None:
+def _forget_windows(connection: Connection, names: Names, reached: int) -> None:
     """Delete windows that are purged completely, except the last window: the next one begins after it."""
     done = f"after <= %(reached)s and after + rows <= %(reached)s and number < (select max(number) from {names.window})"
     connection.execute(
@@ -139,7 +136,7 @@ def _forget_windows(connection: psycopg.Connection[Any], names: Names, reached: 
     )
 
 
-def _sweep(dsn: str, connection: psycopg.Connection[Any], names: Names, gone: int) -> None:
+def _sweep(dsn: str, connection: Connection, names: Names, gone: int) -> None:
     """Vacuum after many purged rows: autovacuum runs only once a minute."""
     from psycopg.errors import QueryCanceled
 

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.errors import SourcePruned
+from penstock.sources.outbox.database import Connection
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.rows import COLUMNS, PAGE_BYTES, WEIGHT, Row
 from penstock.sources.outbox.sequence import IS_FIT
-
-if TYPE_CHECKING:
-    import psycopg
 
 PAGE = 10_000
 """The most rows of a page. A window of more than two pages is read by id: a sort for each page would take too long."""
@@ -120,7 +118,7 @@ def inside() -> str:
 class Windows:
     """The windows of an outbox, over one connection."""
 
-    def __init__(self, connection: psycopg.Connection[Any], names: Names) -> None:
+    def __init__(self, connection: Connection, names: Names) -> None:
         self._connection, self._names, self._sql = connection, names, Sql(names)
         self._cursor, self._advance = connection.cursor(binary=True), self._sql.advance.encode()
 

@@ -29,13 +29,6 @@ class TooHard(ValueError):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Leaf:
-    """Single characters and conditions on places: there is at most one way to match them."""
-
-    pattern: re.Pattern[str]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Choice:
     """Alternatives."""
 
@@ -60,7 +53,7 @@ class Look:
     is_wanted: bool
 
 
-Part = Leaf | Choice | Repeat | Look
+Part = re.Pattern[str] | Choice | Repeat | Look  # a pattern of single characters and conditions, which matches in one way at most
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,10 +108,11 @@ def _combined(flags: int, added: int, removed: int) -> int:
     return int(kept | added) & ~removed
 
 
-def _leaf(nodes: list[Any], flags: int) -> Leaf:
+def _leaf(nodes: list[Any], flags: int) -> re.Pattern[str]:
     state = _parser.State()
     state.flags, state.str = flags, ""
-    return Leaf(_compiler.compile(_parser.SubPattern(state, nodes), flags))
+    pattern: re.Pattern[str] = _compiler.compile(_parser.SubPattern(state, nodes), flags)
+    return pattern
 
 
 @dataclass(slots=True)
@@ -137,8 +131,8 @@ class _Matching:
         return at
 
     def _after(self, part: Part, at: Places) -> Places:
-        if isinstance(part, Leaf):
-            return frozenset(match.end() for place in at if (match := part.pattern.match(self.name, place)))
+        if isinstance(part, re.Pattern):
+            return frozenset(match.end() for place in at if (match := part.match(self.name, place)))
         if isinstance(part, Look):
             return frozenset(place for place in at if self._sees(part, place) is part.is_wanted)
         if (id(part), at) not in self.known:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.errors import OutboxMissing, OutboxUnfit
 from penstock.source import Stamp
 from penstock.sources.outbox import database
+from penstock.sources.outbox.database import Connection
 from penstock.sources.outbox.mark.stamp import POSITIONS, Span, from_, stem
 from penstock.sources.outbox.mark.table import Row, Table
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.rows import PAGE_BYTES
 from penstock.sources.outbox.schema import SWEEP
-
-if TYPE_CHECKING:
-    import psycopg
 
 _COLUMNS = (
     "id, uuid_send(leader_id), kafka_topic, kafka_key, kafka_value, kafka_header_keys, kafka_header_values,"
@@ -52,7 +50,7 @@ class PostgresTable(Table):
     made_at = "(extract(epoch from create_time) * 1000000)::bigint"
     clock = "(extract(epoch from statement_timestamp()) * 1000000)::bigint"
 
-    def __init__(self, connection: psycopg.Connection[Any], names: Names) -> None:
+    def __init__(self, connection: Connection, names: Names) -> None:
         super().__init__(names.rows)
         self._connection, self._cursor = connection, connection.cursor(binary=True)
 
