@@ -32,10 +32,7 @@ class Retain:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A registered pipeline.
-
-    `silent`: seconds since the last note, by the wall clock. `history`: seconds for which delivered changes are kept.
-    """
+    """A registered pipeline; `silent`: seconds since its last note, `history`: seconds for which delivered changes are kept."""
 
     pipeline: str
     lane: str
@@ -106,10 +103,7 @@ def is_overdue(one: Registration, head: int, watched: float, retain: Retain) -> 
 
 
 def prunable_below(needed: Iterable[int], first: int, recent: int | None, batch: int) -> int:
-    """The position below which no change is needed; `recent`: the first change of the history to keep.
-
-    History ages continuously and is pruned in batches: a few changes are not worth a commit.
-    """
+    """The position below which no change is needed; `recent`: the first of the history, which is pruned in batches."""
     lowest = min(needed)
     if recent is None or recent >= lowest:
         return lowest

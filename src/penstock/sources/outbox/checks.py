@@ -17,7 +17,7 @@ from penstock.sources.outbox.mark.source import MarkSource
 from penstock.sources.outbox.mark.stamp import EVERY
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.source import LANE, OutboxSource
-from penstock.sources.outbox.survey import Holder, Survey, survey
+from penstock.sources.outbox.survey import Holder, survey
 
 if TYPE_CHECKING:
     from penstock.pipeline import Pipeline
@@ -35,19 +35,7 @@ def checks(pipeline: Pipeline, *, probes: bool) -> Mapping[str, Check]:
 
 def outbox(source: OutboxSource) -> Iterator[Finding]:
     """Whether the outbox exists, in the cluster that created it, with ids that define the order."""
-    found = survey(source.database, Names(source.table))
-    yield from judged_outbox(source, found, _messages(source))
-
-
-def _messages(source: OutboxSource) -> int:
-    """The number of messages in the outbox; counted again if its beginning is purged before the count."""
-    while True:
-        with suppress(SourcePruned):
-            return source.backlog(LANE, source.begin(LANE, "beginning")).changes or 0
-
-
-def judged_outbox(source: OutboxSource, found: Survey, messages: int) -> Iterator[Finding]:
-    """The findings for a survey."""
+    found, messages = survey(source.database, Names(source.table)), _messages(source)
     if source.notify and not found.has_trigger:
         said = f"source.notify is on, but inserts into {source.table} send no notification"
         yield warning("outbox", said, f"{remedy_of(Names(source.table))} --notify")
@@ -57,6 +45,13 @@ def judged_outbox(source: OutboxSource, found: Survey, messages: int) -> Iterato
         )
     else:
         yield ok("outbox", f"{source.table}: {messages} messages, {found.bytes // 1024} kB, {found.dead} dead rows")
+
+
+def _messages(source: OutboxSource) -> int:
+    """The number of messages in the outbox; counted again if its beginning is purged before the count."""
+    while True:
+        with suppress(SourcePruned):
+            return source.backlog(LANE, source.begin(LANE, "beginning")).changes or 0
 
 
 def marked(source: MarkSource) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from penstock.sources.outbox.database import Connection
 from penstock.sources.outbox.log import Log, reading
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.place import Place
-from penstock.sources.outbox.window import Window, inside, pruned
+from penstock.sources.outbox.window import INSIDE, Window, pruned
 from penstock.sources.retain import Registrant, Registration, Retain, Sightings, is_overdue
 
 BATCH = 10_000  # rows deleted in one transaction
@@ -121,7 +121,7 @@ def _delete(connection: Connection, names: Names, first: Window, last: Window) -
 def _delete_first(connection: Connection, names: Names, window: Window, rows: int) -> int:
     """Delete the first remaining rows of a long window, or of one that is settled in part."""
     facts = {"since": window.since, "upto": window.upto, "rows": rows}
-    first = f"select id from {names.rows} where {inside()} order by id limit %(rows)s"
+    first = f"select id from {names.rows} where {INSIDE} order by id limit %(rows)s"
     return connection.execute(f"delete from {names.rows} where id = any(array({first}))".encode(), facts).rowcount
 
 

@@ -20,6 +20,8 @@ PAGE = 10_000
 
 LITTLE = 1000  # the most rows that the statement that records a window returns
 AHEAD = 100
+# The condition that a row is in a window, without a range of transaction ids: only the index of ids can be used.
+INSIDE = "pg_visible_in_snapshot(xid, %(upto)s) and not pg_visible_in_snapshot(xid, %(since)s)"
 _FIELDS = "number, after, rows, since::text, upto::text"
 
 
@@ -52,10 +54,7 @@ class Sql:
 
     @cached_property
     def advance(self) -> str:
-        """Record a window up to now, unless it is empty or ids do not define its order; return the first windows after a number.
-
-        A few rows of the recorded window are returned with it.
-        """
+        """Record a window up to now, unless it is empty or has no order; select the next windows, with its rows if few."""
         return (
             f"with tip as (select number, after + rows as after, upto from {self.names.window} order by number desc limit 1),"
             f" lives as (select incarnation = %(life)s as is_same from {self.names.life} order by number desc limit 1),"
@@ -91,28 +90,19 @@ class Sql:
     @cached_property
     def long(self) -> str:
         """The rows of a long window after an id."""
-        return self._page(f"{self.names.rows} where id > %(id)s and {inside()}")
+        return self._page(f"{self.names.rows} where id > %(id)s and {INSIDE}")
 
     def _page(self, rows: str) -> str:
         """The first of these rows, up to the limit and PAGE_BYTES, but at least one."""
-        limited = f"select * from {rows} order by id offset {self._left} limit %(limit)s"
+        pruned = f"(select pruned from {self.names.life} order by number desc limit 1)"  # in the snapshot of the statement
+        skipped = f"case when %(id)s = 0 then %(position)s - greatest(%(after)s, {pruned}) else 0 end"
+        limited = f"select * from {rows} order by id offset {skipped} limit %(limit)s"
         weighed = f"select *, sum({WEIGHT}) over (order by id rows unbounded preceding) - ({WEIGHT}) as bytes from ({limited}) few"
         return f"select {COLUMNS} from ({weighed}) weighed where bytes < {PAGE_BYTES} order by id"
-
-    @cached_property
-    def _left(self) -> str:
-        """The number of remaining rows of a window before a position, in the snapshot of the statement."""
-        pruned = f"(select pruned from {self.names.life} order by number desc limit 1)"
-        return f"case when %(id)s = 0 then %(position)s - greatest(%(after)s, {pruned}) else 0 end"
 
     def _between(self, since: str, further: str = "") -> str:
         later, opened = f"xid >= pg_snapshot_xmax({since})", f"xid = any(array(select pg_snapshot_xip({since})))"
         return " union all ".join(f"select * from {self.names.rows} where {of} {further}" for of in (later, opened))
-
-
-def inside() -> str:
-    """The condition that a row is in a window, without a range of transaction ids: only the index of ids can be used."""
-    return "pg_visible_in_snapshot(xid, %(upto)s) and not pg_visible_in_snapshot(xid, %(since)s)"
 
 
 class Windows:

@@ -54,12 +54,8 @@ def database(source: SqliteSource) -> Iterator[Finding]:
 
 def capture(source: SqliteSource) -> Iterator[Finding]:
     """Whether every change is logged."""
-    yield from judged_tables(source, survey(source.database, source.tables))
-
-
-def judged_tables(source: SqliteSource, found: Survey) -> Iterator[Finding]:
-    """The findings for the states of the tables."""
-    path, wanted = source.database, f"tables that match {source.tables}" if source.tables else "tables"
+    found, path = survey(source.database, source.tables), source.database
+    wanted = f"tables that match {source.tables}" if source.tables else "tables"
     named = {state: [table for table in found.tables if table.state == state] for state in _STATES}
     for table in named["broken"]:
         yield failed("capture", f"{table.table} is broken: {table.why}", repair_remedy(path, table.table))
@@ -105,12 +101,9 @@ def clock(source: SqliteSource) -> Iterator[Finding]:
     with opened(source.database) as connection:
         found = connection.execute(_LAST).fetchone()
     now = datetime.now(UTC)
-    yield judged_clock(datetime.fromtimestamp(found[0], UTC) if found else now, now)
-
-
-def judged_clock(last: datetime, now: datetime) -> Finding:
-    """Whether the clock has been set back since the last change."""
+    last = datetime.fromtimestamp(found[0], UTC) if found else now
     if last > now + SKEW:
         said = f"the last change was made at {last:%Y-%m-%d %H:%M:%S} UTC, and the clock of this host shows {now:%H:%M:%S} UTC"
-        return warning("clock", said, "set the clock, or wait: lag and times of changes are wrong, order is not")
-    return ok("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC, after the last change")
+        yield warning("clock", said, "set the clock, or wait: lag and times of changes are wrong, order is not")
+    else:
+        yield ok("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC, after the last change")

@@ -99,10 +99,7 @@ def identity(path: str) -> Identity | None:
 
 
 def is_replaced(was: Identity | None, now: Identity | None) -> bool:
-    """Whether a connection to the file `was` reads another file than the present one.
-
-    SQLite never removes a WAL that a process has open: a WAL that is gone or another one was replaced with its database.
-    """
+    """Whether a file was replaced: SQLite never removes a WAL that a process has open, so another WAL has another database."""
     return was is None or now is None or was[:2] != now[:2] or was[2] not in (None, now[2])
 
 

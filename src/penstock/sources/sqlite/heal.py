@@ -118,10 +118,7 @@ def healing(work: Installation, lineage: int) -> Healing:
 
 
 def retell(work: Installation, captured: Captured, since: int | None = None) -> int:
-    """Log touched rows again: those of untrusted log rows, of a suspension, and of all log rows after a position.
-
-    Returns their number.
-    """
+    """Log touched rows again, those of untrusted log rows and of all log rows after a position; return their number."""
     upto = work.head()
     healed = healing(work, captured.lineage).upto
     work.widen(TOUCHED, len(captured.shape.key))

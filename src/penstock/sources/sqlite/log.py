@@ -53,10 +53,7 @@ def reading(
 
 
 class Log:
-    """An open log; every read checks the log in its own transaction.
-
-    With `heals`, it renews capture after a change of schema that loses no changes, and continues.
-    """
+    """An open log; every read checks it in its own transaction. With `heals`, a change of schema that loses nothing is healed."""
 
     def __init__(
         self,

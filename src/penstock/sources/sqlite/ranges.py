@@ -93,11 +93,7 @@ def merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RangePlace:
-    """A range as a lane of its own.
-
-    The snapshot was planned at the position `since` of the log, at the time `planned_at`, which all its rows carry, and at this
-    `version` of the schema.
-    """
+    """A range as a lane; its snapshot was planned at the position `since`, the time `planned_at` and a `version` of the schema."""
 
     incarnation: str
     number: int
@@ -160,10 +156,7 @@ class CatchUp:
         return ranges[bisect_right(self._edges[shape.table], value)].head or 0
 
 
-@lru_cache(maxsize=8)
-def catch_up(ranges: tuple[Range, ...]) -> CatchUp:
-    """One instance for all chunks of the log."""
-    return CatchUp(ranges)
+catch_up = lru_cache(maxsize=8)(CatchUp)  # one instance for all chunks of the log
 
 
 def side_value(row: Row, side: int, shape: Shape, measure: Ruler) -> object:

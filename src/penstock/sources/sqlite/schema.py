@@ -68,19 +68,15 @@ def matcher(key: str, text: str | None) -> Callable[[str], bool]:
 def read_schema(connection: sqlite3.Connection) -> Schema:
     """The present schema."""
     listed = _rows(connection, "select * from pragma_table_list where schema = 'main' order by name")
-    present = tuple(_triggers(connection, {folded(row["name"]): row["name"] for row in listed}))
+    spelled = {folded(row["name"]): row["name"] for row in listed}  # a trigger keeps the spelling of its own statement
+    triggers = connection.execute("select rowid, name, tbl_name, sql from sqlite_master where type = 'trigger'")
+    present = tuple(PresentTrigger(row, name, spelled.get(folded(table), table), sql) for row, name, table, sql in triggers)
     theirs = [row for row in listed if not is_ours(row["name"])]
     with closing(Effects(connection)) as effects:
         found = [row for row in theirs if row["type"] == "table"]
         tables = {row["name"]: _facts(connection, row["name"], bool(row["wr"]), present, effects) for row in found}
     seals = dict(connection.execute(f"select name, rowid from sqlite_master where type = 'view' and name glob '{seal_of('*')}'"))
     return Schema(tables, present, {row["name"]: _OTHERS[row["type"]] for row in theirs if row["type"] in _OTHERS}, seals)
-
-
-def _triggers(connection: sqlite3.Connection, spelled: Mapping[str, str]) -> Iterator[PresentTrigger]:
-    """All triggers, with the spelling of the table: a trigger keeps that of its own statement."""
-    for row, name, table, sql in connection.execute("select rowid, name, tbl_name, sql from sqlite_master where type = 'trigger'"):
-        yield PresentTrigger(row, name, spelled.get(folded(table), table), sql)
 
 
 def _facts(

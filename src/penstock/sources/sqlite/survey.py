@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from penstock import source
 from penstock.capture import Reader, Survey, TableState
 from penstock.sources.sqlite import readers
 from penstock.sources.sqlite.catalog import Captured, Role
@@ -67,14 +66,10 @@ def state_of(work: Installation, captured: Captured, touched: int) -> tuple[str,
 
 
 def _readers(connection: sqlite3.Connection) -> tuple[Reader, ...]:
-    known = zip(readers.load(connection), readers.seen(connection), strict=True)
-    return tuple(Reader(*one.name, one.position, _instant(one.noted_at), seen.kept, _life(seen), one.owner) for one, seen in known)
-
-
-def _life(seen: source.Reader) -> str:
-    return "released" if seen.is_released else "gone" if seen.is_gone else "at work"
-
-
-def _instant(julian: float) -> str:
-    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=julian - _JULIAN_1970)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    found = []
+    for one, seen in zip(readers.load(connection), readers.seen(connection), strict=True):
+        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=one.noted_at - _JULIAN_1970)
+        noted_at = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        state = "released" if seen.is_released else "gone" if seen.is_gone else "at work"
+        found.append(Reader(*one.name, one.position, noted_at, seen.kept, state, one.owner))
+    return tuple(found)

@@ -35,7 +35,11 @@ def suspend(path: str, tables: str | None = None) -> Report:
 
 def resume(path: str, tables: str | None = None, progress: Progress = silent) -> Report:
     """Capture again, and log the touched rows; all rows of a table, if the touched ones are unknown."""
-    return rescanned(path, lambda work: _resume_all(work, tables), "resumed", progress)
+
+    def opening(work: Installation) -> list[Rescan]:
+        return [rescan for one in _meant(work, tables) if one.is_suspended and (rescan := _resume(work, one))]
+
+    return rescanned(path, opening, "resumed", progress)
 
 
 def _meant(work: Installation, tables: str | None) -> list[Captured]:
@@ -57,12 +61,6 @@ def _suspend(work: Installation, captured: Captured) -> str:
     watched = work.watch(facts, captured.shape.choice, captured.lineage)
     work.run(f"insert into _penstock_meta values('{_TABLES}{watched.number}', {literal(json.dumps(list(work.schema.tables)))})")
     return "suspended"
-
-
-def _resume_all(work: Installation, tables: str | None) -> list[Rescan]:
-    suspended = [one for one in _meant(work, tables) if one.is_suspended]
-    rescans = [_resume(work, captured) for captured in suspended]
-    return [rescan for rescan in rescans if rescan]
 
 
 def _resume(work: Installation, captured: Captured) -> Rescan | None:
@@ -88,10 +86,7 @@ def _resume(work: Installation, captured: Captured) -> Rescan | None:
 
 
 def _heir(work: Installation, captured: Captured) -> TableFacts | None:
-    """The only new table with similar columns, if there is one: a table that was rebuilt and renamed leaves no other trace.
-
-    All its rows are logged: a wrong guess logs no wrong row.
-    """
+    """The only new table with similar columns, if any: a rebuilt and renamed one. All its rows are logged, right or wrong."""
     was, noted = work.catalogue.last(captured.lineage).shape, f"'{_TABLES}{captured.number}'"
     known = work.connection.execute(f"select value from _penstock_meta where name = {noted}").fetchone()
     live = {one.shape.table for one in catalog.load(work.connection).live}  # also those that were just resumed

@@ -12,10 +12,7 @@ from penstock.sources.sqlite.ranges import SIDES, RangePlace, one_side, ruler, s
 
 
 class Vanished:
-    """Rows that left the range since the snapshot was planned, by key, unless they are in it again.
-
-    Only positions of the log are kept: the rows may be many, and large.
-    """
+    """Rows that left the range since the snapshot was planned and are not in it again: only their positions in the log are kept."""
 
     def __init__(self, connection: sqlite3.Connection, place: RangePlace, choice: Choice, *, again: bool) -> None:
         shapes = catalog.load(connection).shapes.items()

@@ -23,7 +23,7 @@ from penstock.sources.outbox.mark.databases import named, opened
 from penstock.sources.outbox.mark.follow import PAGE, follow, left, take_over
 from penstock.sources.outbox.mark.parts import MarkLeases, MarkRetention
 from penstock.sources.outbox.mark.place import LIFE, of_cursor, to_cursor
-from penstock.sources.outbox.mark.stamp import EVERY, between, mark, of, position_of
+from penstock.sources.outbox.mark.stamp import EVERY, mark, of, position_of
 from penstock.sources.outbox.mark.table import Opened
 
 LANE = Lane("outbox")
@@ -116,7 +116,7 @@ class MarkSource(OneLane):
         with self._opened() as table:
             if upto:
                 end = self.position(upto)
-                return Backlog(end, len(table.marked(between(since, position, end), most)), None)
+                return Backlog(end, len(table.marked(of(since, end, position), most)), None)
             count, at = table.waiting(of(since, position), most)
         return Backlog(position + count, count, moment(at))
 

@@ -48,12 +48,7 @@ def stem(stamp: Stamp) -> str:
     return mark(stamp, 0).replace("-", "")[:19]
 
 
-def of(stamp: Stamp, upto: int = POSITIONS - 1) -> Span:
-    """The marks of a stamp."""
-    return Span(mark(stamp, 0), mark(stamp, upto))
-
-
-def between(stamp: Stamp, after: int, upto: int) -> Span:
+def of(stamp: Stamp, upto: int = POSITIONS - 1, after: int = -1) -> Span:
     """The marks of a stamp after one position, up to another."""
     return Span(mark(stamp, after + 1), mark(stamp, upto))
 

@@ -121,10 +121,7 @@ class Table(ABC):
         return int(now)
 
     def waiting(self, delivered: Span, most: int | None = None) -> tuple[int, int | None]:
-        """The number of rows without such marks, and the creation time of the oldest, in microseconds since 1970.
-
-        At most `most` rows are counted.
-        """
+        """The number of rows without such marks, at most `most`, and the earliest creation time in microseconds since 1970."""
         some = f"select create_time from {self.table} where leader_id is null or not ({self.within}) {_limit(most)}"
         [(count, at)] = self.ask(f"select count(*), min({self.made_at}) from ({some}) few", delivered)
         return int(count), None if at is None else int(at)
