@@ -116,14 +116,14 @@ def to_changes(rows: Sequence[Row], imagers: Mapping[int, Imager], *, is_doubtfu
     """These rows as changes; `is_doubtful`: some text may not be UTF-8."""
     if not rows:
         return NO_CHANGES
-    told = []
+    values = []
     for row in rows:
         reader = imagers[row[SHAPE]]
         key, before, after, facts = reader.makers[row[OP]]
         seq, _, op, at, transaction = row[:OLD]
         error = _error(row, reader) if is_doubtful else None
-        told.append((seq, op, reader.shape.table, key(row), before(row), after(row), at, facts(row), error, transaction, *_REST))
-    return of_values(told)
+        values.append((seq, op, reader.shape.table, key(row), before(row), after(row), at, facts(row), error, transaction, *_REST))
+    return of_values(values)
 
 
 def _error(row: Row, reader: Imager) -> str | None:

@@ -211,12 +211,12 @@ class _Text:
         if not self.shape.is_circular:
             return [self.log("delete"), forget]
         noted = f"exists(select 1 from {GONE} where shape = {{}} and {self.is_same(GONE, 'old')})"
-        told, is_written = noted.format(-self.number), noted.format(written(self.number))
+        is_logged, is_written = noted.format(-self.number), noted.format(written(self.number))
         rest = f"shape = {self.number} and {is_written}"
         doubtful = self.log_noted(rest, unless="1")
         cleared = f"shape = {written(self.number)} and {self.is_same(GONE, 'old')}"
         deletes = [f"delete from {GONE} where {which}" for which in (rest, cleared)]
-        return [self.log("delete", where=f"not {told}"), forget, *self.log_gone_so_far(), doubtful, *deletes]
+        return [self.log("delete", where=f"not {is_logged}"), forget, *self.log_gone_so_far(), doubtful, *deletes]
 
     def log_gone_so_far(self) -> list[str]:
         gone = f"shape = {self.number} and not exists(select 1 from {self.table} t where {self.is_same('t', GONE)})"

@@ -43,7 +43,7 @@ class ListedTable(Table):
     def mark(self, stamp: Stamp, after: int, limit: int) -> list[Row]:
         """In one transaction; none is begun where there is nothing to mark."""
         free, left_alone = f"(leader_id is null or not ({self.within}))", from_(stamp)
-        if not self.ask(f"select 1 from {self.table} where {free} limit 1", left_alone):
+        if not self.query(f"select 1 from {self.table} where {free} limit 1", left_alone):
             return []
         with self.transaction():
             due = self._first(f"where {free} order by id limit {limit} {self.locking}", left_alone)
@@ -59,7 +59,7 @@ class ListedTable(Table):
             return
         with self.transaction():
             which, _ = self.among([row for row, _, _ in rows])
-            bearing = dict(self.ask(f"select id, leader_id from {self.table} where {which} {self.locking}"))
+            bearing = dict(self.query(f"select id, leader_id from {self.table} where {which} {self.locking}"))
             self.stamp([(row, new) for row, old, new in rows if bearing.get(row) == old])
 
     def read(self, span: Span, limit: int) -> list[Row]:
@@ -77,13 +77,13 @@ class ListedTable(Table):
 
     def _first(self, rest: str, facts: Sequence[Any]) -> list[int]:
         """The ids of the first rows that fill a page."""
-        found = self.ask(f"select id, {self.weight} from {self.table} {rest}", facts)
+        found = self.query(f"select id, {self.weight} from {self.table} {rest}", facts)
         before = accumulate((int(weight) for _, weight in found), initial=0)
         return [row for (row, _), size in zip(found, before, strict=False) if size < PAGE_BYTES]
 
     def _rows(self, rest: str, facts: Sequence[Any] = ()) -> list[Row]:
         made_at = f"coalesce({self.made_at}, {self.clock})"  # a column of text may hold anything
-        return [_row(row) for row in self.ask(f"select {_COLUMNS}, {made_at} from {self.table} {rest}", facts)]
+        return [_row(row) for row in self.query(f"select {_COLUMNS}, {made_at} from {self.table} {rest}", facts)]
 
 
 def _row(found: Sequence[Any]) -> Row:

@@ -56,13 +56,13 @@ class MysqlTable(ListedTable):
         aimed = f"{self.table} as outbox force index (primary)"
         self.updating, self.deleting = f"update {aimed}", f"delete outbox from {aimed}"
 
-    def ask(self, sql: str, facts: Sequence[Any] = ()) -> list[Any]:
+    def query(self, sql: str, facts: Sequence[Any] = ()) -> list[Any]:
         """Without a lock, unless the statement takes one."""
         with self._connection.cursor() as cursor:
             cursor.execute(sql, tuple(facts))
             return list(cursor.fetchall())
 
-    def tell(self, sql: str, facts: Sequence[Any] = ()) -> int:
+    def execute(self, sql: str, facts: Sequence[Any] = ()) -> int:
         """Commits by itself."""
         with self._connection.cursor() as cursor:
             return int(cursor.execute(sql, tuple(facts)))
@@ -84,7 +84,7 @@ class MysqlTable(ListedTable):
         given = f"json_table(%s, '$[*]' {columns}) as given"
         if marks:
             aimed = f"{given} straight_join {self.table} as outbox force index (primary) on outbox.id = given.id"
-            self.tell(f"update {aimed} set leader_id = mark", [json.dumps(marks)])
+            self.execute(f"update {aimed} set leader_id = mark", [json.dumps(marks)])
 
 
 @contextmanager

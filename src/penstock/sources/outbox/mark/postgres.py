@@ -54,11 +54,11 @@ class PostgresTable(Table):
         super().__init__(names.rows)
         self._connection, self._cursor = connection, connection.cursor(binary=True)
 
-    def ask(self, sql: str, facts: Sequence[Any] = ()) -> list[Any]:
+    def query(self, sql: str, facts: Sequence[Any] = ()) -> list[Any]:
         """All rows, in binary form."""
         return self._cursor.execute(sql.encode(), facts).fetchall()
 
-    def tell(self, sql: str, facts: Sequence[Any] = ()) -> int:
+    def execute(self, sql: str, facts: Sequence[Any] = ()) -> int:
         """Commits by itself, unless a transaction is open."""
         return self._cursor.execute(sql.encode(), facts).rowcount
 
@@ -80,12 +80,12 @@ class PostgresTable(Table):
             f" from numbered where outbox.id = numbered.id and {free.replace('leader_id', 'outbox.leader_id')}"
             f" returning {_COLUMNS.replace('id, ', 'outbox.id, ', 1)}"
         )
-        return sorted(_rows(self.ask(sql, (*left_alone, after, stem(stamp), *left_alone))))
+        return sorted(_rows(self.query(sql, (*left_alone, after, stem(stamp), *left_alone))))
 
     def remark(self, rows: Sequence[tuple[int, str, str]]) -> None:
         """All of them in one statement."""
         ids, olds, news = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
-        self.tell(
+        self.execute(
             f"{self.updating} outbox set leader_id = new from unnest(%s::bigint[], %s::text[]::uuid[], %s::text[]::uuid[])"
             " as given (id, old, new) where outbox.id = given.id and leader_id = old",
             (ids, olds, news),
@@ -94,14 +94,14 @@ class PostgresTable(Table):
     def read(self, span: Span, limit: int) -> list[Row]:
         """One statement."""
         marked = _weighed("leader_id", f"{self.table} where {self.within} order by leader_id", limit)
-        return _rows(self.ask(f"select {_COLUMNS} from ({marked}) page where bytes < {PAGE_BYTES} order by leader_id", span))
+        return _rows(self.query(f"select {_COLUMNS} from ({marked}) page where bytes < {PAGE_BYTES} order by leader_id", span))
 
     def purge_span(self, span: Span, limit: int) -> int:
         """Without waiting for the disk: rows that a crash restores are purged again."""
         some = f"select id from {self.table} where {self.within} order by id limit {limit}"
         with self._connection.transaction():
             self._connection.execute("set local synchronous_commit = off")
-            return self.tell(f"{self.deleting} where id = any(array({some})) and {self.within}", (*span, *span))
+            return self.execute(f"{self.deleting} where id = any(array({some})) and {self.within}", (*span, *span))
 
 
 @contextmanager

@@ -50,17 +50,17 @@ class TableLease:
 
     def _apply(self, rows: Sequence[RowName], statement: Callable[[Table], int], *, is_purge: bool = False) -> None:
         """Raise TermLost if a statement missed rows that exist: they bear the mark of a successor. Deleted rows are done."""
-        own = self._ask(statement)
-        if own < len(rows) and (foreign := self._ask(lambda table: table.there(rows)) - own * (not is_purge)) > 0:
+        own = self._call(statement)
+        if own < len(rows) and (foreign := self._call(lambda table: table.there(rows)) - own * (not is_purge)) > 0:
             raise TermLost(f"{foreign} rows that {self._stamp.epoch}.{self._stamp.attempt} had marked bear another mark now")
 
-    def _ask(self, ask: Callable[[Table], int]) -> int:
+    def _call(self, statement: Callable[[Table], int]) -> int:
         if self._connected is None:
             opening = self._opened(anew=True)
             self._connected = opening, opening.__enter__()
         opening, table = self._connected
         try:
-            return ask(table)
+            return statement(table)
         except BaseException as error:
             self._connected = None
             opening.__exit__(type(error), error, error.__traceback__)  # which raises it as a PenstockError

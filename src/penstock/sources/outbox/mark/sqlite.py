@@ -44,11 +44,11 @@ class SqliteTable(ListedTable):
         super().__init__(names.rows)
         self._connection = connection
 
-    def ask(self, sql: str, facts: Sequence[Any] = ()) -> list[Any]:
+    def query(self, sql: str, facts: Sequence[Any] = ()) -> list[Any]:
         """All rows at once: no statement stays open."""
         return self._connection.execute(sql, tuple(facts)).fetchall()
 
-    def tell(self, sql: str, facts: Sequence[Any] = ()) -> int:
+    def execute(self, sql: str, facts: Sequence[Any] = ()) -> int:
         """Commits by itself."""
         return int(self._connection.execute(sql, tuple(facts)).rowcount)
 

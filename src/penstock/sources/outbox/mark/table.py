@@ -51,11 +51,11 @@ class Table(ABC):
         self.table, self.updating, self.deleting = table, f"update {table}", f"delete from {table}"
 
     @abstractmethod
-    def ask(self, sql: str, facts: Sequence[Any] = ()) -> list[Any]:
+    def query(self, sql: str, facts: Sequence[Any] = ()) -> list[Any]:
         """The rows of a statement."""
 
     @abstractmethod
-    def tell(self, sql: str, facts: Sequence[Any] = ()) -> int:
+    def execute(self, sql: str, facts: Sequence[Any] = ()) -> int:
         """The number of rows that a statement has changed, durably, unless a transaction is open."""
 
     @abstractmethod
@@ -85,45 +85,45 @@ class Table(ABC):
     def marked(self, span: Span, most: int | None = None) -> list[tuple[int, str]]:
         """Id and mark of the rows that bear such marks, at most `most`. A scan: there is no index of marks."""
         sql = f"select id, {self.text} from {self.table} where {self.within} order by id {_limit(most)}"
-        return [(row, str(mark)) for row, mark in self.ask(sql, span)]
+        return [(row, str(mark)) for row, mark in self.query(sql, span)]
 
     def upto(self, span: Span) -> list[tuple[int, str | None, Any]]:
         """Id, mark, and topic with key of all rows up to the last one that bears such a mark, in the order of ids."""
         last = f"select max(id) from {self.table} where {self.within}"
         sql = f"select id, {self.text}, kafka_topic, kafka_key from {self.table} where id <= ({last}) order by id"
-        return [(row, marked, tuple(key)) for row, marked, *key in self.ask(sql, span)]
+        return [(row, marked, tuple(key)) for row, marked, *key in self.query(sql, span)]
 
     def purge(self, ids: Sequence[int], span: Span) -> int:
         """Delete those of these rows that bear such marks, durably; return their number."""
         which, facts = self.among(ids)
-        return self.tell(f"{self.deleting} where {which} and {self.within}", (*facts, *span))
+        return self.execute(f"{self.deleting} where {which} and {self.within}", (*facts, *span))
 
     def reset(self, ids: Sequence[int] | None, span: Span) -> int:
         """Remove such marks from these rows, or from all; return the number of rows that bore them."""
         which, facts = ("true", ()) if ids is None else self.among(ids)
-        return self.tell(f"{self.updating} set leader_id = null where {which} and {self.within}", (*facts, *span))
+        return self.execute(f"{self.updating} set leader_id = null where {which} and {self.within}", (*facts, *span))
 
     def bearing(self, ids: Sequence[int], span: Span) -> int:
         """The number of these rows that bear such marks."""
         which, facts = self.among(ids)
-        [(count,)] = self.ask(f"select count(*) from {self.table} where {which} and {self.within}", (*facts, *span))
+        [(count,)] = self.query(f"select count(*) from {self.table} where {which} and {self.within}", (*facts, *span))
         return int(count)
 
     def there(self, ids: Sequence[int]) -> int:
         """The number of these rows that exist, whatever marks they bear."""
         which, facts = self.among(ids)
-        [(count,)] = self.ask(f"select count(*) from {self.table} where {which}", facts)
+        [(count,)] = self.query(f"select count(*) from {self.table} where {which}", facts)
         return int(count)
 
     def now(self) -> int:
         """The time of the database, in microseconds since 1970; rows that are marked later have greater positions."""
-        [(now,)] = self.ask(f"select {self.clock}")
+        [(now,)] = self.query(f"select {self.clock}")
         return int(now)
 
     def waiting(self, delivered: Span, most: int | None = None) -> tuple[int, int | None]:
         """The number of rows without such marks, at most `most`, and the earliest creation time in microseconds since 1970."""
         some = f"select create_time from {self.table} where leader_id is null or not ({self.within}) {_limit(most)}"
-        [(count, at)] = self.ask(f"select count(*), min({self.made_at}) from ({some}) few", delivered)
+        [(count, at)] = self.query(f"select count(*), min({self.made_at}) from ({some}) few", delivered)
         return int(count), None if at is None else int(at)
 
 
