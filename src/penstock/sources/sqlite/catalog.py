@@ -160,11 +160,6 @@ def healings(connection: sqlite3.Connection) -> dict[int, Healing]:
     return {lineage: Healing(rows_upto, whole_upto) for lineage, rows_upto, whole_upto in rows}
 
 
-def present_name(captured: Captured, schema: Schema) -> str:
-    """The present name of a captured table: triggers follow a table that is renamed."""
-    return next((trigger.table for trigger in schema.triggers if trigger.name in captured.triggers), captured.shape.table)
-
-
 def breaches(captured: Captured, schema: Schema) -> Iterator[Breach]:
     """All differences between a table and its captured shape."""
     table = captured.shape.table

@@ -52,10 +52,6 @@ class LogDecoder:
     def _query(self, values: int) -> str:
         return f"select {', '.join([COLUMNS, *(f'c{i}' for i in range(values))])} {self._chosen}"
 
-    def wanted(self, rows: list[Row]) -> list[Row]:
-        """The rows of the chosen shapes."""
-        return [row for row in rows if abs(row[SHAPE]) in self.chosen] if self.is_choosy else rows
-
     def place_after(self, row: Row, incarnation: str) -> Place:
         """The place after a row."""
         return Place(incarnation, row[SEQ], change_at(row, self.imagers).checksum())
@@ -76,7 +72,7 @@ class LogDecoder:
 
     def chunk(self, found: Rows, after: Place, head: int, healed: Mapping[int, Healing]) -> LogChunk:
         """The changes of the rows after a place, up to the first row that cannot be delivered."""
-        wanted = self.wanted(found.rows)
+        wanted = [row for row in found.rows if abs(row[SHAPE]) in self.chosen] if self.is_choosy else found.rows
         if not self.is_clear(wanted):
             wanted = [row for row in wanted if row[SHAPE] in self.imagers or not self.is_replaced(row, healed)]
         if after.ranges:

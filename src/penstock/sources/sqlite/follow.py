@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 from penstock.change import NO_CHANGES
 from penstock.following import Steps
@@ -13,12 +13,13 @@ from penstock.sources.sqlite.decoder import LogChunk
 from penstock.sources.sqlite.image import EVERYTHING, Choice
 from penstock.sources.sqlite.log import Log, reading
 from penstock.sources.sqlite.place import Place
+from penstock.sources.sqlite.schema import Selects
 from penstock.sources.sqlite.wake import Wake, waking
 
 GATHER = 0.002  # seconds between windows, under load
 
 
-def follow(path: str, is_meant: Callable[[str], bool], place: Place, choice: Choice = EVERYTHING, *, heals: bool = False) -> Steps:
+def follow(path: str, is_meant: Selects, place: Place, choice: Choice = EVERYTHING, *, heals: bool = False) -> Steps:
     """Windows for ever; a file that was replaced is opened again and must continue at the same place."""
     with waking(path) as wake:
         until = yield None

@@ -7,12 +7,13 @@ that does not. `_penstock_healing` holds the position up to which this was done;
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Breach, Captured, Healing, Loss
 from penstock.sources.sqlite.database import opened, transaction
 from penstock.sources.sqlite.installation import Installation, begun
+from penstock.sources.sqlite.schema import Selects
 from penstock.sources.sqlite.shape import Shape, TableFacts, refusal
 from penstock.sources.sqlite.transition import by_place, defaults
 from penstock.sources.sqlite.triggers import TOUCHED, quoted
@@ -20,7 +21,7 @@ from penstock.sources.sqlite.triggers import TOUCHED, quoted
 _PATIENCE = 1.0  # seconds to wait for writers
 
 
-def heal(path: str, is_meant: Callable[[str], bool], since: int | None) -> None:
+def heal(path: str, is_meant: Selects, since: int | None) -> None:
     """Heal the tables that lose no changes; `since` is a position at which tables and triggers were sound, if known.
 
     Other tables stay broken, and so do all tables in a file that this process may not write.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Callable
 
 from penstock.capture import Report
 from penstock.sources.sqlite import catalog
@@ -13,7 +12,7 @@ from penstock.sources.sqlite.database import opened, transaction
 from penstock.sources.sqlite.heal import has_doubts, retell
 from penstock.sources.sqlite.heal import renew as renew_capture
 from penstock.sources.sqlite.installation import Installation, begun, has_catalogue, refuse
-from penstock.sources.sqlite.schema import is_ours, matcher, read_schema, selector
+from penstock.sources.sqlite.schema import Selects, is_ours, matcher, read_schema, selector
 from penstock.sources.sqlite.shape import TableFacts
 from penstock.sources.sqlite.triggers import TOUCHED, literal, quoted
 
@@ -66,7 +65,7 @@ def renew(path: str) -> str:
         return incarnation
 
 
-def _enable(work: Installation, is_meant: Callable[[str], bool], columns: str | None) -> None:
+def _enable(work: Installation, is_meant: Selects, columns: str | None) -> None:
     live = work.catalogue.live
     taken = {work.name(captured) for captured in live if not captured.is_suspended}
     refuse({table: facts for table, facts in work.schema.tables.items() if table in taken or is_meant(table)})
@@ -106,7 +105,7 @@ def _mend(work: Installation, captured: Captured, choice: str | None) -> str:
     return "renewed: " + "; ".join([*reasons, *([_MISSING] if is_lost else [])])
 
 
-def _disable(work: Installation, is_meant: Callable[[str], bool]) -> None:
+def _disable(work: Installation, is_meant: Selects) -> None:
     for captured in work.catalogue.live:
         if is_meant(captured.shape.table):
             work.release(captured)

@@ -17,7 +17,6 @@ from penstock.sources.sqlite.shape import Shape, TableFacts, refusal, shape_of
 from penstock.sources.sqlite.triggers import (
     GONE,
     PREFIX,
-    Trigger,
     light_triggers,
     literal,
     noted,
@@ -74,10 +73,9 @@ class Installation:
     def _next(self) -> int:
         return int(self.one("select coalesce(max(number), 0) + 1 from _penstock_shape"))
 
-    def _make(self, wanted: list[Trigger], number: int) -> dict[str, str]:
-        for trigger in wanted:
-            self.run(trigger.sql)
-        self.run(sealing(number))
+    def _make(self, wanted: list[str], number: int) -> dict[str, str]:
+        for sql in (*wanted, sealing(number)):
+            self.run(sql)
         made = "select name, sql from sqlite_master where type = 'trigger' and name glob ?"
         return dict(self.connection.execute(made, (f"{PREFIX}{number}_*",)))
 
@@ -124,8 +122,9 @@ class Installation:
         return list(catalog.breaches(captured, self.schema))
 
     def name(self, captured: Captured) -> str:
-        """The present name of a captured table."""
-        return catalog.present_name(captured, self.schema)
+        """The present name of a captured table: triggers follow a table that is renamed."""
+        found = (trigger.table for trigger in self.schema.triggers if trigger.name in captured.triggers)
+        return next(found, captured.shape.table)
 
     def facts(self, captured: Captured) -> TableFacts | None:
         """The present table, if it exists."""

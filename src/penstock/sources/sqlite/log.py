@@ -20,7 +20,7 @@ from penstock.sources.sqlite.heal import heal
 from penstock.sources.sqlite.image import AT, COLUMNS, EVERYTHING, OP, SEQ, Choice, Row, imager, text_or_bytes
 from penstock.sources.sqlite.place import Place
 from penstock.sources.sqlite.portion import CHUNK_BYTES, limited, small_values
-from penstock.sources.sqlite.schema import read_schema
+from penstock.sources.sqlite.schema import Selects, read_schema
 
 _T = TypeVar("_T")
 
@@ -45,7 +45,7 @@ class Extent:
 
 @contextmanager
 def reading(
-    path: str, is_meant: Callable[[str], bool], choice: Choice = EVERYTHING, *, verifies: bool = True, heals: bool = False
+    path: str, is_meant: Selects, choice: Choice = EVERYTHING, *, verifies: bool = True, heals: bool = False
 ) -> Iterator[Log]:
     """The log of a database, open."""
     with opened(path) as connection:
@@ -56,14 +56,7 @@ class Log:
     """An open log; every read checks it in its own transaction. With `heals`, a change of schema that loses nothing is healed."""
 
     def __init__(
-        self,
-        path: str,
-        connection: sqlite3.Connection,
-        is_meant: Callable[[str], bool],
-        choice: Choice = EVERYTHING,
-        *,
-        verifies: bool = True,
-        heals: bool = False,
+        self, path: str, connection: sqlite3.Connection, is_meant: Selects, choice: Choice, *, verifies: bool, heals: bool
     ) -> None:
         self._path, self._connection, self._is_meant, self._verifies, self._heals = path, connection, is_meant, verifies, heals
         self._choice = choice

@@ -16,6 +16,7 @@ from penstock.sources.sqlite.shape import TableFacts, UniqueIndex
 from penstock.sources.sqlite.triggers import PREFIX, quoted, seal_of
 from penstock.sources.sqlite.wording import folded, plain, predicate_of, words
 
+Selects = Callable[[str], bool]  # whether a name is chosen
 _OTHERS = {"view": "a view: capture the tables below it", "virtual": "a virtual table: it cannot have triggers"}
 
 
@@ -48,12 +49,12 @@ def is_ours(name: str) -> bool:
     return name.lower().startswith((PREFIX, "sqlite_"))
 
 
-def selector(tables: str | None) -> Callable[[str], bool]:
+def selector(tables: str | None) -> Selects:
     """A function that selects tables, by a regular expression for whole names."""
     return matcher("tables", tables)
 
 
-def matcher(key: str, text: str | None) -> Callable[[str], bool]:
+def matcher(key: str, text: str | None) -> Selects:
     """A function that matches whole names against the regular expression of a key; without one, every name matches."""
     if text is None:
         return lambda name: True

@@ -20,6 +20,7 @@ from penstock.source import Settlement
 from penstock.sources.retain import Registrant, Registration, Retain, Sightings, is_overdue, prunable_below
 from penstock.sources.sqlite import readers
 from penstock.sources.sqlite.database import data_version, is_busy, opened, transaction
+from penstock.sources.sqlite.image import EVERYTHING
 from penstock.sources.sqlite.log import Extent, Log
 from penstock.sources.sqlite.place import Place
 
@@ -108,7 +109,7 @@ def register(path: str, who: Registrant, upto: Place, retain: Retain) -> None:
 
 def _confirmed(path: str, connection: sqlite3.Connection, upto: Place, mine: Registration | None) -> Extent:
     try:
-        return Log(path, connection, lambda table: True, verifies=False).confirm(upto)
+        return Log(path, connection, lambda table: True, EVERYTHING, verifies=False, heals=False).confirm(upto)
     except SourcePruned as error:
         if mine is None or not mine.is_released:
             raise

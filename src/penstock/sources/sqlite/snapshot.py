@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
@@ -20,7 +20,7 @@ from penstock.sources.sqlite.image import EVERYTHING, Choice, Row, text_or_bytes
 from penstock.sources.sqlite.place import Place
 from penstock.sources.sqlite.portion import CHUNK_BYTES, portion, small_values, weight
 from penstock.sources.sqlite.ranges import ORDINALS, Edge, Range, RangePlace, Ruler, cut, ruler
-from penstock.sources.sqlite.schema import read_schema
+from penstock.sources.sqlite.schema import Selects, read_schema
 from penstock.sources.sqlite.shape import Shape
 from penstock.sources.sqlite.triggers import quoted
 from penstock.sources.sqlite.vanished import Vanished
@@ -34,7 +34,7 @@ _ORDINAL = CHANGES.get_field_index("ordinal")
 _AGAIN = "begin again: penstock run FILE --from snapshot"
 
 
-def plan(path: str, is_meant: Callable[[str], bool], start: Place) -> Place:
+def plan(path: str, is_meant: Selects, start: Place) -> Place:
     """The place before the rows of all captured tables; the stream continues from `start`."""
     with opened(path) as connection:
         live = [captured for captured in catalog.load(connection).live if is_meant(captured.shape.table)]

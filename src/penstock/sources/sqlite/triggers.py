@@ -19,16 +19,8 @@ GONE = PREFIX + "gone"
 TOUCHED = PREFIX + "touched"
 
 
-@dataclass(frozen=True, slots=True)
-class Trigger:
-    """A trigger to create."""
-
-    name: str
-    sql: str
-
-
-def triggers(shape: Shape, number: int, master_row: int) -> list[Trigger]:
-    """All triggers of a table, in the order of their creation; the newest fires first."""
+def triggers(shape: Shape, number: int, master_row: int) -> list[str]:
+    """The SQL of all triggers of a table, in the order of their creation; the newest fires first."""
     text = _Text(shape, number, master_row)
     itself = f"not ({text.is_same('t', 'old')})"
     stayed = f"not ({text.is_same(GONE, 'old')})"
@@ -50,8 +42,8 @@ def triggers(shape: Shape, number: int, master_row: int) -> list[Trigger]:
     ]
 
 
-def light_triggers(shape: Shape, number: int, lineage: int) -> list[Trigger]:
-    """Triggers that only record the keys of touched rows. They name no column that ALTER TABLE can drop."""
+def light_triggers(shape: Shape, number: int, lineage: int) -> list[str]:
+    """The SQL of triggers that only record the keys of touched rows. They name no column that ALTER TABLE can drop."""
     text = _Text(replace(shape, uniques=tuple(unique for unique in shape.uniques if unique.is_declared)), number, 0)
     collides = " or ".join(f"({text.meets(one)})" for one in text.uniques)
     wild = " or ".join(text.wild(one) for one in text.uniques if text.guard(one))
@@ -120,17 +112,18 @@ class _Text:
         row_id = [Unique(((self.shape.row_id, ""),))] if self.shape.row_id else []
         return [*row_id, *self.shape.uniques]
 
-    def trigger(self, deed: str, event: str, statements: Sequence[str], when: str = "") -> Trigger:
+    def trigger(self, deed: str, event: str, statements: Sequence[str], when: str = "") -> str:
         name = f"{PREFIX}{self.number}_{deed}"
         condition = f" when {when}" if when else ""
         body = "".join(f" {statement};" for statement in statements)
-        return Trigger(name, f"create trigger {name} {event} on {self.table}{condition} begin{body} end")
+        return f"create trigger {name} {event} on {self.table}{condition} begin{body} end"
 
     def collides(self, among: str) -> str:
         """Whether there are rows to copy, or old copies (of a write that was then ignored) to delete."""
         meetings = [*map(self.meets, self.uniques), *(self.wild(one) for one in self.uniques if self.guard(one))]
         rows = [f"exists(select 1 from {self.table} t where {meeting} and {among})" for meeting in meetings]
-        return " or ".join([f"exists(select 1 from {GONE} where {self.noted_here})", *rows])
+        copies = notes_of(self.number) if self.shape.is_circular else f"shape = {self.number}"
+        return " or ".join([f"exists(select 1 from {GONE} where {copies})", *rows])
 
     def meets(self, unique: Unique) -> str:
         """Whether the row to be written collides with `t`; it has the default where REPLACE will set one."""
@@ -196,10 +189,6 @@ class _Text:
     def forget(self, which: str) -> str:
         noted = f"shape in ({self.number}, {-self.number})" if self.shape.is_circular else f"shape = {self.number}"
         return f"delete from {GONE} where {noted} and ({which})"
-
-    @property
-    def noted_here(self) -> str:
-        return notes_of(self.number) if self.shape.is_circular else f"shape = {self.number}"
 
     def log_delete(self) -> list[str]:
         """A delete. If a cascade of a removal by REPLACE can reach the row that is written, no trigger follows that write.
