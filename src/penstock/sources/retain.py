@@ -94,10 +94,7 @@ def kept_for(one: Registration, known: Iterable[Registration], head: int) -> int
 
 
 def is_overdue(one: Registration, head: int, watched: float, retain: Retain) -> bool:
-    """Whether a pipeline that is gone exceeds the limits; `watched`: seconds for which its note has not changed.
-
-    The wall clock alone is not enough: it may step, and machines sleep.
-    """
+    """Whether a pipeline that is gone exceeds the limits; `watched`: seconds without a new note, by a monotonic clock."""
     is_gone = watched >= GONE and not one.is_released
     return is_gone and (head - one.position > retain.changes or one.silent >= retain.age.total_seconds())
 

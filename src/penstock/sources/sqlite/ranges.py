@@ -43,10 +43,7 @@ class Range:
 
 
 def cut(table: str, edges: Sequence[Edge | None], rows: int, most: int) -> list[Range]:
-    """The ranges of a table, cut before at most this number of edges: every key belongs to exactly one range.
-
-    There are `rows` rows from each edge to the next. An edge that no cursor can hold is None.
-    """
+    """The ranges of a table, cut before at most `most` of these edges, which are `rows` rows apart; None for an unusable edge."""
     known = [(number, edge) for number, edge in enumerate(edges, 1) if edge is not None]
     kept = [(0, None), *known[:: len(known) // most + 1], (len(edges), None)]
     return [Range(table, low, high, rows=(end - begin) * rows) for (begin, low), (end, high) in pairwise(kept)]

@@ -13,10 +13,7 @@ from penstock.sources.sqlite.triggers import quoted
 
 
 def remaining(path: str, places: Sequence[RangePlace]) -> int:
-    """The rows of these ranges when they were cut; in the last range of a table, the present rows.
-
-    Too few if the last range has more than twice the usual number now, or the plan of an earlier version has few ranges.
-    """
+    """The rows of these ranges when they were cut; in the last range of a table the present rows, up to twice the usual number."""
     ends = [place for place in places if place.range.high is None]
     with opened(path) as connection:
         shapes = {captured.shape.table: captured.shape for captured in catalog.load(connection).live}

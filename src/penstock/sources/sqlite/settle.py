@@ -67,10 +67,7 @@ def is_due(ledger: Ledger, still_seconds: float) -> bool:
 
 
 def settle(path: str, who: Registrant, upto: Place, retain: Retain, *, budget: float = BUDGET) -> Settlement:
-    """Record and prune, unless that would disturb writers.
-
-    Raises SourcePruned if the log does not continue at this place, SourceOwned, SourceUnavailable.
-    """
+    """Record and prune, unless that would disturb writers. Raises SourcePruned, SourceOwned, SourceUnavailable."""
     failpoint.reach("source.settling")
     try:
         return _settle(path, who.at(upto.position, retain), upto, retain, budget)

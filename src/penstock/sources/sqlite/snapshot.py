@@ -66,10 +66,7 @@ def _column(shape: Shape, measure: Ruler) -> str:
 
 
 def read(path: str, place: RangePlace, choice: Choice = EVERYTHING, *, again: bool = False) -> Iterator[Window]:
-    """The rows of a range as changes of op `refresh`; the cursor of the last window has the head.
-
-    Again: an earlier read may have delivered some of them: rows that were removed since are `delete`.
-    """
+    """The rows of a range as `refresh`, the head in the last cursor; again: rows removed since an earlier read as `delete`."""
     with opened(path) as connection:
         with transaction(connection):
             captured = _captured(path, connection, place)

@@ -10,20 +10,21 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 _MODIFY, _ATTRIB, _MOVED_TO, _CREATE, _DELETE_SELF, _MOVE_SELF = 0x2, 0x4, 0x80, 0x100, 0x400, 0x800
 _FILE = _MODIFY | _ATTRIB | _DELETE_SELF | _MOVE_SELF
 _FOLDER = _CREATE | _MOVED_TO
 
 
-class Wake(Protocol):
-    """Waits for a commit."""
+class Wake:
+    """Waits for a commit by short sleeps."""
 
-    longest: float  # seconds after which the reader checks for a commit in any case
+    longest = 0.005  # seconds after which the reader checks for a commit in any case
 
     def wait(self, seconds: float) -> bool:
         """Wait at most this time; True if the database was written meanwhile."""
+        time.sleep(max(0.0, seconds))
+        return False
 
 
 @contextmanager
@@ -31,28 +32,20 @@ def waking(path: str) -> Iterator[Wake]:
     """The fastest way to wait on this machine."""
     watch = _Inotify.start(path) if sys.platform == "linux" else None
     try:
-        yield watch or _Sleep()
+        yield watch or Wake()
     finally:
         if watch:
             watch.close()
 
 
-class _Sleep:
-    longest = 0.005
-
-    def wait(self, seconds: float) -> bool:
-        time.sleep(max(0.0, seconds))
-        return False
-
-
-class _Inotify:
+class _Inotify(Wake):
     """Watches the database, its WAL, and the folder for a new WAL."""
 
     def __init__(self, libc: ctypes.CDLL, fd: int, path: str) -> None:
         self._libc, self._fd, self._path = libc, fd, Path(os.path.abspath(path))
         self._poll = select.poll()
         self._poll.register(fd, select.POLLIN)
-        self.longest = 0.05 if self._watch() else _Sleep.longest
+        self.longest = 0.05 if self._watch() else Wake.longest
 
     @classmethod
     def start(cls, path: str) -> _Inotify | None:

@@ -28,14 +28,12 @@ def opened(database: str, table: str) -> Opened:
 
 def create(database: str, table: str) -> bool:
     """Create the table in the layout of goharvest; False if it existed."""
-    is_new: bool = _module(database).create(database, named(database, table))
-    return is_new
+    return bool(_module(database).create(database, named(database, table)))
 
 
 def statements(database: str, table: str) -> list[str]:
     """The SQL that creates the table."""
-    made: list[str] = _module(database).statements(named(database, table))
-    return made
+    return list(_module(database).statements(named(database, table)))
 
 
 def _module(database: str) -> ModuleType:
