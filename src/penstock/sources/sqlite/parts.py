@@ -19,9 +19,8 @@ from penstock.sources.sqlite.install import renew
 from penstock.sources.sqlite.log import Log
 from penstock.sources.sqlite.place import any_place, of_cursor
 from penstock.sources.sqlite.ranges import RangePlace
-from penstock.sources.sqlite.remaining import remaining
 from penstock.sources.sqlite.settle import register, settle
-from penstock.sources.sqlite.snapshot import read
+from penstock.sources.sqlite.snapshot import read, remaining
 
 Opened = Callable[[], AbstractContextManager[Log]]
 

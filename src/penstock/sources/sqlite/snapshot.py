@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -138,6 +138,29 @@ def condition(shape: Shape, one: Range) -> tuple[str, list[Edge]]:
         below = f"({below} or {column} is null)"
     parts = [(sql, edge) for sql, edge in ((above, one.low), (below, one.high)) if edge is not None]
     return " and ".join(sql for sql, _ in parts), [edge for _, edge in parts]
+
+
+def remaining(path: str, places: Sequence[RangePlace]) -> int:
+    """The rows of these ranges when they were cut; in the last range of a table the present rows, up to twice the usual number."""
+    ends = [place for place in places if place.range.high is None]
+    with opened(path) as connection:
+        shapes = {captured.shape.table: captured.shape for captured in catalog.load(connection).live}
+        counted = sum(_counted(connection, shapes[end.range.table], end) for end in ends if end.range.table in shapes)
+    planned = [place.range.rows for place in places if place.range.high is not None]
+    return counted + sum(ROWS if rows is None else rows for rows in planned)
+
+
+def _counted(connection: sqlite3.Connection, shape: Shape, place: RangePlace) -> int:
+    where, bounds = condition(shape, place.range)
+    limit = 2 * ROWS
+    sql = f"select count(*) from (select 1 from {quoted(shape.table)} where {where} limit {limit})"
+    try:
+        [(found,)] = connection.execute(sql, bounds)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        return 0  # the table was dropped or altered: the pipeline stops at this range
+    return int(found) if found < limit else max(limit, place.range.rows or 0)
 
 
 def _windows(rows: Iterator[Row], vanished: Vanished, place: RangePlace, is_doubtful: bool = True) -> Iterator[Window]:

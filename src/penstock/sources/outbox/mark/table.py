@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
+import pyarrow as pa
+
+from penstock.change import NO_CHANGES
 from penstock.source import Stamp
 from penstock.sources.outbox.mark.stamp import Span
-from penstock.sources.outbox.rows import PAGE_BYTES
+from penstock.sources.outbox.rows import PAGE_BYTES, messages
 
 Text = str | bytes | None
 WEIGHED = ("kafka_key", "kafka_value", "kafka_header_values")  # columns that may be large
@@ -36,6 +39,14 @@ def is_page(rows: Sequence[Row], limit: int) -> bool:
 
 def _length(row: Row) -> int:
     return sum(len(text) for text in (row.value, *(row.said or ())) if text)
+
+
+def to_changes(rows: Sequence[Row]) -> pa.RecordBatch:
+    """These rows as changes."""
+    if not rows:
+        return NO_CHANGES
+    ids, positions, topics, keys, values, names, said, at, errors = zip(*rows, strict=True)
+    return messages(ids, names, said, {"position": positions, "table": topics, "key": keys, "after": values, "at": at}, errors)
 
 
 class Table(ABC):
