@@ -103,7 +103,7 @@ def test_another_database_is_noticed_at_once(writer: sqlite3.Connection, path: P
     with closing(connect(other)) as connection:
         connection.execute("create table orders(id integer primary key, status text, total)")
         enable(str(other))
-    with pytest.raises(SourceRewound, match="another log"):
+    with pytest.raises(SourceRewound, match="another incarnation"):
         next(follow(source_of(other), LANE, source_of(path).begin(LANE, "beginning"), ANONYMOUS))
 
 

@@ -166,7 +166,7 @@ class Log:
         if stray := "; ".join(catalog.strays(catalogue, schema, self._is_meant)):
             raise CaptureBroken(stray, f"{enable_remedy(self._path)}, or choose other `tables` in the pipeline file")
         if not live:
-            raise CaptureMissing(f"no table that matches `tables` is captured in {self._path}", enable_remedy(self._path))
+            raise CaptureMissing(f"no chosen table is captured in {self._path}", enable_remedy(self._path))
         judged = [captured for captured in live if not captured.is_suspended]
         found = [breach for captured in judged for breach in catalog.breaches(captured, schema)]
         if found:

@@ -37,7 +37,7 @@ class Shape:
     create_sql: str
     choice: str | None = None  # regular expression for `table.column`; the key is always captured
     left_out: tuple[str, ...] = ()  # by that choice
-    filled: tuple[tuple[str, str | None], ...] = ()  # columns in which REPLACE changes NULL to the default, if a literal
+    filled: tuple[tuple[str, str | None], ...] = ()  # by column, the default that REPLACE sets for NULL; None if no literal
     computed: tuple[str, ...] = ()  # generated columns that depend on those
     is_circular: bool = False  # the removal of a row can write to the table again, through foreign keys
 
