@@ -40,9 +40,7 @@ def outbox(source: OutboxSource) -> Iterator[Finding]:
         said = f"source.notify is on, but inserts into {source.table} send no notification"
         yield warning("outbox", said, f"{remedy_of(Names(source.table))} --notify")
     if messages > LONG_OUTBOX:
-        yield warning(
-            "outbox", f"{messages} messages are in {source.table}", "see penstock status: which pipeline has the backlog?"
-        )
+        yield warning("outbox", f"{messages} messages are in {source.table}", "find the slowest pipeline with penstock status")
     else:
         yield ok("outbox", f"{source.table}: {messages} messages, {found.bytes // 1024} kB, {found.dead} dead rows")
 
@@ -60,7 +58,9 @@ def marked(source: MarkSource) -> Iterator[Finding]:
         table.read(EVERY, 1)  # names every column
     found = source.backlog(LANE, source.begin(LANE, "beginning"))
     if (found.changes or 0) > LONG_OUTBOX:
-        yield warning("outbox", f"{found.changes} messages are in {source.table}", "see penstock status: is the pipeline running?")
+        yield warning(
+            "outbox", f"{found.changes} messages are in {source.table}", "check with penstock status that the pipeline runs"
+        )
     else:
         yield ok("outbox", f"{source.table}: {found.changes} messages, read by marks")
 

@@ -59,7 +59,7 @@ class Log:
             f" from {self._names.life} order by number desc limit 1".encode()
         ).fetchone()
         if found is None:
-            raise OutboxMissing(f"the outbox {self._names.table} in {shown(self._dsn)} was never begun", remedy_of(self._names))
+            raise OutboxMissing(f"the outbox {self._names.table} in {shown(self._dsn)} has no incarnation", remedy_of(self._names))
         return Life(*found)
 
     def confirm(self, place: Place) -> Life:

@@ -84,7 +84,9 @@ def init(dsn: str, names: Names, notify: bool = False) -> bool:
     """Create the missing parts and repair the sequence, also after an upgrade; return whether the outbox is new."""
     with connected(dsn, names) as connection:
         if connection.info.server_version < OLDEST:
-            raise OutboxUnfit(f"this is Postgres {connection.info.server_version // 10000}", "an outbox needs Postgres 14 or later")
+            raise OutboxUnfit(
+                f"the server is Postgres {connection.info.server_version // 10000}", "an outbox needs Postgres 14 or later"
+            )
         with connection.transaction():
             _wait_for_purges(connection, names)
             for statement in statements(names, notify):

@@ -90,7 +90,7 @@ def judged_log(path: str, found: Survey) -> Iterator[Finding]:
         yield warning("log", said, f"run it, or: penstock forget --database {path} {one.pipeline}")
     if length > LONG_LOG and not gone:
         yield warning(
-            "log", f"{length} changes wait for the slowest pipeline", "see penstock capture status: which pipeline has the backlog?"
+            "log", f"{length} changes wait for the slowest pipeline", "find the slowest pipeline with penstock capture status"
         )
     elif not gone:
         yield ok("log", f"{length} changes, {len(found.readers)} pipelines registered")

@@ -97,5 +97,5 @@ class LogDecoder:
         if row[OP] == "gap":
             return CaptureBroken(f"changes of {table} are missing before position {row[SEQ]}: it {row[VALUES]}", remedy)
         action = "an action of a foreign key that its own change caused"
-        why = f"the table had been altered, or the row was changed again, or removed, by {action}"
+        why = f"the table was altered, or the row was changed again, or removed, by {action}"
         return CaptureBroken(f"the change {row[SEQ]} of {table} is not recorded exactly: {why}", remedy)

@@ -63,7 +63,7 @@ class PostgresTable(Table):
         return self._cursor.execute(sql.encode(), facts).rowcount
 
     def among(self, ids: Sequence[int]) -> tuple[str, Sequence[Any]]:
-        """As one text: for a list the driver searches for the smallest type that holds it, each time anew."""
+        """As one text: for a list the driver searches for the smallest type on every call."""
         return "id = any(%s::bigint[])", ("{" + ",".join(map(str, ids)) + "}",)
 
     def mark(self, stamp: Stamp, after: int, limit: int) -> list[Row]:
