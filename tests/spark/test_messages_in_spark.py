@@ -41,7 +41,7 @@ def test_a_function_sees_bytes_and_headers_of_messages(spark: Any, tmp_path: Pat
     with closing(state.candidate("shown", "test")) as candidate:
         term = candidate.campaign()
         assert term
-        state.place(term, LANE, Watermark(source.begin(LANE, "beginning"), 0))
+        state.place(term, {LANE: Watermark(source.begin(LANE, "beginning"), 0)})
         query = Restarted(spark, pipeline, str(tmp_path))
         query.start(term)
         expected = [(b"a", b"\x00\xff"), (b"b", b"text"), *([] if where else [(b"d", b"last")])]
