@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, dataclass_transform
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,8 @@ PARKED = Counter("penstock_parked_changes_total", "Changes that became dead lett
 FAILURES = Counter("penstock_attempts_failed_total", "Attempts of workers that ended with an error.", label="code")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+@dataclass(frozen=True, kw_only=True)
 class Event:
     """Base of all events: the pipeline it happened in. The log shows the sentence, with the fields in it."""
 
@@ -36,13 +37,15 @@ class Event:
     counter: ClassVar[Counter | None] = None
     pipeline: str
 
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
+
     @property
     def text(self) -> str:
         """The sentence of this event."""
         return self.sentence.format(**asdict(self))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StandingBy(Event):
     """Another process leads; this one is warm and waits."""
 
@@ -50,7 +53,6 @@ class StandingBy(Event):
     holder: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Led(Event):
     """This process leads the pipeline from now on."""
 
@@ -60,7 +62,6 @@ class Led(Event):
     holder: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LaneClaimed(Event):
     """A worker holds a lane and delivers on from a position."""
 
@@ -71,7 +72,6 @@ class LaneClaimed(Event):
     position: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LaneReleased(Event):
     """A worker has let its lane go; its progress up to there is recorded unless an error says otherwise."""
 
@@ -80,7 +80,6 @@ class LaneReleased(Event):
     position: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered(Event):
     """Progress of a lane since the last such event."""
 
@@ -91,7 +90,6 @@ class Delivered(Event):
     position: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryRetried(Event):
     """The far side did not take a batch; it is sent again after a while."""
 
@@ -103,7 +101,6 @@ class DeliveryRetried(Event):
     wait_seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InFlight(Event):
     """So many records, of so many keys, were sent and are not settled yet."""
 
@@ -113,7 +110,6 @@ class InFlight(Event):
     keys: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesReturned(Event):
     """Messages could not be delivered and went back to their table, to be marked and sent again."""
 
@@ -124,7 +120,6 @@ class MessagesReturned(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeParked(Event):
     """A change is poison and has become a dead letter; the pipeline goes on."""
 
@@ -138,7 +133,6 @@ class ChangeParked(Event):
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesParked(Event):
     """So many more became dead letters in the same moment as those that are told of one by one."""
 
@@ -148,7 +142,6 @@ class ChangesParked(Event):
     changes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeDropped(Event):
     """A change is poison and was dropped, as `then: drop` says; the pipeline goes on."""
 
@@ -162,7 +155,6 @@ class ChangeDropped(Event):
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesWaited(Event):
     """Changes were parked behind a dead letter of their key."""
 
@@ -172,7 +164,6 @@ class ChangesWaited(Event):
     changes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesPassed(Event):
     """Changes went on past a dead letter of their key, as `keys: go-on` says."""
 
@@ -182,7 +173,6 @@ class ChangesPassed(Event):
     changes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Warned(Event):
     """A setting is possible and yet hardly meant."""
 
@@ -191,7 +181,6 @@ class Warned(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFailed(Event):
     """A worker's attempt ended with an error; Spark or the driver decides what follows."""
 
@@ -203,7 +192,6 @@ class AttemptFailed(Event):
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CallDied(Event):
     """The function ended its worker process, or had to be ended, on a change; `tries` counts how often."""
 
@@ -218,7 +206,6 @@ class CallDied(Event):
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Settled(Event):
     """The source was told what it may forget."""
 
@@ -229,7 +216,6 @@ class Settled(Event):
     pruned: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Unsettled(Event):
     """The source cannot note how far the pipeline has come, nor forget anything; delivery goes on."""
 
@@ -240,14 +226,12 @@ class Unsettled(Event):
     remedy: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SettledAgain(Event):
     """The source can note and forget again."""
 
     sentence = "delivered changes are settled in the source again"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LogHeld(Event):
     """The log is kept for another pipeline that is gone for longer than `source.retain` allows."""
 
@@ -262,7 +246,6 @@ class LogHeld(Event):
     silent_seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderReleased(Event):
     """Another pipeline was gone for longer than `source.retain` allows, and the log is no longer kept for it."""
 
@@ -274,7 +257,6 @@ class ReaderReleased(Event):
     silent_seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TermGone(Event):
     """This process no longer leads; `fenced`: it stood down by itself."""
 
@@ -286,7 +268,6 @@ class TermGone(Event):
     fenced: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StateAway(Event):
     """The state cannot be read or written: no term can be renewed or taken until it can."""
 
@@ -297,14 +278,12 @@ class StateAway(Event):
     remedy: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StateBack(Event):
     """The state can be read and written again."""
 
     sentence = "the state works again"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Restarted(Event):
     """The query failed in a way that may pass, and is started again."""
 
@@ -316,7 +295,6 @@ class Restarted(Event):
     wait_seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Halted(Event):
     """The pipeline stopped on an error and waits for a person."""
 
@@ -327,7 +305,6 @@ class Halted(Event):
     remedy: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped(Event):
     """The pipeline was asked to stop, and has."""
 
@@ -335,7 +312,6 @@ class Stopped(Event):
     position: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CatchingUp(Event):
     """A live pipeline is far behind: what is there goes first, as a batch."""
 
@@ -343,7 +319,6 @@ class CatchingUp(Event):
     position: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Completed(Event):
     """A batch has come to its end: what there was when it began is delivered, by this process or by another."""
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 from penstock.change import Change, to_batch
 from penstock.coordinator import PipelineState
 from penstock.errors import DeliveryExhausted, PenstockError
-from penstock.event import Event
 from penstock.letter import DeadLetter, ordered
 from penstock.message import natives
 from penstock.pipeline import Pipeline
@@ -60,11 +59,7 @@ def redrive(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool], force: boo
         sending = Sending(pipeline, stage)
         done: set[int | None] = set()
         rows: set[Row] = set()
-        while some := [
-            letter
-            for letter in chains(pipeline.state.letters(pipeline.name), _either(chosen, _touching(rows)))
-            if letter.number not in done
-        ]:
+        while some := [letter for letter in _bound(pipeline, chosen, rows) if letter.number not in done]:
             rows.update(row for letter in some for row in letter.rows)
             done.update(letter.number for letter in some)
             yield from sending.send(some, force)
@@ -72,13 +67,14 @@ def redrive(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool], force: boo
                 return
 
 
+def _bound(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool], rows: Collection[Row]) -> list[DeadLetter]:
+    is_bound = _touching(rows)
+    return chains(pipeline.state.letters(pipeline.name), lambda letter: chosen(letter) or is_bound(letter))
+
+
 def _touching(rows: Collection[Row]) -> Callable[[DeadLetter], bool]:
     is_bound = touching(rows)
     return lambda letter: is_bound(letter.rows)
-
-
-def _either(one: Callable[[DeadLetter], bool], other: Callable[[DeadLetter], bool]) -> Callable[[DeadLetter], bool]:
-    return lambda letter: one(letter) or other(letter)
 
 
 class Sending:
@@ -158,7 +154,7 @@ class Sending:
             attempt=0,
             incarnation=letter.incarnation,
             previous=None,
-            tell=_unheard,
+            tell=lambda event: None,  # the outcome is the report
             is_redrive=True,
             has_messages=pipeline.source.gives_messages,
         )
@@ -177,10 +173,6 @@ def _lies_ahead(letter: DeadLetter, standing: PipelineState, source: Source) -> 
 def _once(sink: Any) -> Any:
     """The sink with a single try: who redrives sees the answer."""
     return replace(sink, retry=replace(sink.retry, tries=1, then="halt", keys="wait")) if sink.retry else sink
-
-
-def _unheard(event: Event) -> None:
-    """Nobody follows the events of a redrive: its outcome is told."""
 
 
 def drop(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool]) -> list[DeadLetter]:

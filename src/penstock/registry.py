@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -73,14 +73,10 @@ def _own(folder: str, wanted: type[K]) -> Iterator[tuple[str, K]]:
 def _others(group: str) -> Mapping[str, EntryPoint]:
     """The entry points of other packages. One that is listed twice, as beside an editable installation, counts once."""
     found: dict[str, EntryPoint] = {}
-    for point in _sorted(entry_points(group=group)):
+    for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
         if (first := found.setdefault(point.name, point)).value != point.value:
             raise ConfigInvalid(f"{_package(first)} and {_package(point)} both have a kind {point.name}", _UNINSTALL)
     return found
-
-
-def _sorted(points: Iterable[EntryPoint]) -> list[EntryPoint]:
-    return sorted(points, key=lambda point: (point.name, point.value))
 
 
 def _loaded(point: EntryPoint, wanted: type[K]) -> K:

@@ -67,7 +67,7 @@ def call(folder, way, bad, changes, how):
         spec(folder).stop()
     found = Calls(spec(folder, **how), "main", 0)
     found.close()
-    Path(folder, "found").write_text((found.trouble or {"message": "nothing"})["message"])
+    Path(folder, "found").write_text((found.trouble_after(-1) or {"message": "nothing"})["message"])
 
 
 def begin_and_die(folder):
@@ -81,7 +81,7 @@ def begin_and_die(folder):
         is_killed = ended(lambda: traced(at, lambda: Calls(spec(place), "main", 0)))  # noqa: B023
         successor = Calls(spec(place), "main", 0)
         successor.close()
-        found.append((successor.trouble or {"message": "nothing"})["message"].rpartition("; ")[2])
+        found.append((successor.trouble_after(-1) or {"message": "nothing"})["message"].rpartition("; ")[2])
     Path(folder, "found").write_text("\n".join(found))
 
 
@@ -167,7 +167,7 @@ def test_a_file_of_calls_that_is_missing_or_short_names_no_call(tmp_path, size):
     calls.unlink() if size is None else os.truncate(calls, size)
     watch = Calls(spec(tmp_path), "main", 1)
     watch.close()
-    assert watch.trouble is None
+    assert watch.trouble_after(-1) is None
 
 
 def test_nothing_is_read_from_or_written_to_a_folder_that_other_users_can_enter(tmp_path):
@@ -188,7 +188,7 @@ def test_another_lane_and_another_pipeline_count_for_themselves(tmp_path):
     for one, lane in ((other, "other"), (replace(other, pipeline=replace(other.pipeline, name="items")), "main")):
         watch = Calls(one, lane, 1)
         watch.close()
-        assert watch.trouble is None
+        assert watch.trouble_after(-1) is None
 
 
 def test_who_was_ended_because_its_query_stops_is_not_counted(tmp_path):
@@ -211,7 +211,7 @@ def watch(tmp_path):
 
 
 def test_a_change_whose_tries_are_spent_is_poison_and_one_that_survives_is_forgotten(watch, tmp_path):
-    assert watch.trouble is None, "its tries are spent"
+    assert watch.trouble_after(-1) is None, "its tries are spent"
     error = watch.meet(CHANGES[2])
     assert (
         error.message

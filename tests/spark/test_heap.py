@@ -8,7 +8,7 @@ import pytest
 from penstock.change import Change, Op, from_batch, to_batch
 from penstock.size import GIB, MIB, parse, parse_heap
 from penstock.spark import heap
-from penstock.spark.outsize import PIECE_BYTES, Outsize, cut, refused
+from penstock.spark.outsize import HEAP_PER_ROW, PIECE_BYTES, Outsize, cut, refused
 
 
 @pytest.mark.parametrize(("text", "size"), [("512m", 512 * MIB), ("2g", 2 * GIB), ("3G", 3 * GIB), ("1GiB", GIB)])
@@ -60,8 +60,8 @@ def test_nothing_is_one_piece_too() -> None:
 @pytest.mark.parametrize(("size", "row", "memory"), [(600_000, "1MiB", None), (33 * MIB, "33MiB", "528m")])
 def test_the_remedy_for_a_row_that_is_too_large_names_values_that_a_pipeline_file_takes(size, row, memory) -> None:
     [change] = from_batch(to_batch([Change(1, Op.INSERT, "t", "{}")]))
-    remedy = refused(change, size, 1000, heap.HEAP_PER_ROW).remedy
+    remedy = refused(change, size, 1000).remedy
     assert (found := re.match(r"set source.max_row to (\w+)(?: and spark.memory to (\w+) or more)?, ", remedy))
     assert found.groups() == (row, memory)
     assert parse(row) >= size
-    assert memory is None or parse_heap(memory) // heap.HEAP_PER_ROW >= size
+    assert memory is None or parse_heap(memory) // HEAP_PER_ROW >= size

@@ -9,6 +9,7 @@ import pyarrow as pa
 from penstock.change import CHANGES, MESSAGES
 from penstock.cursor import Cursor
 from penstock.message import is_messages
+from penstock.spark.outsize import pieces
 from penstock.spark.rows import Aside, Mark
 
 BUNDLES = pa.schema(
@@ -41,7 +42,7 @@ def bundles(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> 
     A padded bundle fills Spark's batch, and the thin one behind it makes Spark close it, which it does when it asks for one row
     more. The bytes of changes come last, more of them than any buffer on the way holds, so that nothing of it stays behind.
     """
-    *others, (count, packed) = [*_packed(changes)]
+    *others, (count, packed) = [(piece.num_rows, piece.serialize().to_pybytes()) for piece in pieces(changes, BUNDLE_BYTES)]
     kind = is_messages(changes)
     marked = (mark.lane, mark.position, mark.cursor) if mark else _UNMARKED
     rows = [*((*_UNMARKED, number, kind, some) for number, some in others), (*marked, count, kind, packed.ljust(pad, b"\0"))]
@@ -51,16 +52,6 @@ def bundles(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> 
 def aside(path: str, pad: int) -> pa.RecordBatch:
     """The sign of a change that is in a file, padded like any bundle."""
     return pa.RecordBatch.from_struct_array(pa.array([(*_UNMARKED, _ASIDE, None, path.encode().ljust(pad, b"\0")), _THIN], _STRUCT))
-
-
-def _packed(changes: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
-    """Counts and bytes of these: in one, or in several that are small enough."""
-    packed, half = changes.serialize(), changes.num_rows // 2
-    if half and packed.size > BUNDLE_BYTES:
-        yield from _packed(changes.slice(0, half))
-        yield from _packed(changes.slice(half))
-    else:
-        yield changes.num_rows, packed.to_pybytes()
 
 
 def unbundled(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark | Aside]:

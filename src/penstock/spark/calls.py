@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from penstock import privacy
 from penstock.change import Change, Lane, described, from_batch
-from penstock.errors import EngineFailed, TransformInvalid
+from penstock.errors import TransformInvalid
 from penstock.event import CallDied
 from penstock.retry import Retry
 from penstock.spark.death import Death, Name, how_it_ended, name_of, place_in
@@ -46,23 +46,17 @@ class Calls:
 
     def __init__(self, spec: TaskSpec, lane: Lane, task: int) -> None:
         digest = hashlib.sha256(lane.encode()).hexdigest()[:12]
-        self._calls = Path(spec.folder, f"{spec.pipeline.name}.{digest}.calls")
+        self._calls = Path(spec.own_folder(), f"{spec.pipeline.name}.{digest}.calls")
         self._book, self._trace = self._calls.with_suffix(".deaths"), self._calls.with_suffix(".trace")
         self._spec, self._transform = spec, spec.pipeline.transform
         self._retry = spec.pipeline.sink.retry or Retry()
         self._facts: dict[str, Any] = {"pid": os.getpid(), "task": task, "query": spec.query, "in_row": 0, "at": None}
-        _make_private(self._calls.parent)
         self._deaths, self._news = self._inherited()
         self._rearm_at, self._limit = 0.0, self._transform.timeout.total_seconds()
         self._open()
 
-    @property
-    def trouble(self) -> dict[str, str] | None:
-        """What is wrong, while a change that a worker died on waits for its next try."""
-        return self.trouble_behind(_NOWHERE)
-
-    def trouble_behind(self, position: int) -> dict[str, str] | None:
-        """The same, once everything up to this position is recorded."""
+    def trouble_after(self, position: int) -> dict[str, str] | None:
+        """The error of a change after this position that ended a worker and is tried again."""
         waiting = [death for death in self._behind(position).values() if not self._retry.is_spent(death.tries)]
         return waiting[-1].trouble(self._name, self._retry).facts() if waiting else None
 
@@ -219,16 +213,6 @@ class Calls:
         with open(_begun(draft), "w") as file:
             json.dump(facts, file)
         draft.rename(self._book)
-
-
-def _make_private(folder: Path) -> None:
-    """On another host the driver's folder is not there yet, and another user may have made one of that name."""
-    privacy.make_folder(folder)
-    if privacy.is_foreign(found := os.lstat(folder)):
-        raise EngineFailed(
-            f"the folder of the run must belong to user {os.geteuid()} with mode 700, and {folder} is {privacy.described(found)}",
-            f"remove it on this host: rm -r {folder}",
-        )
 
 
 def _begun(path: Path) -> int:

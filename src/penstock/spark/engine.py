@@ -67,15 +67,12 @@ class Engine:
         while not is_enough():
             if self._warming.acquire(timeout=LOOK_SECONDS):
                 try:
-                    self._warm(is_enough)
+                    if not self._is_warm:
+                        warm(self._spark, self._folder, is_enough)
+                        self._is_warm = True
                 finally:
                     self._warming.release()
                 return
-
-    def _warm(self, is_enough: Callable[[], bool]) -> None:
-        if not self._is_warm:
-            warm(self._spark, self._folder, is_enough)
-            self._is_warm = True
 
     def lost(self) -> EngineLost | None:
         """Whether the JVM is gone."""

@@ -21,7 +21,6 @@ from penstock.source import ANONYMOUS, Window, ranges_at
 from penstock.spark.outsize import PIECE_BYTES, Outsize, cut
 from penstock.spark.rows import rows
 from penstock.spark.stop_before import StopBefore
-from penstock.spark.transform import apply
 
 ROWS = 10_000
 """Tried in one go."""
@@ -91,6 +90,8 @@ class Trial:
         """What it makes of these, or what it raises."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
+
+        from penstock.spark.transform import apply
 
         given = self.spark.createDataFrame(pa.Table.from_batches([rows(changes)]))
         try:

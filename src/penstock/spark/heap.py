@@ -8,14 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import RowTooLarge
 from penstock.pipeline import Pipeline
 from penstock.size import GIB, MIB, Bytes
-from penstock.spark import outsize
-from penstock.spark.outsize import Outsize
-
-HEAP_PER_ROW = 16
-"""A row may have one sixteenth of the heap: it is there several times, and others are under way."""
+from penstock.spark.outsize import HEAP_PER_ROW
 
 SMALLEST_DEFAULT, LARGEST_DEFAULT = GIB, 4 * GIB
 
@@ -61,8 +56,3 @@ def _heap_of_session(spark: Any) -> int:
     who, default = ("driver", "1g") if str(context.master).startswith("local") else ("executor", "1g")
     text = spark.conf.get(f"spark.{who}.memory", default)
     return int(context._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsMb(text)) * MIB
-
-
-def refused(one: Outsize, limit: int) -> RowTooLarge:
-    """The error about a change that is larger than the limit, with a heap that carries it."""
-    return outsize.refused(one.change, one.size, limit, HEAP_PER_ROW)

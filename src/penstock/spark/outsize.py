@@ -12,6 +12,9 @@ from penstock.errors import RowTooLarge
 from penstock.function import way_on
 from penstock.size import LEAST_HEAP, MIB, Bytes
 
+HEAP_PER_ROW = 16
+"""A row may take one sixteenth of the heap, which holds several copies of it and other rows."""
+
 PIECE_BYTES = 4 * MIB
 """Changes that take more than this go in several Arrow batches."""
 
@@ -41,12 +44,12 @@ def cut(changes: pa.RecordBatch, limit: int | None) -> Iterator[pa.RecordBatch |
         yield from pieces(changes.slice(start) if start else changes)
 
 
-def pieces(changes: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """These in batches that are small enough, or have one row."""
+def pieces(changes: pa.RecordBatch, most: int = PIECE_BYTES) -> Iterator[pa.RecordBatch]:
+    """Changes in batches of at most `most` bytes, or of one row."""
     half = changes.num_rows // 2
-    if half and changes.nbytes > PIECE_BYTES:
-        yield from pieces(changes.slice(0, half))
-        yield from pieces(changes.slice(half))
+    if half and changes.nbytes > most:
+        yield from pieces(changes.slice(0, half), most)
+        yield from pieces(changes.slice(half), most)
     else:
         yield changes
 
@@ -69,9 +72,9 @@ def size_of(change: Change) -> int:
     return sum(len(text if isinstance(text, bytes) else text.encode()) for text in texts if text)
 
 
-def refused(change: Change, size: int, limit: int, per_heap: int) -> RowTooLarge:
+def refused(change: Change, size: int, limit: int) -> RowTooLarge:
     """The error about a change of this size."""
-    heap = size * per_heap
+    heap = size * HEAP_PER_ROW
     memory = f" and spark.memory to {-(-heap // MIB)}m or more" if heap > LEAST_HEAP else ""  # no session has less than that
     return RowTooLarge(
         f"{described(change)}, has {size} bytes, and source.max_row is {Bytes(limit)}",

@@ -26,7 +26,6 @@ from penstock.spark.failing_row import stop_for
 from penstock.spark.heap import heap_of, max_row
 from penstock.spark.session import ROOMY, beside
 from penstock.spark.task_spec import TaskSpec
-from penstock.spark.transform import apply
 
 DYING_SECONDS = 2.0
 """How long a JVM that no longer answers may take to be gone."""
@@ -81,6 +80,8 @@ class Query:
         from py4j.protocol import Py4JError
         from pyspark.errors import AnalysisException, PySparkException
 
+        from penstock.spark.transform import apply  # imports pyspark.sql, which the start of the JVM hides
+
         try:
             spark = beside(self._spark, {} if self._spec.target is None else ROOMY)
             self._spec = replace(self._spec, max_row=max_row(self._spark, self._pipeline))
@@ -90,16 +91,14 @@ class Query:
                 apply(changes, self._pipeline.transform, spares=self._spares).writeStream.format("penstock").option("spec", spec)
             )
             writing = writing.option("checkpointLocation", str(self._checkpoint)).queryName(self._pipeline.name)
-            self._query = writing.trigger(**self._trigger()).start()
+            trigger: dict[str, Any] = {"processingTime": "0 seconds"} if self._spec.target is None else {"availableNow": True}
+            self._query = writing.trigger(**trigger).start()
         except AnalysisException as error:
             raise TransformInvalid(
                 f"transform: {str(error).splitlines()[0]}", "use expressions that need one change alone"
             ) from error
         except (Py4JError, PySparkException, OSError) as error:
             raise self._lost(DYING_SECONDS) or _failure(str(error)) from error
-
-    def _trigger(self) -> dict[str, Any]:
-        return {"processingTime": "0 seconds"} if self._spec.target is None else {"availableNow": True}
 
     def failure(self) -> PenstockError | None:
         """What ended the query, if something has."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -18,10 +19,11 @@ from penstock.following import follow
 from penstock.poison.policy import then_of
 from penstock.source import Span, Stamp, Window
 from penstock.spark.encoding import encoding_of
-from penstock.spark.heap import refused
-from penstock.spark.outsize import Outsize, cut
+from penstock.spark.outsize import Outsize, cut, refused
 from penstock.spark.rows import FLUSH_BYTES, ROOMY_BYTES, Mark
 from penstock.spark.task_spec import TaskSpec
+
+T = TypeVar("T")
 
 PACE_SECONDS = 0.05
 SILENCE_SECONDS = 0.4
@@ -79,22 +81,14 @@ class Reading:
             return
         assert self._source.snapshot, "only a source with a snapshot has ranges"
         again = self._lane in asked.begun or TaskContext.get().attemptNumber() > 0
-        for window in self._stopped(self._source.snapshot.rows(self.mark.cursor, again=again)):
-            reach("reader.read")
-            if self._is_over():
-                return
+        for window in self._until_over(self._stopped(self._source.snapshot.rows(self.mark.cursor, again=again))):
             yield from self.rows_of(Window(window.changes, window.upto, idle=False))
-            reach("reader.yielded")
 
     def follow(self) -> Iterator[pa.RecordBatch]:
         """The windows of the epoch as rows."""
-        for window in self._windows():
-            reach("reader.read")
-            if self._is_over():
-                return
+        for window in self._until_over(self._windows()):
             if self._is_news(window):
                 yield from self.rows_of(window)
-            reach("reader.yielded")
             if window.upto and time.monotonic() > self._ends_at:
                 return
 
@@ -102,15 +96,20 @@ class Reading:
         """Everything up to there as rows, with marks now and then and at the end; nothing if a predecessor has passed it."""
         if self._source.position(upto) <= self.mark.position:
             return
-        for changes in self._changes(Span(self._lane, self.mark.cursor, upto)):
+        for changes in self._until_over(self._changes(Span(self._lane, self.mark.cursor, upto))):
+            passed = self._passed(changes)
+            yield from self.rows_of(Window(changes, passed, idle=passed is not None))  # nothing else may be left to push it
+        if not self._is_over() and self._source.position(upto) > self.mark.position:
+            yield from self.rows_of(Window(NO_CHANGES, upto, idle=False))
+
+    def _until_over(self, given: Iterator[T]) -> Iterator[T]:
+        """These, until the task is asked to end, which is final: a caller that asks again gets the same answer."""
+        for one in given:
             reach("reader.read")
             if self._is_over():
                 return
-            passed = self._passed(changes)
-            yield from self.rows_of(Window(changes, passed, idle=passed is not None))  # nothing else may be left to push it
+            yield one
             reach("reader.yielded")
-        if self._source.position(upto) > self.mark.position:
-            yield from self.rows_of(Window(NO_CHANGES, upto, idle=False))
 
     def _windows(self) -> Iterator[Window]:
         return self._stopped(follow(self._source, self._lane, self.mark.cursor, self._stamp))
@@ -158,7 +157,7 @@ class Reading:
     def _aside(self, outsize: Outsize) -> Iterator[pa.RecordBatch]:
         """Hand a change to the writer in a file; waits until that is done with it, since a few of them may fill a disk."""
         if then_of(self._spec.pipeline.sink.retry) == "halt":
-            raise refused(outsize, self._spec.max_row or 0)
+            raise refused(outsize.change, outsize.size, self._spec.max_row or 0)
         path = self._spec.put_aside(self._lane, self._task, outsize.row)
         yield self._encoding.aside(path, self._flush)
         yielded_at = time.monotonic()

@@ -19,8 +19,7 @@ from penstock.errors import ConfigInvalid, SourceUnavailable
 from penstock.message import documents
 from penstock.source import ANONYMOUS, Source, Span, count
 from penstock.spark.borrowed import Borrowed, borrowed
-from penstock.spark.heap import refused
-from penstock.spark.outsize import Outsize, cut
+from penstock.spark.outsize import Outsize, cut, refused
 from penstock.spark.rows import shown
 
 OPTIONS = ("pipeline", "from", "to", "maxChangesPerTrigger", "partitions", "reader")
@@ -87,7 +86,7 @@ class Request:
         limit = self.source.max_row
         for piece in chain.from_iterable(cut(documents(changes), limit) for changes in self.source.read(span, ANONYMOUS)):
             if isinstance(piece, Outsize):
-                raise refused(piece, limit or 0)
+                raise refused(piece.change, piece.size, limit or 0)
             yield shown(piece)
 
     def _end(self, lane: Lane) -> Cursor:

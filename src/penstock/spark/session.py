@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -146,13 +147,14 @@ def require_slots(spark: Any, slots: int) -> None:
         raise EngineSlots(f"the pipelines need {slots} task slots, and {spark.sparkContext.master} offers {offered}")
 
 
-def close_session(spark: Any) -> None:
-    """Stop Spark and its JVM, if that still lives."""
-    process = spark.sparkContext._gateway.proc
+def close_session(spark: Any, within: float | None = None) -> int:
+    """Stop Spark, and wait for the end of its JVM, at most `within` seconds; returns its exit code."""
+    process: subprocess.Popen[bytes] = spark.sparkContext._gateway.proc
     if process.poll() is None:
         spark.stop()
+    assert process.stdin
     process.stdin.close()
-    process.wait()
+    return process.wait(within)
 
 
 def beside(spark: Any, settings: Mapping[str, str]) -> Any:

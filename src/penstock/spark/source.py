@@ -85,11 +85,23 @@ class LanePartition(InputPartition):
         self.lane = lane
 
 
-class LiveReader(DataSourceStreamReader):
-    """Offsets name epochs, not positions: where an epoch begins is the watermark's to say, also when Spark repeats it."""
+class LaneReader(DataSourceStreamReader):
+    """A query of Penstock's own: one task for each lane."""
 
     def __init__(self, spec: str) -> None:
         self.spec = spec
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a lane."""
+        from penstock.change import Lane
+        from penstock.spark.reader import read
+
+        assert isinstance(partition, LanePartition)
+        return read(_decoded(self.spec), Lane(partition.lane))
+
+
+class LiveReader(LaneReader):
+    """Offsets name epochs, not positions: an epoch begins at the watermark, also when Spark repeats it."""
 
     def initialOffset(self) -> dict[str, int]:
         """Before the first epoch."""
@@ -103,16 +115,9 @@ class LiveReader(DataSourceStreamReader):
         """One task for each lane."""
         return [LanePartition(lane) for lane in planned(self.spec).lanes]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Follow a lane for the length of an epoch."""
-        return _read(self.spec, partition)
 
-
-class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class BatchReader(LaneReader, SupportsTriggerAvailableNow):
     """One batch from the watermark to the target; a task that Spark repeats begins at the watermark, not at the offset."""
-
-    def __init__(self, spec: str) -> None:
-        self.spec = spec
 
     def prepareForTriggerAvailableNow(self) -> None:
         """The target was set before the query began."""
@@ -139,10 +144,6 @@ class BatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """One task for each lane that has something to read: a sink takes a lane in order."""
         return [LanePartition(lane) for lane in end if start[lane] != end[lane]]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a lane up to the target."""
-        return _read(self.spec, partition)
-
 
 class RangesReader(BatchReader):
     """One batch of ranges, each a task; Spark reads as many of them at a time as it has slots."""
@@ -162,14 +163,6 @@ class RangesReader(BatchReader):
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
         """One task for each range."""
         return [LanePartition(lane) for lane in end]
-
-
-def _read(spec: str, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    from penstock.change import Lane
-    from penstock.spark.reader import read
-
-    assert isinstance(partition, LanePartition)
-    return read(_decoded(spec), Lane(partition.lane))
 
 
 def _decoded(spec: str) -> TaskSpec:

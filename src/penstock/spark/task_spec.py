@@ -151,7 +151,7 @@ class TaskSpec:
 
     def put_aside(self, lane: Lane, task: int, row: pa.RecordBatch) -> str:
         """Write a change that is too large for Spark to a file, for the other half of this task; there is one for each lane."""
-        folder = self._own_folder()
+        folder = self.own_folder()
         kind = f"row-{hashlib.sha256(f'{self.pipeline.name} {lane}'.encode()).hexdigest()[:12]}"
         for left in folder.glob(f"*.{kind}-*"):  # by an attempt that was killed
             left.unlink(missing_ok=True)
@@ -165,15 +165,15 @@ class TaskSpec:
         for left in Path(self.folder).glob(f"{escape(self.query)}.row-*"):
             left.unlink(missing_ok=True)
 
-    def _own_folder(self) -> Path:
-        """The folder, made where it is not there yet, as on another host. Raises EngineFailed if it can be another user's."""
+    def own_folder(self) -> Path:
+        """The folder of the run, created if missing, as on another host. Raises EngineFailed if other users can enter it."""
         folder = Path(self.folder)
         with suppress(FileExistsError):  # a file, or a link to nothing
             privacy.make_folder(folder)
         if privacy.is_foreign(found := os.lstat(folder)):
             raise EngineFailed(
-                f"{folder} is {privacy.described(found)}, and changes are written only to a folder that no other user can enter",
-                f"remove {folder} on this host",
+                f"{folder} is {privacy.described(found)}; the folder of a run must belong to user {os.geteuid()} with mode 700",
+                f"remove it on this host: rm -r {folder}",
             )
         return folder
 

@@ -18,7 +18,7 @@ from threading import Thread
 from penstock import privacy
 from penstock.spark.archive import flags, made_cache, path_of
 from penstock.spark.java import find_jars, find_java
-from penstock.spark.session import open_session
+from penstock.spark.session import close_session, open_session
 from penstock.spark.warmup import warm
 from penstock.spark.workplace import Workplace
 
@@ -59,12 +59,9 @@ def _rehearse(archive: list[str], folder: str | None) -> None:
     with nullcontext(folder) if folder else Workplace() as place:
         spark = open_session(slots=1, folder=place, archive=archive)
         warm(spark, place)
-        process = spark.sparkContext._gateway.proc
-        spark.stop()
-        process.stdin.close()  # the JVM writes the archive on its way out
-        process.wait(3600)  # at the lowest priority
-    if process.returncode != 0:
-        raise SystemExit(f"Java ended with {process.returncode} while it wrote the class archive")
+        code = close_session(spark, 3600)  # the JVM writes the archive as it ends, at the lowest priority
+    if code != 0:
+        raise SystemExit(f"Java ended with exit code {code} while it wrote the class archive")
 
 
 def train_beside(folder: str) -> subprocess.Popen[bytes] | None:

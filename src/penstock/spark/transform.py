@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import SparkSession
+from pyspark.sql.classic.column import Column
+from pyspark.sql.functions import col, expr, lit, struct, to_json, try_parse_json, when
+
 from penstock.errors import TransformInvalid
 from penstock.pipeline import Transform
 
@@ -33,7 +38,6 @@ def apply(changes: Any, transform: Transform, *, spares: bool = False) -> Any:
     """
     if not transform.has_sql:
         return changes
-    from pyspark.sql.functions import col
 
     seen = visible(changes)
     given = {name: col(f"_{name}") if name in _DOCUMENTS else col(name) for name in changes.columns}
@@ -49,8 +53,6 @@ def apply(changes: Any, transform: Transform, *, spares: bool = False) -> Any:
 
 def _refuse_what_needs_more(plan: Any) -> None:
     """An expression may need one change and nothing else: no chance, no clock, no Java, no file, no other change."""
-    from pyspark.sql import SparkSession
-
     jvm = SparkSession.active().sparkContext._jvm
     assert jvm
     if not plan.deterministic():
@@ -65,16 +67,11 @@ def _refuse_what_needs_more(plan: Any) -> None:
 
 def visible(changes: Any) -> Any:
     """Changes as expressions see them; the original texts are beside, with `_` before their names."""
-    from pyspark.sql.functions import col, try_parse_json
-
     hidden = changes.withColumnsRenamed({name: f"_{name}" for name in _DOCUMENTS})
     return hidden.withColumns({name: try_parse_json(col(f"_{name}")) for name in _DOCUMENTS})
 
 
 def _kept(seen: Any, where: str, spares: bool) -> Any:
-    from pyspark.errors import AnalysisException, ParseException
-    from pyspark.sql.functions import col, expr
-
     try:
         plain = seen.where((col("op") == "resolved") | expr(where))
     except (ParseException, AnalysisException) as error:
@@ -87,15 +84,11 @@ def _kept(seen: Any, where: str, spares: bool) -> Any:
 
 def _rebuilt(seen: Any, select: Mapping[str, str]) -> Any:
     """A new `after` where there is one; what tells of schemas is no row of the table, and stays."""
-    from pyspark.sql.functions import col, when
-
     return when(_is_row(), _built(seen, select)).otherwise(col("_after"))
 
 
 def _spared(seen: Any, transform: Transform) -> dict[str, Any]:
     """A new `after` where none raises, and a mark where one does."""
-    from pyspark.sql.functions import col, expr, lit, when
-
     mark, after = when(col("op") == "resolved", col("mark")), col("_after")
     if transform.where is not None:
         is_raising = _tried(expr(transform.where)).isNull()
@@ -111,10 +104,6 @@ def _spared(seen: Any, transform: Transform) -> dict[str, Any]:
 
 def _tried(column: Any) -> Any:
     """The value of a column inside a struct, or NULL if it raises: what Spark's own try functions are made of."""
-    from pyspark.sql import SparkSession
-    from pyspark.sql.classic.column import Column
-    from pyspark.sql.functions import struct
-
     jvm = SparkSession.active().sparkContext._jvm
     assert jvm
     expressions = getattr(getattr(jvm.org.apache.spark.sql.classic, "ExpressionUtils$"), "MODULE$")
@@ -123,21 +112,14 @@ def _tried(column: Any) -> Any:
 
 
 def _is_row() -> Any:
-    from pyspark.sql.functions import col
-
     return col("_after").isNotNull() & ~col("op").isin("schema", "resolved")
 
 
 def _built(seen: Any, select: Mapping[str, str]) -> Any:
-    from pyspark.sql.functions import struct, to_json
-
     return to_json(struct(*(_field(seen, name, expression).alias(name) for name, expression in select.items())), _JSON)
 
 
 def _field(seen: Any, name: str, expression: str) -> Any:
-    from pyspark.errors import AnalysisException, ParseException
-    from pyspark.sql.functions import expr, struct, to_json
-
     try:
         column = expr(expression)
         seen.select("position", to_json(struct(column.alias(name)), _JSON))

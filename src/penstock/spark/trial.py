@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.pipeline import Pipeline, Transform
-from penstock.spark.engine import common_settings
+from penstock.spark.engine import common_settings, lane_count
 from penstock.spark.rows import DDL
 from penstock.spark.session import close_session, open_session
-from penstock.spark.transform import apply
 from penstock.spark.warmup import warm
 from penstock.spark.workplace import Workplace
 
@@ -18,8 +17,7 @@ from penstock.spark.workplace import Workplace
 @contextmanager
 def engine(pipelines: Sequence[Pipeline]) -> Iterator[Any]:
     """A session as `penstock run` would have it for these pipelines, over which a throw-away query has gone; once per process."""
-    settings = common_settings(pipelines)
-    slots = max(1, sum(len(pipeline.source.lanes()) for pipeline in pipelines))
+    settings, slots = common_settings(pipelines), max(1, lane_count(pipelines))
     with Workplace() as folder:
         spark = open_session(slots, settings.master, settings.config, memory=settings.memory, folder=folder)
         try:
@@ -31,4 +29,6 @@ def engine(pipelines: Sequence[Pipeline]) -> Iterator[Any]:
 
 def understand(spark: Any, transform: Transform) -> None:
     """Let Spark read the expressions. Raises TransformInvalid."""
+    from penstock.spark.transform import apply
+
     apply(spark.createDataFrame([], DDL), transform)

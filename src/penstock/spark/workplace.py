@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import stat
 from contextlib import suppress
 from pathlib import Path
 
+from penstock import privacy
 from penstock.coordinators import locks
 from penstock.errors import StateUnavailable
 from penstock.sockets import make_folder
@@ -50,6 +49,5 @@ def sweep(base: Path) -> None:
 def _is_ours(folder: Path) -> bool:
     """Whether it is a folder that only this user can enter."""
     with suppress(FileNotFoundError):
-        found = folder.lstat()
-        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+        return not privacy.is_foreign(folder.lstat())
     return False

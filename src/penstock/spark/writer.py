@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import cast
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from penstock.change import NO_CHANGES, Change, Lane, described, from_batch, last_place
+from penstock.change import NO_CHANGES, Change, described, from_batch, last_place
 from penstock.coordinator import Claim, Tally
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateUnavailable, TransformInvalid
@@ -29,7 +29,6 @@ from penstock.source import Stamp
 from penstock.spark.calls import Calls, Refusal
 from penstock.spark.death import Death
 from penstock.spark.encoding import encoding_of
-from penstock.spark.heap import HEAP_PER_ROW
 from penstock.spark.meter import Meter
 from penstock.spark.outsize import refused, size_of
 from penstock.spark.progress import Place, Progress
@@ -58,23 +57,12 @@ def _deliver(spec: TaskSpec, task: int, batches: Iterable[pa.RecordBatch]) -> No
     reach("writer.claiming")
     with spec.pipeline.state.claim(spec.term, first.lane, task) as claim:
         reach("writer.claimed")
-        with _calls(spec, first.lane, task) as calls:
-            writer = LaneWriter(spec, task, first, claim, calls)
-            try:
-                writer.carry(stream)
-            finally:
-                writer.close()
-
-
-@contextmanager
-def _calls(spec: TaskSpec, lane: Lane, task: int) -> Iterator[Calls | None]:
-    """The calls of the function, if there is one. They begin before the sink is opened: they may refuse."""
-    calls = Calls(spec, lane, task) if function_of(spec.pipeline) else None
-    try:
-        yield calls
-    finally:
-        if calls:
-            calls.close()
+        has_function = function_of(spec.pipeline) is not None
+        with (
+            closing(Calls(spec, first.lane, task)) if has_function else nullcontext() as calls,
+            closing(LaneWriter(spec, task, first, claim, calls)) as writer,
+        ):
+            writer.carry(stream)
 
 
 def _assignment(spec: TaskSpec, task: int, opening: Mark, claim: Claim, reached: Watermark) -> Assignment:
@@ -219,7 +207,7 @@ class LaneWriter:
             aside.done()
 
     def _condemn_large(self, change: Change) -> None:
-        error = refused(change, size_of(change), self._spec.max_row or 0, HEAP_PER_ROW)
+        error = refused(change, size_of(change), self._spec.max_row or 0)
         self._poison.condemn(change, error, stage="sql" if self._spec.pipeline.transform.has_sql else "function")
         self._poison.park()
 
@@ -322,7 +310,7 @@ class LaneWriter:
         watermark = self._durable()
         trouble = self._trouble.look(self._reached, self._progress.handed)
         if self._calls:
-            trouble = trouble or self._calls.trouble_behind(watermark.position)
+            trouble = trouble or self._calls.trouble_after(watermark.position)
         tally = self._meter.tally(watermark.position, trouble)
         try:
             self._poison.park()
