@@ -25,10 +25,7 @@ from penstock.unread import require
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A watermark's way to another place.
-
-    `changes`: how many lie between, None if unknown. `first_at`: the time of the first after the new place.
-    """
+    """A move of a watermark, the number of `changes` between, None if unknown, and the time of the first after the new one."""
 
     lane: Lane
     old: Watermark
@@ -38,37 +35,37 @@ class Move:
 
     @property
     def is_skip(self) -> bool:
-        """Whether it goes forward: over changes that were not delivered and never will be."""
+        """Whether it moves forward, so that undelivered changes are skipped."""
         return self.new.position > self.old.position
 
 
 def target(text: str, now: datetime) -> str | datetime:
-    """The place that is meant: `beginning`, `now` or a position as they are; a time, or one so long ago, as a time."""
+    """`beginning`, `now` and positions unchanged; a time, or a duration before now, as a time."""
     if text in ("beginning", "now") or text.isdecimal():
         return text
     try:
         return now - duration.parse(text)
     except ValueError:
-        pass  # perhaps a time
+        pass  # it may be a time
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        meant = "write a position, a time such as 2026-01-31T12:00:00Z, how long ago such as 2h, beginning or now"
-        raise ConfigInvalid(f"{text!r} is no place in a log", meant) from None
+        remedy = "write a position, a time such as 2026-01-31T12:00:00Z, a duration before now such as 2h, beginning or now"
+        raise ConfigInvalid(f"{text!r} is not a place in a log", remedy) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def plan(pipeline: Pipeline, to: str, now: datetime) -> list[Move]:
-    """How each lane would move. Raises TermHeld, ConfigInvalid, and what the source says of a place that it does not have."""
+    """The moves of all lanes. Raises TermHeld, ConfigInvalid, and the error of the source for a place that it does not have."""
     require(pipeline.sink)
     standing = pipeline.state.pipeline_state(pipeline.name)
     lanes, place = pipeline.source.lanes(), target(to, now)
     if standing.is_held:
         raise TermHeld(f"{standing.holder} leads {pipeline.name}")
     if not set(lanes) <= set(standing.watermarks):
-        raise ConfigInvalid(f"{pipeline.name} has no watermark yet", "it starts where `source.start` says when it is first run")
+        raise ConfigInvalid(f"{pipeline.name} has no watermark yet", "the first run starts at `source.start`")
     if any(ranges_at(pipeline.source, mark.cursor) for lane, mark in standing.watermarks.items() if lane in lanes):
-        raise ConfigInvalid(f"{pipeline.name} is in the middle of a snapshot", "let it come to its end, or: penstock forget FILE")
+        raise ConfigInvalid(f"{pipeline.name} has an unfinished snapshot", "run it to the end, or: penstock forget FILE")
     return [_move(pipeline, lane, standing.watermarks[lane], place) for lane in lanes]
 
 
@@ -81,19 +78,19 @@ def _move(pipeline: Pipeline, lane: Lane, old: Watermark, place: str | datetime)
 
 
 def _moved(old: Watermark, cursor: Cursor, position: int) -> Watermark:
-    """Back: nobody knows any more what was sent before. Forward: that is what was sent last."""
+    """Forward, the last delivered position remains; backward, it is unknown."""
     return Watermark(cursor, position, old.delivered if position >= old.position else None)
 
 
 def rewind(pipeline: Pipeline, moves: Sequence[Move]) -> None:
-    """Move watermarks as planned. Raises TermHeld, and ConfigInvalid if the pipeline has moved meanwhile."""
+    """Move watermarks as planned. Raises TermHeld, and ConfigInvalid if a watermark has moved since."""
     with _leading(pipeline) as term:
         owner = owner_of(pipeline)
         require_registration(pipeline, owner)
         for move in moves:
             if pipeline.state.watermark(pipeline.name, move.lane) != move.old:
-                raise ConfigInvalid(f"{pipeline.name} is no longer at position {move.old.position}", "look again, and decide anew")
-        _register(pipeline, [move for move in moves if not move.is_skip], owner)  # first: nothing may be pruned there any more
+                raise ConfigInvalid(f"{pipeline.name} is no longer at position {move.old.position}", "repeat the command")
+        _register(pipeline, [move for move in moves if not move.is_skip], owner)  # first, so that nothing is pruned there
         release(pipeline, [move.lane for move in moves])
         pipeline.state.place(term, {move.lane: move.new for move in moves})
         _register(pipeline, [move for move in moves if move.is_skip], owner)
@@ -106,7 +103,7 @@ def _register(pipeline: Pipeline, moves: Sequence[Move], owner: Owner) -> None:
 
 
 def registration(pipeline: Pipeline) -> int | None:
-    """The position that the source has noted for a pipeline; None also where there is no capture any more."""
+    """The lowest registered position of a pipeline; None also without a capture."""
     retention = pipeline.source.retention
     with suppress(CaptureMissing):
         noted = [retention.registered(pipeline.name, lane) for lane in pipeline.source.lanes()] if retention else []
@@ -115,10 +112,10 @@ def registration(pipeline: Pipeline) -> int | None:
 
 
 def forget(pipeline: Pipeline) -> None:
-    """Remove a pipeline's watermarks and its registration: it will start anew. Its epochs go on. Raises TermHeld.
+    """Remove the watermarks and the registration of a pipeline, whose epochs continue. Raises TermHeld.
 
-    A registration of another state is handed over to that of the pipeline and stays where it is; the watermarks of the pipeline
-    and its letters stay, too: the state may be a backup.
+    A registration of another state is handed over, at its position, to the state of the pipeline. Then watermarks and letters
+    stay: the state may be a backup.
     """
     require(pipeline.sink)
     standing, owner, is_anothers = pipeline.state.pipeline_state(pipeline.name), None, stranger(pipeline) is not None
@@ -130,13 +127,13 @@ def forget(pipeline: Pipeline) -> None:
             owner = owner_of(pipeline)
     else:
         release(pipeline, pipeline.source.lanes())
-    with suppress(CaptureMissing):  # then nothing is registered there either
+    with suppress(CaptureMissing):  # nothing is registered without a capture
         if pipeline.source.retention:
             pipeline.source.retention.forget(pipeline.name, owner)
 
 
 def stranger(pipeline: Pipeline) -> Reader | None:
-    """The registration of this name, if it belongs to another state; None also where there is no capture any more."""
+    """The registration of this name, if it belongs to another state; None also without a capture."""
     with suppress(CaptureMissing):
         return another(pipeline)
     return None
@@ -144,7 +141,7 @@ def stranger(pipeline: Pipeline) -> Reader | None:
 
 @contextmanager
 def _leading(pipeline: Pipeline) -> Iterator[Term]:
-    """A term for the length of the deed; the error that the pipeline stopped with is gone only if the deed succeeds."""
+    """A term for the block; the recorded error of the pipeline is cleared only if the block succeeds."""
     error = pipeline.state.pipeline_state(pipeline.name).error
     candidate = pipeline.state.candidate(pipeline.name, f"{socket.gethostname()}:{os.getpid()}:decision")
     try:

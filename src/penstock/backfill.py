@@ -1,4 +1,4 @@
-"""Rows that are there already go before the stream: which of their ranges are left, and how the stream goes on behind them."""
+"""The snapshot before the stream: the remaining ranges of existing rows, and the start of the stream after them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from penstock.source import ranges_at
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """Ranges to deliver; an earlier query may have delivered some rows of those that were begun."""
+    """Ranges to deliver; an earlier query may have delivered rows of those in `begun`."""
 
     ranges: Mapping[Lane, Cursor]
     begun: frozenset[Lane]
 
 
 def outstanding(pipeline: Pipeline, term: Term) -> Backfill | None:
-    """The ranges that are still to be delivered, each with a watermark to begin at; None once every stream can go on."""
+    """The undelivered ranges, each with a watermark placed at its beginning; None once every stream can continue."""
     source, marks = pipeline.source, pipeline.state.pipeline_state(pipeline.name).watermarks
     ranges = {lane: ranges_at(source, marks[lane].cursor) for lane in marks.keys() & set(source.lanes())}
     _place(pipeline, term, {name: begin for some in ranges.values() for name, begin in some.items() if name not in marks})

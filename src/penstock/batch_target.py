@@ -1,4 +1,4 @@
-"""Where a batch ends: at the heads that were seen when it began, whoever delivers up to there."""
+"""The target of a batch: the heads seen at its start, whichever process delivers up to them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from penstock.watermark import at_watermark
 Target = Mapping[Lane, Cursor]
 """The head of every lane."""
 
-
 BACKLOG = 100_000
-"""So many changes are carried faster by a batch, which has not to hurry with each of them, than live."""
+"""A backlog of at least this size is delivered faster by a batch than live."""
 
 
 class Batch:
-    """A pipeline that is to be carried up to where its source ended at the first look."""
+    """The progress of a pipeline towards the heads that its source had at the first look."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline, self._source = pipeline, pipeline.source
@@ -30,23 +29,22 @@ class Batch:
         self._is_early = False
 
     def is_done(self) -> bool:
-        """Whether all of it is delivered, by whomever; raises if the source no longer continues where that ended."""
+        """Whether the target is delivered, by any process. Raises if the source no longer continues at the watermarks."""
         try:
             reached = self._watermarks()
             if self._target is None:
                 self._target = targets(self._source)
-                self._is_early = not has_begun(
-                    self._source, self._target, reached
-                )  # rows may come first, and the target lies behind them
+                # a snapshot may come first, and the target lies after its rows
+                self._is_early = not has_begun(self._source, self._target, reached)
             if not is_reached(self._source, self._target, reached):
                 return False
             confirm(self._pipeline)
         except (SourceUnavailable, StateUnavailable):
-            return False  # the next look is soon enough
+            return False  # the next look tries again
         return True
 
     def target(self) -> Target:
-        """Where the query is to end that begins at the watermark."""
+        """The end of a query that begins at the watermarks."""
         confirm(self._pipeline)
         head, reached = targets(self._source), self._watermarks()
         if self._target is None or self._is_early or is_stale(self._source, self._target, reached):
@@ -58,18 +56,18 @@ class Batch:
 
 
 def heads(source: Source) -> Target:
-    """Where the source ends now."""
+    """The current head of every lane."""
     return {lane: source.head(lane) for lane in source.lanes()}
 
 
 def targets(source: Source) -> Target:
-    """Where a batch ends that begins now."""
+    """The target of a batch that begins now."""
     leases = source.row_lease
     return {lane: leases.target(lane) for lane in source.lanes()} if leases else heads(source)
 
 
 def catch_up(pipeline: Pipeline) -> Target | None:
-    """Where a live pipeline that is far behind should be before it goes live; None where it is near."""
+    """The target of the batch that precedes going live; None with a small backlog."""
     source, marks = pipeline.source, pipeline.state.pipeline_state(pipeline.name).watermarks
     target = targets(source)
     is_comparable = has_begun(source, target, marks) and not is_stale(source, target, marks)
@@ -78,42 +76,42 @@ def catch_up(pipeline: Pipeline) -> Target | None:
 
 
 def _waiting(pipeline: Pipeline, lane: Lane) -> int:
-    """How many changes wait, up to BACKLOG; none where that is unknown."""
+    """The backlog of a lane, up to BACKLOG; 0 if it is unknown."""
     found = at_watermark(pipeline, lane, partial(pipeline.source.backlog, lane, most=BACKLOG))
     return found[1].changes or 0 if found else 0
 
 
 def has_begun(source: Source, lanes: Iterable[Lane], watermarks: Mapping[Lane, Watermark]) -> bool:
-    """Whether each of these lanes is carried from its log, so that no rows that were there already are still to come."""
+    """Whether each of these lanes is read from its log, with no rows of a snapshot left."""
     return all(lane in watermarks and not ranges_at(source, watermarks[lane].cursor) for lane in lanes)
 
 
 def is_reached(source: Source, target: Target, watermarks: Mapping[Lane, Watermark]) -> bool:
-    """Whether every lane has been delivered up to there."""
+    """Whether every lane has been delivered up to the target."""
     return has_begun(source, target, watermarks) and all(
         covers(source, watermarks[lane].cursor, head) for lane, head in target.items()
     )
 
 
 def is_stale(source: Source, target: Target, watermarks: Mapping[Lane, Watermark]) -> bool:
-    """Whether a target lies in a life of the source that is over."""
+    """Whether a target belongs to an earlier incarnation of the source."""
     return any(
         source.incarnation(target[lane]) != source.incarnation(watermarks[lane].cursor) for lane in target.keys() & watermarks
     )
 
 
 def covers(source: Source, reached: Cursor, wanted: Cursor) -> bool:
-    """Whether who has come so far has passed that place; places of different lives cannot be compared."""
+    """Whether a cursor is at or after another one of the same incarnation."""
     return source.incarnation(reached) == source.incarnation(wanted) and source.position(reached) >= source.position(wanted)
 
 
 def confirm(pipeline: Pipeline) -> None:
-    """Raise what is wrong if the source no longer continues at the watermarks."""
+    """Raise the error of the source if it no longer continues at the watermarks."""
     source = pipeline.source
     for lane in source.lanes():
         at_watermark(pipeline, lane, partial(prove, source, lane))
 
 
 def prove(source: Source, lane: Lane, cursor: Cursor) -> None:
-    """Raise what is wrong if the source no longer continues there: reading nothing tells."""
+    """Raise the error of the source if it no longer continues at the cursor, which reading an empty span shows."""
     deque(source.read(Span(lane, cursor, cursor), ANONYMOUS), maxlen=0)

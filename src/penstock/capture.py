@@ -17,34 +17,31 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class Report:
-    """The effect of a command, or of its trial: a word for each table, and the SQL."""
+    """The effect of a command or of its trial run: a word for each table, and the SQL."""
 
     tables: dict[str, str] = field(default_factory=dict)
     statements: list[str] = field(default_factory=list)
     is_wal: bool = True
 
     def run(self, execute: Callable[[str], object], sql: str) -> None:
-        """Execute a statement, and put it on the report."""
+        """Execute a statement, and add it to the report."""
         execute(sql)
         self.statements.append(sql)
 
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """One table: captured, suspended, broken, not captured, or not capturable, and why; `left_out` are columns not captured."""
+    """The state of one table and its reason: captured, suspended, broken, not captured, or not capturable."""
 
     table: str
     state: str
     why: str = ""
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # columns that are not captured
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A pipeline that is registered; the log is kept from the lowest position of them all, save those that were released.
-
-    `kept`: changes that are kept for it alone. `state`: at work, gone, or released. `owner`: the state store to which it belongs.
-    """
+    """A registered pipeline, the number of changes `kept` for it alone, and its `state`: at work, gone, or released."""
 
     pipeline: str
     lane: str
@@ -57,7 +54,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """A database under capture, or not."""
+    """The capture of a database, if it has one."""
 
     database: str
     enabled: bool
@@ -74,13 +71,13 @@ class Survey:
         return any(table.state == "broken" for table in self.tables)
 
     def facts(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """All fields, for JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A row that is not as the log says; `column` is the first that differs."""
+    """A row that differs from the log, and the first `column` that differs."""
 
     key: str
     what: str
@@ -89,7 +86,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One table: how many keys of the log were compared, how many rows differ, and which part could not be judged."""
+    """The comparison of one table with the log: the number of keys compared, of rows that differ, and of keys not judged."""
 
     table: str
     state: str
@@ -97,19 +94,19 @@ class Verdict:
     compared: int = 0
     differing: int = 0
     differences: tuple[Difference, ...] = ()
-    unjudged: int = 0  # keys whose last event cannot be trusted, or that were touched while suspended
-    unmentioned: int | None = None  # rows that the log does not name, where they were counted
-    is_whole: bool = False  # the log names every row, so that such rows are differences
+    unjudged: int = 0  # keys whose last change is uncertain, or that changed while capture was suspended
+    unmentioned: int | None = None  # rows absent from the log, if they were counted
+    is_whole: bool = False  # the log has every row, so that absent rows are differences
 
     @property
     def is_equal(self) -> bool:
-        """Whether nothing that could be judged differs."""
+        """Whether no judged row differs."""
         return self.differing == 0 and self.state != "not comparable"
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """All tables that were asked for, in one state of the database."""
+    """The requested tables, in one state of the database."""
 
     database: str
     first: int | None
@@ -118,18 +115,18 @@ class Verification:
 
     @property
     def is_equal(self) -> bool:
-        """Whether the log gives the tables, as far as it reaches."""
+        """Whether the tables equal the log, as far as it reaches."""
         return all(one.is_equal for one in self.tables)
 
     def facts(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """All fields, for JSON."""
         return asdict(self) | {"is_equal": self.is_equal}
 
 
 class Capture(Protocol):
-    """The commands on one kind of database. `tables` are regular expressions for whole names; without one, all tables are meant.
+    """The commands on one kind of database. `tables` is a regular expression for whole names; None selects all tables.
 
-    Every command raises ConfigInvalid where there is no such database, and none creates one.
+    Every command raises ConfigInvalid if the database does not exist, and none creates one.
     """
 
     def serves(self, address: str) -> bool:
@@ -141,16 +138,16 @@ class Capture(Protocol):
         """Put tables under capture, with the matching columns; a trial changes nothing."""
 
     def disable(self, address: str, tables: str | None, *, is_trial: bool) -> Report:
-        """Take tables out of capture; without a choice the log is removed, too."""
+        """End the capture of tables; without `tables` the log is removed, too."""
 
     def survey(self, address: str, tables: str | None) -> Survey:
         """The tables, the log and the registered pipelines, in one state of the database."""
 
     def suspend(self, address: str, tables: str | None) -> Report:
-        """Note only which rows are touched, until `resume`."""
+        """Record only the keys of changed rows, until `resume`."""
 
     def resume(self, address: str, tables: str | None, progress: Progress) -> Report:
-        """Capture again, and log the rows that were touched meanwhile."""
+        """Capture again, and log the rows that changed while capture was suspended."""
 
     def repair(self, address: str, tables: str | None, progress: Progress) -> Report:
         """Renew the triggers, and log all rows of tables whose log has gaps."""

@@ -1,4 +1,4 @@
-"""One committed fact, and the Arrow shape in which many of them travel."""
+"""A committed change, and the Arrow schema of batches of changes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import pyarrow as pa
 from penstock.raw import json_of
 
 KEY_SHOWN = 200
-"""So much of a key is in an error."""
+"""Characters of a key that an error shows."""
 
 Lane = NewType("Lane", str)
-"""An ordered sub-stream of a source, carried by one Spark task."""
+"""The name of an ordered sub-stream of a source, which one Spark task reads and delivers."""
 
 
 class Op(StrEnum):
-    """What happened to the row; `schema` tells that its table has changed, and `resolved` is a mark, not a change."""
+    """The kind of a change; `schema` is a change of the table, and `resolved` is a mark, not a change."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -50,15 +50,15 @@ CHANGES = pa.schema(
         pa.field("schema", pa.int64()),
     ]
 )
-"""The columns of a batch of changes of rows, in the order of Change's fields."""
+"""The columns of a batch of changes of rows, in the order of the fields of Change."""
 
 BYTES = ("key", "before", "after")
 MESSAGES = pa.schema([field.with_type(pa.binary()) if field.name in BYTES else field for field in CHANGES])
-"""The columns of a batch of messages: key and values are bytes, not the text of JSON."""
+"""The columns of a batch of messages, whose key and values are bytes instead of JSON text."""
 
 Header = tuple[str, bytes | None]
 
-# All columns in one call: for a few rows that takes a third of one call for each column.
+# All columns in one call: for a few rows this takes a third of the time of a call per column.
 _STRUCT, _MESSAGE_STRUCT = pa.struct(list(CHANGES)), pa.struct(list(MESSAGES))
 _KEY, _AFTER = CHANGES.get_field_index("key"), CHANGES.get_field_index("after")
 
@@ -69,13 +69,12 @@ NO_CHANGES = pa.RecordBatch.from_pylist([], CHANGES)
 class Change:
     """One committed change of one row, or one message (penstock.message).
 
-    Of a row `key`, `before` and `after` are JSON text, kept byte for byte up to the sink. Of a message `table` is its topic, `key`
-    and `after` are bytes, or None, and `headers` are ordered pairs. `schema` is the version of the schema of a row, if its source
-    has one.
+    In a row, `key`, `before` and `after` are JSON text, unchanged up to the sink. In a message, `table` is the topic, `key` and
+    `after` are bytes or None, and `headers` are ordered pairs. `schema` is the schema version of a row, if its source has one.
 
-    `facts` is a JSON object that the source interprets; the engine reads only `old_key` of it, the key before an update, where
-    `before` does not have it. Changes of one `transaction` share its number, where the writer gave it one. An `ordinal` tells apart
-    changes of one position: rows that were there already, and what a function has made of one change.
+    `facts` is a JSON object that the source interprets; the engine reads only `old_key`, the key before an update, if `before`
+    does not include it. Changes of one `transaction` share its number, if the writer gave one. An `ordinal` distinguishes changes
+    of one position: rows of a snapshot, and the results of a function for one change.
     """
 
     position: int
@@ -104,11 +103,11 @@ class Change:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where it stands among the changes of its lane."""
+        """Position and ordinal, which order the changes of a lane."""
         return self.position, self.ordinal or 0
 
     def replace(self, **altered: Any) -> Change:
-        """This change with other fields: the same as `dataclasses.replace`, in a fraction of the time."""
+        """A copy with other fields: `dataclasses.replace` in a fraction of the time."""
         made = _copy(self)
         for name, value in altered.items():
             if name not in _PUT:
@@ -117,7 +116,7 @@ class Change:
         return made
 
     def checksum(self) -> str:
-        """A digest of what no transform may alter, to recognise this change in its source again."""
+        """A digest of the fields that no transform may alter, which identifies this change in its source."""
         text = "\x1f".join(map(str, (self.position, self.op, self.table, self.key_text, self.at)))
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
@@ -125,19 +124,19 @@ class Change:
 values = attrgetter(*CHANGES.names)
 """The fields of a change as a tuple."""
 
-# Changes are made by the million, and a frozen dataclass is slow at making them.
+# Changes are created by the million, and the constructor of a frozen dataclass is slow.
 _NEW = object.__new__
 _PUT = {name: getattr(Change, name).__set__ for name in CHANGES.names}
 
 
 class _Draft:
-    """A change that may still be written to, and becomes one."""
+    """A mutable object with the fields of a Change, whose class is then set to Change."""
 
     __slots__ = tuple(CHANGES.names)
 
 
 def _copy(change: Change) -> Change:
-    """The same change once more, field by field: an assignment takes a sixth of what a frozen class makes of it."""
+    """A copy of a change, field by field: a plain assignment takes a sixth of the time of one in a frozen class."""
     made: Any = _Draft()
     made.position = change.position
     made.op = change.op
@@ -163,40 +162,40 @@ def key_text(key: bytes | None) -> str:
 
 
 def described(change: Change) -> str:
-    """A change as an error names it."""
+    """A change in the words of an error."""
     place = change.position if change.ordinal is None else f"{change.position}.{change.ordinal}"
     key = change.key_text
     return f"change {place} of {change.table}, key {key if len(key) <= KEY_SHOWN else key[:KEY_SHOWN] + '...'}"
 
 
 def to_batch(changes: Iterable[Change]) -> pa.RecordBatch:
-    """These changes as one Arrow batch."""
+    """Changes as one Arrow batch."""
     return of_values(map(values, changes))
 
 
 def of_values(rows: Iterable[tuple[Any, ...]]) -> pa.RecordBatch:
-    """Changes, each given by its fields, as one Arrow batch. Raises TypeError for rows and messages together."""
+    """Changes, given as tuples of fields, as one Arrow batch. Raises TypeError if they are both rows and messages."""
     given = list(rows)
     kinds = {type(row[_KEY]) for row in given} - {type(None)} or {type(row[_AFTER]) for row in given}
     if len(kinds & {str, bytes}) > 1:
-        raise TypeError("one batch has rows or messages, not both")
+        raise TypeError("a batch has rows or messages, not both")
     return pa.RecordBatch.from_struct_array(pa.array(given, _STRUCT if str in kinds or not given else _MESSAGE_STRUCT))
 
 
 def last_place(changes: pa.RecordBatch) -> tuple[int, int]:
-    """Where the last of these stands among the changes of its lane."""
+    """Position and ordinal of the last change."""
     end = changes.num_rows - 1
     return last_position(changes), changes.column("ordinal")[end].as_py() or 0
 
 
 def last_position(changes: pa.RecordBatch) -> int:
-    """The position of the last of these."""
+    """The position of the last change."""
     position: int = changes.column("position")[changes.num_rows - 1].as_py()
     return position
 
 
 def places(changes: pa.RecordBatch) -> list[tuple[int, int]]:
-    """Where each of these stands: its position, and its ordinal or 0."""
+    """Position, and ordinal or 0, of each change."""
     positions, ordinals = changes.column("position").to_pylist(), changes.column("ordinal")
     if ordinals.null_count == len(ordinals):
         return list(zip(positions, repeat(0), strict=False))
@@ -204,7 +203,7 @@ def places(changes: pa.RecordBatch) -> list[tuple[int, int]]:
 
 
 def from_batch(batch: pa.RecordBatch) -> Iterator[Change]:
-    """The changes of an Arrow batch, in order; columns that are not in CHANGES are passed over."""
+    """The changes of an Arrow batch, in order; columns that are not in CHANGES are ignored."""
     made = [_NEW(Change) for _ in range(batch.num_rows)]
     for name, put in _PUT.items():
         deque(map(put, made, listed(batch.column(name))), maxlen=0)
@@ -215,7 +214,7 @@ def listed(column: pa.Array) -> list[Any]:
     """The values of a column of changes, times in microseconds."""
     if pa.types.is_map(column.type):
         return [tuple(pairs or ()) for pairs in column.to_pylist()] if len(column.items) else [()] * len(column)
-    if column.null_count == len(column):  # as most of the last ones are
+    if column.null_count == len(column):  # common in the last columns
         return [None] * len(column)
     values: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
     return values
@@ -227,7 +226,7 @@ def columns_of(batch: pa.RecordBatch) -> list[pa.Array]:
 
 
 def from_row(columns: Sequence[pa.Array], index: int) -> Change:
-    """The change in this row of a batch with these columns: the same as `from_batch`, in a third of the time for one."""
+    """The change in one row of a batch with these columns, in a third of the time of `from_batch`."""
     made = _NEW(Change)
     for put, column in zip(_PUT.values(), columns, strict=True):
         if pa.types.is_map(column.type):
@@ -240,5 +239,5 @@ def from_row(columns: Sequence[pa.Array], index: int) -> Change:
 
 
 def last_of(changes: pa.RecordBatch) -> Change:
-    """The last of these."""
+    """The last change."""
     return from_row(columns_of(changes), changes.num_rows - 1)

@@ -1,4 +1,4 @@
-"""Who may carry a pipeline, and how far it has come. Implementations are in `coordinators/`."""
+"""The contract of a store of terms and watermarks. Implementations are in `coordinators/`."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What one claim has done since its last advance; `passed`: changes that went on past a dead letter of their key.
+    """The work of one claim since its last advance.
 
-    `trouble`: what keeps it from getting on just now.
+    `passed`: changes that passed a dead letter of their key. `trouble`: the error that is being retried.
     """
 
     delivered: int = 0
@@ -38,9 +38,9 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class PipelineState:
-    """All that the store knows of a pipeline. `waiting` counts the `dead` letters that wait for others; the rest are totals.
+    """The record of a pipeline. `waiting` counts the `dead` letters that wait for others; the other counts are totals.
 
-    `error`: what it has halted with; `trouble`: what it was last seen to try again.
+    `error`: the error of a halted pipeline; `trouble`: the last known error that is being retried.
     """
 
     epoch: int = 0
@@ -61,85 +61,84 @@ class PipelineState:
 
 
 class Claim(Parking, Protocol):
-    """The sole right to deliver on one lane, for one attempt of one task; what is poison there, it parks."""
+    """The exclusive right of one task attempt to deliver one lane, and to park its poison."""
 
     @property
     def watermark(self) -> Watermark:
-        """Where the predecessor had come to when this claim began."""
+        """The watermark of the predecessor at the start of this claim."""
 
     def advance(self, watermark: Watermark, tally: Tally) -> None:
-        """Record progress; also without any, to learn whether the claim still stands. Raises TermLost, StateUnavailable."""
+        """Record progress; without progress, check that the claim is current. Raises TermLost, StateUnavailable."""
 
 
 class Candidate(Protocol):
-    """One process's standing for one pipeline; not shared between threads."""
+    """The candidacy of one process for one pipeline; used by one thread."""
 
     def campaign(self) -> Term | None:
-        """Take the term if nobody holds it, or its holder has died or fallen silent; otherwise None, at once."""
+        """Take the term if it is free, or its holder has died or gone silent; otherwise return None at once."""
 
     def renew(self) -> None:
-        """Say that the holder lives. Raises TermLost, StateUnavailable."""
+        """Extend the term. Raises TermLost, StateUnavailable."""
 
     def resign(self) -> None:
-        """Give the term back, so that a standby need not wait."""
+        """Give the term back, so that a standby does not wait."""
 
     def close(self) -> None:
-        """Leave without resigning what is held."""
+        """Disconnect without resigning the term."""
 
 
 class Coordinator(Protocol):
     """Frozen settings of a store of terms and watermarks.
 
-    - At most one term of a pipeline is current; epochs only grow; a holder that died is replaced at once, one that fell silent
-      after `ttl` on the observer's own monotonic clock.
+    - At most one term of a pipeline is current; epochs only grow. A holder that died is replaced at once, and one that went silent
+      after `ttl` on the monotonic clock of the observer.
     - A watermark moves forward only, and only by the current claim: any other `(epoch, attempt)` raises TermLost and changes
       nothing.
-    - A claim waits for the process that holds the same lane under the same term; one of an older term gets a short grace only.
-    - All of it survives kill -9 of any process at any moment.
+    - A claim waits for the process that holds the same lane under the same term, and briefly for one of an older term.
+    - These promises hold after kill -9 of any process at any moment.
     """
 
     @property
     def address(self) -> str:
-        """Where it is, as people may see it: without secrets."""
+        """The address of the store, without secrets."""
 
     @property
     def ttl(self) -> float:
-        """Seconds without a renewal after which a holder counts as silent."""
+        """Seconds without a renewal after which a holder is silent."""
 
     def identity(self) -> str | None:
-        """The random id of this store, which it keeps from its creation on, and which its copies have too; None before."""
+        """The random id that this store got at its creation, and that its copies share; None before."""
 
     def examine(self) -> None:
-        """Raise the error that would keep a pipeline from using this store; nothing is changed."""
+        """Raise the error that prevents a pipeline from using this store; changes nothing."""
 
     def candidate(self, pipeline: str, holder: str) -> Candidate:
-        """Stand for a pipeline."""
+        """A candidacy for a pipeline."""
 
     def claim(self, term: Term, lane: Lane, attempt: int) -> AbstractContextManager[Claim]:
-        """Hold a lane; blocks while a predecessor of this term still does. Needs a watermark that was placed."""
+        """Hold a lane, which has a watermark; blocks while a predecessor of this term holds it."""
 
     def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:
-        """How far this lane has been delivered; None for a new pipeline."""
+        """The watermark of a lane; None for a new pipeline."""
 
     def place(self, term: Term, marks: Mapping[Lane, Watermark], instead_of: Collection[Lane] = ()) -> None:
-        """Set the watermarks of one or more lanes, also backwards: a first start, or a decision of an operator. Raises TermLost.
+        """Set the watermarks of lanes, also backward, in one step: at a first start, or for an operator. Raises TermLost.
 
-        All of them are set in one step, or none. The step drops the lanes `instead_of` that `marks` does not have; the number of
-        changes that those have delivered stays counted.
+        The step drops the lanes `instead_of` that are not in `marks`; their delivered changes stay counted.
         """
 
     def forget(self, term: Term) -> None:
-        """Remove all watermarks and letters of a pipeline, and what was counted; its epochs go on growing. Raises TermLost."""
+        """Remove the watermarks, letters and counts of a pipeline, but not its epoch. Raises TermLost."""
 
     def halt(self, term: Term, error: Mapping[str, str]) -> None:
-        """Record the error this pipeline stopped with, under its term. A new term clears it."""
+        """Record the error of a halted pipeline under its term. A new term clears it."""
 
     def note(self, term: Term, trouble: Mapping[str, str]) -> None:
-        """Record, on every lane, what fails and is tried again; a claim says whether it still does. Raises TermLost."""
+        """Record, on every lane, the error that is being retried; an advance of a claim replaces it. Raises TermLost."""
 
     def pipeline_state(self, pipeline: str) -> PipelineState:
-        """What is known of a pipeline, for people and for the next holder."""
+        """The record of a pipeline."""
 
 
 class State(Coordinator, DeadLetters, Protocol):
-    """A store that a pipeline names under `state`: it implements both contracts."""
+    """The store that the key `state` of a pipeline names: it implements both contracts."""

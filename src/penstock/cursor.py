@@ -1,4 +1,4 @@
-"""How far a stream has been read, and how far it has been delivered."""
+"""The point up to which a lane has been read, and the point up to which it has been delivered."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from typing import NewType
 
 Cursor = NewType("Cursor", str)
-"""Everything up to here has been read. JSON text minted by a source; only that source may look inside."""
+"""The point up to which a lane has been read: JSON text that only the source that created it interprets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """Everything up to here has been delivered, on one lane.
-
-    `position` is the cursor's position, `delivered` the last position that was really sent: filtered changes lie between.
-    """
+    """The point up to which a lane has been delivered; `delivered` is the position of the last change that was sent."""
 
     cursor: Cursor
     position: int

@@ -12,51 +12,51 @@ from penstock.rows import Row
 
 
 class Parking(Protocol):
-    """The letters of a pipeline, as the holder of one lane changes them.
+    """The operations of the holder of a lane on the letters of its pipeline.
 
-    - A letter is known by incarnation, lane, position and ordinal: parked again, it stays as it was.
-    - Letters outlive the process when a call returns, and no watermark that is recorded later outlives them; once `secure` has
-      returned, nothing does that the sink makes durable elsewhere.
-    - All but `secure` raise TermLost, and change nothing, once the claim is no longer the current one. Any thread may call.
+    - Incarnation, lane, position and ordinal identify a letter: parked again, it stays unchanged.
+    - When a call returns, its letters survive the end of the process, and are as durable as every watermark recorded later. After
+      `secure`, they are as durable as anything the sink makes durable later.
+    - All but `secure` raise TermLost and change nothing once the claim is no longer current. Any thread may call.
     """
 
     def holds(self, rows: Collection[Row] | None = None) -> Sequence[Hold]:
-        """The letters of the pipeline, on every lane; or those that share one of these rows."""
+        """The letters of all lanes of the pipeline, or those that share one of these rows."""
 
     def park(self, letters: Sequence[DeadLetter]) -> None:
-        """Keep these."""
+        """Store letters."""
 
     def follow(self, letters: Sequence[DeadLetter]) -> Sequence[bool]:
-        """Whether each of these is parked: it was parked before, or is parked now because an earlier letter holds one of its rows.
+        """For each letter: whether it is parked, earlier or by this call because an earlier letter holds one of its rows.
 
-        In the same step, the earlier letters of rows of the others are marked as overtaken.
+        The same step marks as overtaken the earlier letters that share rows with the others.
         """
 
     def give_back(self, letters: Sequence[DeadLetter]) -> None:
-        """These were sent past earlier letters, and did not arrive: letters that they overtook first are no longer overtaken."""
+        """Undo the overtaking by these letters, which were sent and did not arrive."""
 
     def secure(self) -> None:
-        """Make all parked letters outlive a loss of power, too."""
+        """Make all parked letters survive a loss of power."""
 
 
 class DeadLetters(Protocol):
-    """The dead letters of all pipelines of a store, as operators list, send and drop them.
+    """The operations of an operator on the dead letters of a store.
 
-    - Letters belong to a pipeline. A change is parked after an earlier letter only if that letter is there in the same step.
-    - Only `remove` and `forget` delete letters: the process that removes the last letter of a key has seen all that waited.
+    - Letters belong to a pipeline. A change is parked after an earlier letter only if that letter exists in the same step.
+    - Only `remove` and `forget` delete letters: the process that removes the last letter of a key has read all that waited for it.
     """
 
     def letters(self, pipeline: str) -> Sequence[DeadLetter]:
-        """The dead letters, those of one key in the order in which they must be sent."""
+        """The dead letters; those of one key in the order of sending."""
 
     def redriving(self, pipeline: str) -> AbstractContextManager[None]:
-        """The sole right to send letters again, or to remove them, until the block ends or the process dies. Raises TermHeld.
+        """The exclusive right to send or remove letters, until the block or the process ends. Raises TermHeld.
 
-        The leader of the pipeline goes on meanwhile.
+        The leader of the pipeline continues in the meantime.
         """
 
     def hold(self, letter: DeadLetter, *, force: bool = False) -> bool:
-        """From now on later changes of its key wait for it. False if it is gone, or was overtaken and `force` is not set."""
+        """Make later changes of its key wait for a letter. False if it was removed, or was overtaken and `force` is not set."""
 
     def remove(self, letter: DeadLetter, *, redriven: bool) -> bool:
-        """Delete a letter that was delivered, or that an operator dropped. False if it is gone already."""
+        """Delete a letter that was delivered, or that an operator dropped. False if it does not exist."""

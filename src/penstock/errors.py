@@ -1,7 +1,4 @@
-"""What can go wrong, each kind once, with a stable code and the way out.
-
-Errors of Python workers reach Spark's driver as text only, so an error prints itself in a form that `from_text` reads back.
-"""
+"""The errors, each kind with a stable code and a remedy. A worker's error reaches the driver as text, which `from_text` parses."""
 
 from __future__ import annotations
 
@@ -14,14 +11,14 @@ _PRINTED = re.compile(r"\[(?P<code>[a-z]+\.[a-z-]+)\] (?P<message>[^\n]*?)(?: \|
 
 
 class Directive(Enum):
-    """What the pipeline does about an error."""
+    """The reaction of a pipeline to an error."""
 
-    HALT = "halt"  # stop until a person has acted
-    RETRY = "retry"  # start again by itself: nothing is lost, and it may pass
+    HALT = "halt"  # stop until an operator acts
+    RETRY = "retry"  # restart: nothing is lost, and the cause may pass
 
 
 class PenstockError(Exception):
-    """Base of all errors: `[code] what happened | what to do`."""
+    """Base of all errors: `[code] message | remedy`."""
 
     code: ClassVar[str] = "penstock.error"
     directive: ClassVar[Directive] = Directive.HALT
@@ -50,14 +47,14 @@ class ConfigInvalid(PenstockError):
 
 
 class ConfigUnsupported(PenstockError):
-    """Part of the documented surface that this version does not have yet."""
+    """A documented feature that this version does not implement."""
 
     code = "config.unsupported"
     remedy = "remove the key or the option, or wait for a later version"
 
 
 class CaptureMissing(PenstockError):
-    """The database, or a table that was asked for, has no capture."""
+    """The database, or a requested table, has no capture."""
 
     code = "capture.missing"
 
@@ -87,26 +84,28 @@ class OutboxMissing(PenstockError):
 
 
 class OutboxUnfit(PenstockError):
-    """The outbox, its database or its rights are not such that messages can be read from it in order."""
+    """The table, the database or the privileges of an outbox do not permit messages to be read in order."""
 
     code = "outbox.unfit"
 
 
 class SourceRewound(PenstockError):
-    """The source is not the one the watermark was taken from: restored, replaced or rewritten."""
+    """The source was restored, replaced or rewritten since the watermark was recorded."""
 
     code = "source.rewound"
 
 
 class SourcePruned(PenstockError):
-    """The source no longer has the changes behind the watermark: it has waited for this pipeline in vain."""
+    """The source no longer has the changes after the watermark."""
 
     code = "source.pruned"
-    remedy = "what is missing is gone from the log: penstock run FILE --from beginning|now, or penstock forget FILE and start anew"
+    remedy = (
+        "the missing changes cannot be restored: penstock run FILE --from beginning|now, or penstock forget FILE and start anew"
+    )
 
 
 class SourceOwned(PenstockError):
-    """The registration of this name in the source belongs to another state."""
+    """The source has this name registered for another state."""
 
     code = "source.owned"
     remedy = (
@@ -116,7 +115,7 @@ class SourceOwned(PenstockError):
 
 
 class SourceUnavailable(PenstockError):
-    """The source cannot be read just now."""
+    """The source cannot be read at present."""
 
     code, directive = "source.unavailable", Directive.RETRY
 
@@ -128,30 +127,30 @@ class CursorInvalid(PenstockError):
 
 
 class DeliveryExhausted(PenstockError):
-    """The far side refused a batch more often than the retry policy allows."""
+    """The destination refused a batch more often than the retry policy permits."""
 
     code = "sink.exhausted"
-    remedy = "repair the receiver and run the pipeline again: it goes on where it stopped"
+    remedy = "repair the receiver and run the pipeline again: it continues where it stopped"
 
 
 class DeliveryFailing(PenstockError):
-    """The far side does not take what is sent to it, or cannot be reached: it is tried again. Told, and never raised."""
+    """The destination does not accept changes, or cannot be reached, and is tried again. Reported, never raised."""
 
     code, directive = "sink.failing", Directive.RETRY
-    remedy = "repair the receiver, or the way to it: what waits is sent again by itself"
+    remedy = "repair the receiver, or the connection to it: the waiting changes are sent again automatically"
 
 
 class SinkUnavailable(PenstockError):
-    """What a delivery needs on its own machine cannot be read just now."""
+    """A local file that a delivery needs cannot be read at present."""
 
     code, directive = "sink.unavailable", Directive.RETRY
 
 
 class SinkRefused(PenstockError):
-    """The far side does not let us in: wrong credentials, or a right that is missing."""
+    """The destination denies access: wrong credentials, or a missing privilege."""
 
     code = "sink.refused"
-    remedy = "correct the credentials or the rights, and run the pipeline again: it goes on where it stopped"
+    remedy = "correct the credentials or the privileges, and run the pipeline again: it continues where it stopped"
 
 
 class RowTooLarge(PenstockError):
@@ -161,66 +160,66 @@ class RowTooLarge(PenstockError):
 
 
 class StateLost(PenstockError):
-    """The source knows this pipeline, the state store does not."""
+    """The source has this pipeline registered, and the state store does not have it."""
 
     code = "state.lost"
 
 
 class StateUnavailable(PenstockError):
-    """The state store cannot be read or written just now."""
+    """The state store cannot be read or written at present."""
 
     code, directive = "state.unavailable", Directive.RETRY
 
 
 class StateRefused(StateUnavailable):
-    """The state store does not admit this process. An error at the start; a process that runs tries again."""
+    """The state store denies access. Fatal at the start of a process; a running process tries again."""
 
     code = "state.refused"
 
 
 class StateInvalid(PenstockError):
-    """The state store is not one of ours, or of a later version."""
+    """The state store was not created by Penstock, or by a later version."""
 
     code = "state.invalid"
 
 
 class LetterTooLarge(PenstockError):
-    """A dead letter that is larger than its store takes."""
+    """A dead letter that is larger than its store accepts."""
 
     code = "state.letter-too-large"
     remedy = (
-        "set sink.retry.then to drop until the pipeline has passed this change, which is not delivered then, "
-        "or keep the state in a store that takes it"
+        "set sink.retry.then to drop until the pipeline has passed this change, which is then not delivered, "
+        "or keep the state in a store that accepts it"
     )
 
 
 class StateUnsafe(PenstockError):
-    """Other users can open a file or a folder of the state, or could have made it, and this process may not change that."""
+    """Other users can open a file or a folder of the state, or may have created it, and this process cannot change that."""
 
     code = "state.unsafe"
 
 
 class TermLost(PenstockError):
-    """Another process leads this pipeline now, or a later attempt of the same task took its lane."""
+    """Another process leads this pipeline, or a later attempt of the same task holds the lane."""
 
     code, directive = "term.lost", Directive.RETRY
 
 
 class TermFenced(TermLost):
-    """The holder stood down by itself: it could not be sure any more that nobody else leads."""
+    """The holder stood down, since another process may lead."""
 
     code, directive = "term.fenced", Directive.RETRY
 
 
 class TermHeld(PenstockError):
-    """Somebody leads this pipeline, and only without a leader can it be changed."""
+    """A process leads this pipeline, which can be changed only without a leader."""
 
     code = "term.held"
     remedy = "stop every process that runs it, then try again"
 
 
 class JavaMissing(PenstockError):
-    """No usable Java."""
+    """No usable Java was found."""
 
     code = "engine.java"
     remedy = "install Java 17 or later, or: pip install 'penstock[java]'"
@@ -233,13 +232,13 @@ class EngineSlots(PenstockError):
 
 
 class EngineFailed(PenstockError):
-    """Spark could not start, or a query ended with an error that is not ours."""
+    """Spark did not start, or a query ended with an error that Penstock did not raise."""
 
     code, directive = "engine.failed", Directive.RETRY
 
 
 class EngineLost(PenstockError):
-    """The JVM is gone."""
+    """The JVM has ended."""
 
     code, directive = "engine.lost", Directive.RETRY
 
@@ -248,24 +247,24 @@ class EngineMemory(EngineLost):
     """The JVM ended because its heap was exhausted."""
 
     code = "engine.memory"
-    remedy = "set spark.memory to more, or source.max_row to less: larger rows are poison then"
+    remedy = "raise spark.memory, or lower source.max_row: larger rows are then poison"
 
 
 class TransformInvalid(PenstockError):
-    """Spark cannot understand the transform, or it raised on a change."""
+    """Spark rejected the transform, or the transform raised on a change."""
 
     code = "transform.invalid"
 
 
 def kinds(root: type[PenstockError] = PenstockError) -> Iterator[type[PenstockError]]:
-    """Every kind of error below this one."""
+    """All subclasses of an error."""
     for kind in root.__subclasses__():
         yield kind
         yield from kinds(kind)
 
 
 def from_text(text: str) -> PenstockError | None:
-    """The error of ours that this text carries, as a worker raised it."""
+    """The error that a worker printed in this text; None if there is none."""
     known = {kind.code: kind for kind in kinds()}
     for found in _PRINTED.finditer(text):
         if kind := known.get(found["code"]):

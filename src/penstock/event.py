@@ -1,4 +1,4 @@
-"""Events: each class has the level and sentence of its log line, and the metric that counts it."""
+"""Events: each class has the level and the sentence of its log line, and the metric that counts it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import ClassVar, dataclass_transform
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A metric that counts events: by one each or by their field `adds`, and separately for each value of their field `label`."""
+    """A metric that counts events: by one or by their field `adds`, separately for each value of their field `label`."""
 
     name: str
     help: str
@@ -18,11 +18,11 @@ class Counter:
     label: str | None = None
 
     def of(self, event: Event) -> dict[tuple[str, str], int]:
-        """What an event adds, by the name of the metric and its label."""
+        """The increments of an event, by name of the metric and label."""
         return {(self.name, getattr(event, self.label) if self.label else ""): getattr(event, self.adds) if self.adds else 1}
 
 
-RETRIES = Counter("penstock_delivery_retries_total", "Requests that were not taken and are sent again.")
+RETRIES = Counter("penstock_delivery_retries_total", "Requests that were not accepted and are sent again.")
 PARKED = Counter("penstock_parked_changes_total", "Changes that became dead letters.")
 FAILURES = Counter("penstock_attempts_failed_total", "Attempts of workers that ended with an error.", label="code")
 
@@ -30,7 +30,7 @@ FAILURES = Counter("penstock_attempts_failed_total", "Attempts of workers that e
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Base of all events: the pipeline it happened in. The log shows the sentence, with the fields in it."""
+    """Base of all events of a pipeline. The log shows the sentence with the values of the fields."""
 
     level: ClassVar[str] = "info"
     sentence: ClassVar[str]
@@ -42,19 +42,19 @@ class Event:
 
     @property
     def text(self) -> str:
-        """The sentence of this event."""
+        """The sentence with the values of the fields."""
         return self.sentence.format(**asdict(self))
 
 
 class StandingBy(Event):
-    """Another process leads; this one is warm and waits."""
+    """Another process leads; this one waits with its query prepared."""
 
     sentence = "standing by, warm; {holder} leads"
     holder: str
 
 
 class Led(Event):
-    """This process leads the pipeline from now on."""
+    """This process became the leader of the pipeline."""
 
     sentence = "leading, epoch {epoch}"
     counter = Counter("penstock_terms_total", "Terms that this process won.")
@@ -63,7 +63,7 @@ class Led(Event):
 
 
 class LaneClaimed(Event):
-    """A worker holds a lane and delivers on from a position."""
+    """A worker holds a lane and delivers from a position on."""
 
     sentence = "delivering from position {position} (lane {lane}, attempt {attempt})"
     lane: str
@@ -73,7 +73,7 @@ class LaneClaimed(Event):
 
 
 class LaneReleased(Event):
-    """A worker has let its lane go; its progress up to there is recorded unless an error says otherwise."""
+    """A worker released its lane; its progress is recorded unless an error reports otherwise."""
 
     sentence = "lane {lane} released at position {position}"
     lane: str
@@ -81,7 +81,7 @@ class LaneReleased(Event):
 
 
 class Delivered(Event):
-    """Progress of a lane since the last such event."""
+    """The progress of a lane since the previous event of this kind."""
 
     sentence = "{changes} delivered, up to position {position}"
     counter = Counter("penstock_delivered_changes_total", "Changes delivered.", adds="changes")
@@ -91,7 +91,7 @@ class Delivered(Event):
 
 
 class DeliveryRetried(Event):
-    """The far side did not take a batch; it is sent again after a while."""
+    """The destination did not accept a batch, which is sent again after a wait."""
 
     level = "warning"
     sentence = "not taken ({reason}); try {tries} failed, next in {wait_seconds:.1f} s"
@@ -102,7 +102,7 @@ class DeliveryRetried(Event):
 
 
 class InFlight(Event):
-    """So many records, of so many keys, were sent and are not settled yet."""
+    """The records that were sent and are not settled, and the number of their keys."""
 
     level = "debug"
     sentence = "{records} records of {keys} keys in flight"
@@ -111,7 +111,7 @@ class InFlight(Event):
 
 
 class MessagesReturned(Event):
-    """Messages could not be delivered and went back to their table, to be marked and sent again."""
+    """Undelivered messages were returned to their table, to be marked and sent again."""
 
     level = "warning"
     sentence = "{messages} not delivered ({reason}): they are marked and sent again"
@@ -121,7 +121,7 @@ class MessagesReturned(Event):
 
 
 class ChangeParked(Event):
-    """A change is poison and has become a dead letter; the pipeline goes on."""
+    """A change is poison and became a dead letter; the pipeline continues."""
 
     level = "warning"
     sentence = "dead letter: {table} {key} at position {position}: {message}"
@@ -134,7 +134,7 @@ class ChangeParked(Event):
 
 
 class ChangesParked(Event):
-    """So many more became dead letters in the same moment as those that are told of one by one."""
+    """The dead letters of one moment beyond those that have an event each."""
 
     level = "warning"
     sentence = "{changes} more dead letters: `penstock dead list` has all of them"
@@ -143,11 +143,11 @@ class ChangesParked(Event):
 
 
 class ChangeDropped(Event):
-    """A change is poison and was dropped, as `then: drop` says; the pipeline goes on."""
+    """A change is poison and was dropped by `then: drop`; the pipeline continues."""
 
     level = "warning"
     sentence = "dropped: {table} {key} at position {position}: {message}"
-    counter = Counter("penstock_dropped_changes_total", "Changes that were given up.")
+    counter = Counter("penstock_dropped_changes_total", "Changes that were dropped.")
     position: int
     table: str
     key: str
@@ -156,25 +156,25 @@ class ChangeDropped(Event):
 
 
 class ChangesWaited(Event):
-    """Changes were parked behind a dead letter of their key."""
+    """Changes were parked after a dead letter of their key."""
 
     level = "debug"
-    sentence = "{changes} parked behind dead letters of their keys"
-    counter = Counter("penstock_waited_changes_total", "Changes parked behind a dead letter of their key.", adds="changes")
+    sentence = "{changes} parked after dead letters of their keys"
+    counter = Counter("penstock_waited_changes_total", "Changes parked after a dead letter of their key.", adds="changes")
     changes: int
 
 
 class ChangesPassed(Event):
-    """Changes went on past a dead letter of their key, as `keys: go-on` says."""
+    """Changes passed a dead letter of their key, by `keys: go-on`."""
 
     level = "debug"
-    sentence = "{changes} went past dead letters of their keys"
-    counter = Counter("penstock_passed_changes_total", "Changes that went on past one.", adds="changes")
+    sentence = "{changes} passed dead letters of their keys"
+    counter = Counter("penstock_passed_changes_total", "Changes that passed a dead letter of their key.", adds="changes")
     changes: int
 
 
 class Warned(Event):
-    """A setting is possible and yet hardly meant."""
+    """A setting is legal but probably a mistake."""
 
     level = "warning"
     sentence = "{reason}"
@@ -193,7 +193,7 @@ class AttemptFailed(Event):
 
 
 class CallDied(Event):
-    """The function ended its worker process, or had to be ended, on a change; `tries` counts how often."""
+    """The function ended its worker process, or exceeded its time limit, on a change; `tries` counts the occurrences."""
 
     level = "warning"
     sentence = "{message}"
@@ -207,17 +207,17 @@ class CallDied(Event):
 
 
 class Settled(Event):
-    """The source was told what it may forget."""
+    """Delivered changes were settled in the source."""
 
     level = "debug"
     sentence = "{pruned} settled changes pruned below position {position}"
-    counter = Counter("penstock_pruned_changes_total", "Delivered changes that the source forgot.", adds="pruned")
+    counter = Counter("penstock_pruned_changes_total", "Delivered changes that the source deleted.", adds="pruned")
     position: int
     pruned: int
 
 
 class Unsettled(Event):
-    """The source cannot note how far the pipeline has come, nor forget anything; delivery goes on."""
+    """The source can neither record the progress of the pipeline nor delete changes; delivery continues."""
 
     level = "warning"
     sentence = "delivered changes cannot be settled in the source, whose log grows: {message}; {remedy}"
@@ -227,13 +227,13 @@ class Unsettled(Event):
 
 
 class SettledAgain(Event):
-    """The source can note and forget again."""
+    """The source can record progress and delete changes again."""
 
     sentence = "delivered changes are settled in the source again"
 
 
 class LogHeld(Event):
-    """The log is kept for another pipeline that is gone for longer than `source.retain` allows."""
+    """The log is kept for another pipeline that has been gone for longer than `source.retain`."""
 
     level = "warning"
     sentence = (
@@ -247,32 +247,32 @@ class LogHeld(Event):
 
 
 class ReaderReleased(Event):
-    """Another pipeline was gone for longer than `source.retain` allows, and the log is no longer kept for it."""
+    """Another pipeline was gone for longer than `source.retain`, and the log is no longer kept for it."""
 
     level = "warning"
     sentence = "{reader} was released at position {position}: it was last seen {silent_seconds:.0f} s ago"
-    counter = Counter("penstock_readers_released_total", "Other pipelines no longer waited for.")
+    counter = Counter("penstock_readers_released_total", "Other pipelines for which the log is no longer kept.")
     reader: str
     position: int
     silent_seconds: float
 
 
 class TermGone(Event):
-    """This process no longer leads; `fenced`: it stood down by itself."""
+    """This process no longer leads; `fenced`: it stood down."""
 
     level = "warning"
-    sentence = "term {epoch} is gone: {reason}"
-    counter = Counter("penstock_terms_lost_total", "Terms that this process lost to another.")
+    sentence = "term {epoch} was lost: {reason}"
+    counter = Counter("penstock_terms_lost_total", "Terms that this process lost to another process.")
     epoch: int
     reason: str
     fenced: bool = False
 
 
 class StateAway(Event):
-    """The state cannot be read or written: no term can be renewed or taken until it can."""
+    """The state cannot be read or written; until it can, no term is taken or renewed."""
 
     level = "warning"
-    sentence = "the state does not work: {code}: {message}; {remedy}"
+    sentence = "the state is unavailable: {code}: {message}; {remedy}"
     code: str
     message: str
     remedy: str
@@ -281,11 +281,11 @@ class StateAway(Event):
 class StateBack(Event):
     """The state can be read and written again."""
 
-    sentence = "the state works again"
+    sentence = "the state is available again"
 
 
 class Restarted(Event):
-    """The query failed in a way that may pass, and is started again."""
+    """The query failed with an error that may pass, and is started again."""
 
     level = "warning"
     sentence = "starting again in {wait_seconds:.0f} s after {code}: {message}"
@@ -296,7 +296,7 @@ class Restarted(Event):
 
 
 class Halted(Event):
-    """The pipeline stopped on an error and waits for a person."""
+    """The pipeline stopped on an error until an operator acts."""
 
     level = "error"
     sentence = "halted by {code}: {message}"
@@ -306,35 +306,35 @@ class Halted(Event):
 
 
 class Stopped(Event):
-    """The pipeline was asked to stop, and has."""
+    """The pipeline stopped on request."""
 
     sentence = "stopped at position {position}"
     position: int | None
 
 
 class CatchingUp(Event):
-    """A live pipeline is far behind: what is there goes first, as a batch."""
+    """A live pipeline has a large backlog, which is delivered first, as a batch."""
 
-    sentence = "far behind, at position {position}: catching up before going live"
+    sentence = "large backlog at position {position}: catching up before going live"
     position: int | None
 
 
 class Completed(Event):
-    """A batch has come to its end: what there was when it began is delivered, by this process or by another."""
+    """A batch is complete: the changes up to its target are delivered, by this process or by another."""
 
-    sentence = "done: everything that was there is delivered, up to position {position}"
+    sentence = "done: delivered up to position {position}"
     position: int | None
 
 
 Observer = Callable[[Event], None]
 
 SHOWN = 1000
-"""Characters of each text of an event that is too large to send: at worst 12 bytes each as JSON."""
+"""Characters that remain of each text of an event that is too large to send; as JSON each takes up to 12 bytes."""
 
 _KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__subclasses__()}
 
 COUNTERS = tuple({kind.counter.name: kind.counter for kind in _KINDS.values() if kind.counter}.values())
-"""Each metric once."""
+"""Each metric of the events once."""
 
 
 def to_line(event: Event) -> str:
@@ -343,13 +343,13 @@ def to_line(event: Event) -> str:
 
 
 def shortened(event: Event) -> Event:
-    """The same with the beginning of each long text."""
+    """The event with each long text cut."""
     texts = {name: value for name, value in asdict(event).items() if isinstance(value, str) and len(value) > SHOWN}
     return replace(event, **{name: f"{text[:SHOWN]}..." for name, text in texts.items()})
 
 
 def from_line(line: str) -> Event:
-    """The event of such a line."""
+    """The event of a line of JSON."""
     facts = json.loads(line)
     facts.pop("level")
     return _KINDS[facts.pop("event")](**facts)

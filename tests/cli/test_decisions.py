@@ -301,7 +301,7 @@ def test_a_number_is_a_position(position: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "yesterday", "-1", "2x", "12:00", "1.5"])
 def test_what_is_no_place_is_refused_with_what_is(text: str) -> None:
-    with pytest.raises(ConfigInvalid, match="is no place in a log"):
+    with pytest.raises(ConfigInvalid, match="is not a place in a log"):
         target(text, NOW)
 
 

@@ -31,5 +31,5 @@ def test_a_row_that_exhausts_the_heap_ends_the_process_with_an_error_that_names_
     [failed] = [event for event in events if event["event"] == "Failed"]
     assert failed["code"] == "engine.memory"
     assert "512m" in failed["message"]
-    assert "set spark.memory to more, or source.max_row to less" in failed["remedy"]
+    assert "raise spark.memory, or lower source.max_row" in failed["remedy"]
     assert [event["code"] for event in events if event["event"] == "Halted"] == ["engine.memory"]

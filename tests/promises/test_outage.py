@@ -130,7 +130,7 @@ def test_status_tells_what_is_tried_again_until_it_has_passed(story):
     _, [trying, _] = story.status["outage"]
     assert trying["error"]["code"] == "sink.failing"
     assert "Connection refused" in trying["error"]["message"]
-    assert "sent again by itself" in trying["error"]["remedy"]
+    assert "sent again automatically" in trying["error"]["remedy"]
     assert story.status["repaired"][1][0]["error"] is None
 
 
