@@ -1,4 +1,4 @@
-"""The address of a database as people may see it: without what is secret in it."""
+"""The address of a database without its secrets."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _NAMED = re.compile(
 
 
 def shown(text: str) -> str:
-    """A DSN, or words in which there are some, without passwords."""
+    """A DSN, or a text with DSNs, without passwords."""
     return _NAMED.sub(r"\g<name>***", _IN_URL.sub(r"\g<user>:***", text))
 
 
 def scrubbed(text: str, dsn: str) -> str:
-    """What a driver says, in one line, without anything secret of this DSN."""
+    """The message of a driver on one line, without the secrets of this DSN."""
     for secret in sorted(_secrets(dsn), key=len, reverse=True):
         text = text.replace(secret, "***")
     return " ".join(shown(text).split())
 
 
 def _secrets(dsn: str) -> Iterator[str]:
-    """As they are written there, and as they are meant."""
+    """The secrets as written, and decoded."""
     for found in (*_IN_URL.finditer(dsn), *_NAMED.finditer(dsn)):
         written = found["secret"].strip("'")
         yield from {written, unquote(written)} - {""}

@@ -1,4 +1,4 @@
-"""Durations as people write them: 5ms 1s 2m 3h 7d."""
+"""Durations as written in a pipeline file: 5ms 1s 2m 3h 7d."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPELLING = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 _LONGEST_DAYS = 36_500
-"""A hundred years: beyond that neither clocks nor sockets can follow."""
+"""A hundred years: clocks and sockets do not support more."""
 
 
 def parse(text: object) -> timedelta:
-    """The duration that is spelled like this."""
+    """The duration that a text spells."""
     if isinstance(text, timedelta):
         return text
     found = _SPELLING.fullmatch(text.strip()) if isinstance(text, str) else None

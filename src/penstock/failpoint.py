@@ -1,7 +1,7 @@
-"""Named places where a test may stop or kill a process; inert unless PENSTOCK_FAILPOINTS names a folder.
+"""Named points at which a test can pause or kill a process; inert unless PENSTOCK_FAILPOINTS names a folder.
 
-A file of a point's name in that folder arms it: its text is `kill` or `pause`; a pause lasts until the file is gone, and whoever
-pauses says so by a line with the number of its process in `POINT.reached`.
+A file with the name of a point and the text `kill` or `pause` arms it. A pause lasts until the file is removed; the process
+appends its number to `POINT.reached`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ POINTS = (
 
 
 def reach(point: str) -> None:
-    """Say that the code has come to this point."""
+    """Pause or die here, if this point is armed."""
     if _folder:
         _obey(Path(_folder, point))
 

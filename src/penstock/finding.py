@@ -1,4 +1,4 @@
-"""What a check has found."""
+"""The findings of the checks of `doctor`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MACHINE = "machine"
 
 
 class Verdict(StrEnum):
-    """How serious it is: a warning can wait, a failure keeps a pipeline from its work."""
+    """The severity of a finding: a warning can wait, a failure prevents a pipeline from running."""
 
     OK = "ok"
     WARNING = "warning"
@@ -23,7 +23,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One answer; `about` is the pipeline file it concerns, or the machine."""
+    """The result of one check; `about` is its pipeline file, or the machine."""
 
     check: str
     verdict: Verdict
@@ -32,28 +32,23 @@ class Finding:
     about: str = MACHINE
 
     def facts(self) -> dict[str, str]:
-        """For JSON."""
-        return {
-            "about": self.about,
-            "check": self.check,
-            "result": self.verdict.value,
-            "finding": self.said,
-            "remedy": self.remedy,
-        }
+        """The fields, for JSON."""
+        result = self.verdict.value
+        return {"about": self.about, "check": self.check, "result": result, "finding": self.said, "remedy": self.remedy}
 
 
 def ok(check: str, said: str) -> Finding:
-    """All is well."""
+    """A finding without a problem."""
     return Finding(check, Verdict.OK, said)
 
 
 def warning(check: str, said: str, remedy: str) -> Finding:
-    """It works, and yet somebody should know."""
+    """A problem that can wait."""
     return Finding(check, Verdict.WARNING, said, remedy)
 
 
 def failed(check: str, said: str, remedy: str) -> Finding:
-    """It does not work like this."""
+    """A problem that prevents a pipeline from running."""
     return Finding(check, Verdict.FAILED, said, remedy)
 
 
@@ -61,10 +56,10 @@ Check = Callable[[], Iterable[Finding]]
 
 
 def examined(name: str, check: Check, about: str = MACHINE) -> Iterator[Finding]:
-    """What a check finds; what it raises is its finding."""
+    """The findings of a check; an error that it raises is a finding."""
     try:
         yield from (replace(found, about=about) if found.about == MACHINE else found for found in check())
     except PenstockError as error:
         yield replace(failed(name, error.message, error.remedy), about=about)
     except (OSError, ValueError, sqlite3.Error, SubprocessError) as error:
-        yield replace(failed(name, str(error), "see that it is there and may be used by this user"), about=about)
+        yield replace(failed(name, str(error), "check that it exists, and that this user has access to it"), about=about)

@@ -1,4 +1,4 @@
-"""The user's function between SQL and sink: imported once, and kept from altering what a change is known by."""
+"""The user's function between SQL and sink; it cannot alter the identity of a change."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from penstock.errors import TransformInvalid
 from penstock.message import document, pairs_of
 
 Row = tuple[Any, ...]
-"""A change as its fields."""
+"""The fields of a change."""
 
 ROOM = 1000
-"""The ordinals of changes that have one already are so far apart, once a function may make several of each."""
+"""The distance between ordinals after a function, which may return several changes for each change with an ordinal."""
 
 _SCHEMA = Op.SCHEMA.value
 NAMES = tuple(CHANGES.names)
 _KEY, _ORDINAL = NAMES.index("key"), NAMES.index("ordinal")
 WITNESSED = {"op", "table", "at"}
-"""What a source knows a change by, beside what may not be altered."""
+"""The fields, in addition to the unalterable ones, by which a source identifies a change."""
 
 
 class Outcome(NamedTuple):
-    """What became of a run of changes, or of those before the one that `error` is about.
+    """The result for a run of changes, or for those before the change of `error`.
 
-    `last` is the last one that is done with; `is_rewritten` if some came out with another op, table or time. `failures` are those
-    that were to be spared; the last so many of them came `in_row`.
+    `last`: the last finished change. `is_rewritten`: an op, table or time was altered. `failures`: the spared changes, of which
+    the last `in_row` are consecutive.
     """
 
     changes: pa.RecordBatch
@@ -49,7 +49,7 @@ class Watch(Protocol):
     """Follows the calls of a function."""
 
     def enter(self, change: Change) -> None:
-        """The next call is with this change. Raises TransformInvalid if there must be none."""
+        """The next call receives this change. Raises TransformInvalid to prevent the call."""
 
     def leave(self) -> None:
         """The last call of a run has returned."""
@@ -62,7 +62,7 @@ class _Unwatched:
 
 
 UNWATCHED = _Unwatched()
-"""Where a call that never returns is a person's own to end."""
+"""For commands, whose user can end a call that does not return."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Function:
     call: Callable[[Change], Any]
 
     def apply(self, run: pa.RecordBatch, spared: int = 0, in_row: int = 0, watch: Watch = UNWATCHED) -> Outcome:
-        """Call it with every change of a run; what tells of schemas passes by. So many failures in a row are spared."""
+        """Call it with every change of a run except schema events; spares up to `spared` consecutive failures."""
         try:
             return self._applied(run, spared, in_row, watch.enter)
         finally:
@@ -98,13 +98,13 @@ class Function:
         return Outcome(_together(rows), last, not altered.isdisjoint(WITNESSED), error, failures, in_row)
 
     def _made(self, change: Change, altered: set[str]) -> Sequence[Row]:
-        """What it makes of a change, and which fields it has altered."""
+        """The rows that it returns for a change; adds the fields that it altered to `altered`."""
         result = change if change.op == _SCHEMA else self._called(change)
         if result is None:
             return ()
         several = result if isinstance(result, list) else (result,)
         if change.ordinal is not None and len(several) >= ROOM:
-            raise self._failure(change, f"returned {len(several)} changes, and of such a row there may be {ROOM - 1}")
+            raise self._failure(change, f"returned {len(several)} changes instead of at most {ROOM - 1} for a row of a snapshot")
         given = values(change)
         return numbered([given if one is change else self._row(one, change, given, altered) for one in several], change.ordinal)
 
@@ -113,15 +113,15 @@ class Function:
             raise self._failure(change, f"returned {_kind(made)} instead of a Change, None or a list of Changes")
         row = values(made)
         for name in compress(NAMES, map(is_not, row, given)):
-            if wrong := complaint(name, getattr(made, name), getattr(change, name), is_message=change.is_message):
-                raise self._failure(change, f"returned a change with {name} {wrong}")
+            if defect := complaint(name, getattr(made, name), getattr(change, name), is_message=change.is_message):
+                raise self._failure(change, f"returned a change with {name} {defect}")
             altered.add(name)
         return values(_settled(made)) if change.is_message or made.headers else row
 
     def _called(self, change: Change) -> Any:
         try:
             return self.call(change)
-        except (Exception, SystemExit) as error:  # the border to code that is not ours
+        except (Exception, SystemExit) as error:  # code of the user
             raise self._failure(change, f"raised {type(error).__name__}: {error}{self._place(error)}") from error
 
     def _failure(self, change: Change, what: str) -> TransformInvalid:
@@ -130,7 +130,7 @@ class Function:
         )
 
     def _place(self, error: BaseException) -> str:
-        """The innermost line of the function's own module that is on the way to the error, or else its first line there."""
+        """The innermost line of the function's module in the traceback, or else the outermost line of any module."""
         frames = traceback.extract_tb(error.__traceback__)[1:]
         file = getattr(sys.modules.get(self.name.partition(":")[0]), "__file__", None)
         own = [frame for frame in frames if frame.filename == file] or frames[:1]
@@ -138,19 +138,19 @@ class Function:
 
 
 def way_on(change: Change) -> str:
-    """How to go on once a person has looked at a change that no transform could be made of."""
-    again = "then run the pipeline again, which goes on at this change"
-    return again if change.ordinal is not None else f"{again}, or go on behind it: penstock run FILE --from {change.position}"
+    """The remedy for a change on which a transform failed."""
+    again = "then run the pipeline again, which continues with this change"
+    return again if change.ordinal is not None else f"{again}, or skip it: penstock run FILE --from {change.position}"
 
 
 def origins(run: pa.RecordBatch, made: pa.RecordBatch) -> list[Change]:
-    """For each of those that were made, which of the run it was made of."""
+    """For each change in `made`, the change of the run that it was made from."""
     given = {change.place: change for change in from_batch(run)}
     return [given.get((position, 0)) or given[position, ordinal // ROOM] for position, ordinal in places(made)]
 
 
 def numbered(several: Sequence[Row], ordinal: int | None) -> Sequence[Row]:
-    """What was made of one change, each with an ordinal where that is needed to tell them apart: 1 to n."""
+    """The rows made from one change, with the ordinals 1 to n if there are several."""
     if len(several) == 1:
         return several if ordinal is None else [_placed(several[0], ordinal * ROOM)]
     return [_placed(one, (ordinal or 0) * ROOM + number) for number, one in enumerate(several, 1)]
@@ -161,7 +161,7 @@ def _placed(row: Row, ordinal: int) -> Row:
 
 
 def _settled(made: Change) -> Change:
-    """A change with headers as pairs; a message with text for a value becomes a document, and one without a value a `delete`."""
+    """A change with headers as pairs; a message with a text value becomes a document, and one without a value a `delete`."""
     made = made.replace(headers=pairs_of(made.headers))
     if isinstance(made.after, str) or isinstance(made.before, str):
         return made.replace(key=made.key_text)
@@ -171,13 +171,13 @@ def _settled(made: Change) -> Change:
 
 
 def _together(rows: Sequence[Row]) -> pa.RecordBatch:
-    """Changes as one batch: messages as documents, where some of them have become rows."""
+    """Rows as one batch: messages as documents, if some rows are no messages."""
     is_mixed = len({isinstance(row[_KEY], str) for row in rows}) > 1
     return of_values([values(document(Change(*row))) for row in rows] if is_mixed else rows)
 
 
 def complaint(name: str, value: Any, original: Any, *, is_message: bool = False) -> str | None:
-    """What is wrong with a field that is not the original one."""
+    """The defect of a field value that differs from the original one; None if it is valid."""
     is_same = type(value) is type(original) and value == original
     rule = _OF_MESSAGES.get(name, _RULES[name]) if is_message else _RULES[name]
     return None if is_same or rule.allows(value) else f"{_shown(value)}: {rule.text}"
@@ -214,7 +214,7 @@ def _are_headers(value: Any) -> bool:
 
 
 _OPS = {Op.INSERT, Op.UPDATE, Op.DELETE, Op.REFRESH}
-_SAME = _Rule("it may not change it", lambda value: False)
+_SAME = _Rule("it must not alter it", lambda value: False)
 _DOCUMENT = _Rule("it must be None or the text of a JSON object", _is_document)
 _NUMBER = _Rule("it must be None or a whole number of 64 bits", lambda value: value is None or _is_number(value))
 _RULES = {

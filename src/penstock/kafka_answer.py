@@ -1,4 +1,4 @@
-"""What brokers answer to a request of an AdminClient."""
+"""The answers of brokers to requests of an AdminClient."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 
 
 def answered(future: Future[Any], wait: float | None = None) -> Any:
-    """What came of the request, or its error, as a new one.
+    """The result of a request. Raises a copy of its error.
 
-    The library's own thread lets go of a future some time after everybody else. An error that is raised from there remembers the
-    frames it went through, and with them the client: the last one to hold it would be that thread, and the library aborts a
-    process that lets one of its threads destroy its own client.
+    The original error refers to the client by its frames, and the thread of the library is the last to release it. The library
+    aborts a process in which its own thread destroys the client.
     """
     if error := future.exception(wait):
         raise type(error)(*error.args)

@@ -1,6 +1,6 @@
-"""The descriptor of a kind of source, sink or state: the one object that the folder of the kind exports, as `KIND`.
+"""The descriptor of a kind of source, sink or state, which its folder exports as `KIND`.
 
-References are written `module:name` and resolved at their first use, so that a descriptor imports nothing.
+References have the form `module:name` and are resolved at their first use, so that a descriptor imports nothing.
 """
 
 from __future__ import annotations
@@ -19,17 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileKey:
-    """A key whose value is the path of a file; relative paths are relative to the folder of the pipeline file.
-
-    `words`: values that have a meaning of their own and are no paths.
-    """
+    """A key whose value is a path, relative to the folder of the pipeline file; `words` are values that are no paths."""
 
     key: tuple[str, ...]
     is_secret: bool = False
     words: Collection[str] = ()
 
     def value(self, settings: Any) -> str | None:
-        """The path in these settings; None if there is none."""
+        """The path in these settings; None without one."""
         value = settings
         for name in self.key:
             value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
@@ -38,10 +35,10 @@ class FileKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """The part of a descriptor that all kinds have.
+    """The common part of a descriptor.
 
     - `settings`: a reference to the class whose fields are the keys of the pipeline file.
-    - `page`: the file below `docs/` that describes the kind; another package gives the address of its page.
+    - `page`: the file below `docs/` that describes the kind; for another package the address of a page.
     - `extra`: the extra of pip that the kind needs.
     - `checks`: a reference to a function of a pipeline that returns the checks of `doctor` by name.
     """
@@ -53,15 +50,15 @@ class Kind:
     checks: str | None = None
 
     def classes(self) -> Sequence[str]:
-        """References to all classes of settings of this kind."""
+        """References to all settings classes of this kind."""
         return (self.settings,)
 
     def chosen(self, values: Mapping[str, Any]) -> str:
-        """The reference to the class of settings for these values."""
+        """The reference to the settings class for these values."""
         return self.settings
 
     def checks_of(self, pipeline: Pipeline, *, probes: bool) -> Mapping[str, Check]:
-        """The checks of `doctor` for this part of a pipeline; with `probes` also those that send something."""
+        """The checks of `doctor` for this part of a pipeline; with `probes` also those that send data."""
         if self.checks is None:
             return {}
         found: Callable[..., Mapping[str, Check]] = resolve_name(self.checks)
@@ -72,9 +69,9 @@ class Kind:
 class SourceKind(Kind):
     """A kind of source.
 
-    - `readers`: classes of settings other than `settings`, by the value of the key `reader`.
-    - `registered`: a reference to a function of an address and the name of a table. It returns a source that can list and forget
-      the pipelines registered at this address, or None if the address is none of this kind.
+    - `readers`: settings classes other than `settings`, by the value of the key `reader`.
+    - `registered`: a reference to a function of an address and the name of a table. It returns a source that lists and forgets
+      the pipelines registered at this address, or None for an address of another kind.
     - `capture`: a reference to the implementation of `penstock.capture` for databases of this kind.
     - `layouts`: references to implementations of `penstock.outbox.Table`, by the value of `penstock outbox init --layout`.
     """
@@ -85,21 +82,21 @@ class SourceKind(Kind):
     layouts: Mapping[str, str] = field(default_factory=dict)
 
     def classes(self) -> Sequence[str]:
-        """The class for each reader."""
+        """References to the classes of all readers."""
         return (self.settings, *self.readers.values())
 
     def chosen(self, values: Mapping[str, Any]) -> str:
-        """The class for the reader that the values name."""
+        """The reference to the class of the reader that the values name."""
         return self.readers.get(str(values.get("reader")), self.settings)
 
     def capture_commands(self) -> Capture:
-        """The implementation of the commands."""
+        """The implementation of the `capture` commands."""
         assert self.capture, self.settings
         made: Capture = resolve_name(self.capture)()
         return made
 
     def registered_at(self, address: str, table: str) -> Source | None:
-        """A source for the registrations at this address; None if the address is none of this kind."""
+        """A source for the registrations at this address; None for an address of another kind."""
         return resolve_name(self.registered)(address, table) if self.registered else None
 
 
@@ -112,8 +109,8 @@ class SinkKind(Kind):
 class StateKind(Kind):
     """A kind of state store. `settings` is called with the address, and with `ttl` where the file has a `term`.
 
-    - `schemes`: those of its addresses; a kind without schemes takes paths.
-    - `term`: for a kind whose address has the length of a term: the complaint about the key `term`.
+    - `schemes`: the schemes of its addresses; the address of a kind without schemes is a path.
+    - `term`: the complaint about the key `term`, for a kind whose address includes the length of a term.
     """
 
     schemes: Sequence[str] = ()

@@ -12,15 +12,16 @@ from penstock.poison.parked_keys import Hold
 from penstock.rows import Row, rows_of_change
 
 Stage = Literal["sql", "function", "sink"]
-"""What a parked change could not pass: `where` and `select`, the function, or the far side. Earlier stages have let it pass."""
+"""The stage at which a change was parked, after it passed the earlier ones: `where` and `select`, the function, or the sink."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A parked change, as it was before the stage that it could not pass, and why.
+    """A parked change, as it was before its stage, and the error.
 
-    `is_behind`: nothing is wrong with it, it waits for an earlier letter of its key. `holds`: later changes of its key wait for it.
-    `is_overtaken`: a later one went on, by name `overtaken_by` if it was sent when this was parked. The store gives the `number`.
+    `is_behind`: it is not poison, but waits for an earlier letter of its key. `holds`: later changes of its key wait for it.
+    `is_overtaken`: a later change was delivered; `overtaken_by` names it if it was sent while this one was being parked. The
+    store assigns the `number`.
     """
 
     incarnation: str
@@ -40,31 +41,31 @@ class DeadLetter:
 
     @property
     def name(self) -> str:
-        """What tells it apart from every other change of its pipeline."""
+        """A name that is unique in its pipeline."""
         position, ordinal = self.change.place
         return f"{self.incarnation} {self.lane} {position}.{ordinal}"
 
     @property
     def rows(self) -> Sequence[Row]:
-        """The rows it is about; none for a schema change, which has no key: nothing waits for it, and it waits for nothing."""
+        """The rows of the change; none for a schema event, which has no key: no change waits for it, and it waits for none."""
         return waiting_rows(self.change)
 
     @property
     def hold(self) -> Hold:
-        """What others need to know of it."""
+        """The facts of this letter that decide about later changes."""
         return Hold(self.incarnation, self.lane, self.change.place, tuple(self.rows), self.holds, self.is_overtaken)
 
 
 def waiting_rows(change: Change) -> Sequence[Row]:
-    """The rows whose letters a change has to wait for."""
+    """The rows for whose letters a change waits."""
     return () if change.op == Op.SCHEMA else rows_of_change(change)
 
 
 def ordered(letters: Sequence[DeadLetter]) -> list[DeadLetter]:
-    """Letters in the order in which they must be sent.
+    """Letters in the order of sending.
 
-    Of those that are bound to each other by rows, lanes and lives come in the order of their first letters: what another lane has
-    of the same rows was parked behind them. Otherwise they stay as they are.
+    Among letters that share rows, lanes and incarnations follow the order of their first letters, since the letters of another
+    lane were parked after them. Other letters keep their places.
     """
     bonds = _bonds(letters)
     first: dict[object, int] = {}
@@ -83,7 +84,7 @@ def ordered(letters: Sequence[DeadLetter]) -> list[DeadLetter]:
 
 
 def in_order(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
-    """Letters of a store: lanes in the order of their first letters, and each lane in its own order."""
+    """Letters of a store: lanes in the order of their first letters, each in the order of its changes."""
     numbered, first = sorted(letters, key=lambda one: one.number or 0), dict[tuple[str, str], int]()
     for letter in numbered:
         first.setdefault((letter.incarnation, letter.lane), len(first))
@@ -91,7 +92,7 @@ def in_order(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
 
 
 def _bonds(letters: Sequence[DeadLetter]) -> dict[str, str]:
-    """For each letter, by name, one of those that are bound to it, the same for all of them."""
+    """For the name of each letter, a representative of the group of letters that share rows with it."""
     wholes = {table for letter in letters for table, key in letter.rows if key is None}
     root: dict[object, object] = {}
 

@@ -1,4 +1,4 @@
-"""A message for a topic, the change in which it travels, and its document: the same change as JSON text, for all that reads JSON.
+"""A message for a topic, its change, and its document: the same change as JSON text, for consumers of JSON.
 
 A message without a value (a tombstone) is a `delete`. A document has the key {"key": ...} and
 the image {"value": ..., "headers": ...}.
@@ -18,7 +18,7 @@ from penstock.raw import bytes_of, json_of
 
 
 class Message(NamedTuple):
-    """What a writer has stashed. No value: a tombstone. No key: it shares its order with all others of its topic that have none."""
+    """A stashed message. Without a value it is a tombstone; the messages of a topic without a key share one order."""
 
     topic: str
     key: bytes | None
@@ -27,13 +27,13 @@ class Message(NamedTuple):
 
 
 def to_change(message: Message, position: int, at: int = 0) -> Change:
-    """The change that carries this message."""
+    """The change of a message."""
     op = Op.DELETE if message.value is None else Op.INSERT
     return Change(position, op, message.topic, message.key, None, message.value, at, headers=tuple(message.headers))
 
 
 def of_change(change: Change) -> Message | None:
-    """The message of a change of a source of messages, or of its document; None if a transform has made something else of it."""
+    """The message of a change or of its document; None if it is neither."""
     if change.is_message:
         return Message(change.table, change.key, change.after, change.headers)  # type: ignore[arg-type]
     image = change.after if change.op != Op.DELETE else change.before
@@ -50,7 +50,7 @@ def of_change(change: Change) -> Message | None:
 
 
 def document(change: Change) -> Change:
-    """The document of a message; any other change as it is."""
+    """The document of a message; any other change unchanged."""
     if not change.is_message:
         return change
     body = body_text(change.after, change.headers)  # type: ignore[arg-type]
@@ -59,22 +59,22 @@ def document(change: Change) -> Change:
 
 
 def native(change: Change) -> Change:
-    """The message of a document; any other change as it is."""
+    """The message of a document; any other change unchanged."""
     try:
         message = None if change.is_message else of_change(change)
     except (ValueError, TypeError, KeyError, AttributeError):
-        return change  # the sink says why no message can be made of it
+        return change  # the sink reports the defect
     return change if message is None else change.replace(key=message.key, before=None, after=message.value, headers=message.headers)
 
 
 def natives(documents: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The messages of these documents, in runs: a transform may have made rows of some of them."""
+    """The messages of documents, in runs: a transform may have replaced some of them by rows."""
     for _, run in groupby(map(native, from_batch(documents)), lambda change: change.is_message):
         yield to_batch(run)
 
 
 def documents(changes: pa.RecordBatch) -> pa.RecordBatch:
-    """The documents of messages; changes of rows as they are."""
+    """The documents of messages; changes of rows unchanged."""
     if not is_messages(changes):
         return changes
     keys, values, headers = (listed(changes.column(name)) for name in ("key", "after", "headers"))
@@ -90,17 +90,17 @@ def documents(changes: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def is_messages(changes: pa.RecordBatch) -> bool:
-    """Whether this is a batch of messages, and not of rows."""
+    """Whether a batch has messages, and not rows."""
     return bool(pa.types.is_binary(changes.schema.field("key").type))
 
 
 def body_text(value: bytes | None, headers: Sequence[Header]) -> str:
-    """The image of the document of a message with this value and these headers."""
+    """The image of a document."""
     return f'{{"value":{json_of(value)},"headers":{headers_text(headers) if headers else "[]"}}}'
 
 
 def pairs_of(headers: Any) -> Sequence[Header]:
-    """Headers that were given as pairs or as a mapping, with bytes or text, as pairs of text and bytes."""
+    """Headers, given as pairs or a mapping to bytes or text, as pairs of text and bytes."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return tuple((name, said.encode() if isinstance(said, str) else said) for name, said in pairs)
 
@@ -111,7 +111,7 @@ def headers_text(headers: Iterable[Header]) -> str:
 
 
 def headers_of(text: str | None) -> Sequence[Header]:
-    """The headers of such a text."""
+    """The headers of JSON text."""
     return _pairs(orjson.loads(text)) if text else ()
 
 

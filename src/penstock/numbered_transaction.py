@@ -1,4 +1,4 @@
-"""For programs that write to a captured SQLite database: the changes of one transaction under one number."""
+"""Transaction numbers for programs that write to a captured SQLite database."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ _CLEAR = "delete from _penstock_tx"
 _NUMBER = "insert into _penstock_tx(number) select coalesce(max(seq), 0) + 1 from _penstock_log"
 
 _inside: dict[int, int | None] = {}
-"""The connections that are inside a block now, by their id, and the number of each."""
+"""The number of each connection inside a block, by the id of the connection."""
 
 
 @contextmanager
 def transaction(connection: Any) -> Iterator[int | None]:
-    """One transaction whose changes share a number, which is given; None and nothing more where the database has no capture.
+    """A transaction whose changes share the yielded number; yields None, without further effect, if the database has no capture.
 
-    A sqlite3 connection that is in no transaction begins one, which is committed at the end, or rolled back by an exception. A
-    transaction that was begun outside stays with whoever began it; so does that of a wrapper: Django's connection, SQLAlchemy's
-    connection or session. A block inside a block belongs to the outer one.
+    A sqlite3 connection outside a transaction begins one, which the block commits, or rolls back on an exception. The caller ends
+    a transaction that it began before, and that of a wrapper: the connection of Django, the connection or session of SQLAlchemy.
+    A nested block belongs to the outer one.
     """
     raw = _raw(connection)
     if id(raw) in _inside:
         yield _inside[id(raw)]
         return
     is_mine = raw is connection and not raw.in_transaction
-    cursor = sqlite3.Cursor(raw)  # whatever cursors and rows the connection is set to make
+    cursor = sqlite3.Cursor(raw)  # ignores the cursor and row factories of the connection
     try:
         if is_mine:
             cursor.execute("begin immediate")
@@ -49,7 +49,7 @@ def transaction(connection: Any) -> Iterator[int | None]:
 def _number(raw: sqlite3.Connection, cursor: sqlite3.Cursor) -> int | None:
     if not cursor.execute(_IS_CAPTURED).fetchone():
         return None
-    cursor.execute(_CLEAR)  # what a writer has left that forgot to
+    cursor.execute(_CLEAR)  # a number that a writer left
     if not raw.in_transaction:
         raise ValueError("the connection is in autocommit: begin a transaction first")
     cursor.execute(_NUMBER)
@@ -57,11 +57,11 @@ def _number(raw: sqlite3.Connection, cursor: sqlite3.Cursor) -> int | None:
 
 
 def _raw(connection: Any) -> sqlite3.Connection:
-    """The sqlite3 connection inside: of a session its connection, of a pooled one the driver's."""
+    """The sqlite3 connection inside a session, a wrapper or a pooled connection."""
     inner = connection
     while inner is not None and not isinstance(inner, sqlite3.Connection):
         held = getattr(inner, "driver_connection", None) or getattr(inner, "connection", None)
         inner = held() if callable(held) and not isinstance(held, sqlite3.Connection) else held
     if inner is None:
-        raise TypeError(f"{type(connection).__name__} is no connection to SQLite, or not open yet")
+        raise TypeError(f"{type(connection).__name__} is not an open connection to SQLite")
     return inner

@@ -1,14 +1,13 @@
-"""Stash messages in an outbox, inside the transaction that makes them true.
+"""Stash messages in an outbox, in the transaction of the application.
 
     with psycopg.connect(...) as connection:
         connection.execute("insert into orders ...")
         penstock.outbox.stash(connection, "orders", "42", {"id": 42, "state": "paid"})
 
-`connection` is what the caller writes with: a connection or a cursor of psycopg 3 or of another DB-API driver for Postgres, a
-session or connection of SQLAlchemy, or Django's `connection`. With an asynchronous one: `await stash(...)`. Nothing is committed
-here: what the caller commits is sent, and what is rolled back never was.
+`connection` is a connection or a cursor of psycopg 3 or of another DB-API driver for Postgres, a session or connection of
+SQLAlchemy, or the `connection` of Django. With an asynchronous one: `await stash(...)`. The caller commits or rolls back.
 
-`layout="goharvest"` writes to goharvest's table, for reader mark: in Postgres, MySQL, MariaDB or SQLite.
+`layout="goharvest"` writes to the table of goharvest, for reader mark: in Postgres, MySQL, MariaDB or SQLite.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from inspect import isawaitable
 from typing import Any, Literal, Protocol, TypedDict, Unpack, get_args
 
 Text = bytes | bytearray | memoryview | str | None
-"""Bytes as they are, or text, which becomes UTF-8."""
+"""Bytes, or text, which is encoded as UTF-8."""
 
 Headers = Mapping[str, Text] | Iterable[tuple[str, Text]]
-"""Names and values in order; a name may come several times, if they are given as pairs."""
+"""Names and values in order; pairs may repeat a name."""
 
 Layout = Literal["penstock", "goharvest"]
-"""Whose columns a table has."""
+"""The columns of a table."""
 
 
 class Where(TypedDict, total=False):
-    """Which table it is: `outbox` unless another is named, in our own layout unless it is goharvest's."""
+    """The table, by default `outbox` in the layout of Penstock."""
 
     table: str
     layout: Layout
@@ -59,18 +58,18 @@ def stash(
     headers: Headers = (),
     **where: Unpack[Where],
 ) -> Awaitable[None] | None:
-    """Stash one message; a mapping or a list becomes JSON, no value is a tombstone. Await it on an asynchronous connection."""
+    """Stash one message. A mapping or a list becomes JSON; None is a tombstone. Await it on an asynchronous connection."""
     return _write(connection, [_row(topic, key, value, headers)], **where)
 
 
 def stash_many(connection: Any, messages: Iterable[Any], **where: Unpack[Where]) -> Awaitable[None] | None:
-    """Stash many at once, in this order: tuples of topic, key, value and perhaps headers, or objects with these names."""
+    """Stash messages in order: tuples of topic, key, value and optional headers, or objects with these attributes."""
     rows = [_row(*one) if isinstance(one, tuple) else _row(one.topic, one.key, one.value, one.headers) for one in messages]
     return _write(connection, rows, **where)
 
 
 def quoted(table: str, mark: str = '"') -> str:
-    """The name of a table for SQL, exactly this one; a dot parts it from its schema."""
+    """The quoted name of a table for SQL; a dot separates it from its schema."""
     return ".".join(mark + part.replace(mark, 2 * mark) + mark for part in table.split("."))
 
 
@@ -85,7 +84,7 @@ def _row(topic: str, key: Text, value: Any, headers: Headers = ()) -> tuple[Any,
 
 def _name(name: object) -> str:
     if not isinstance(name, str):
-        raise TypeError(f"the name of a header is text, not {type(name).__name__}")
+        raise TypeError(f"the name of a header must be text, not {type(name).__name__}")
     return name
 
 
@@ -96,11 +95,11 @@ def _raw(what: str, given: Any) -> bytes | None:
         return given.encode()
     if isinstance(given, bytes | bytearray | memoryview):
         return bytes(given)
-    raise TypeError(f"a {what} is text or bytes, not {type(given).__name__}")
+    raise TypeError(f"a {what} must be text or bytes, not {type(given).__name__}")
 
 
 def _insert(table: str, layout: Layout, database: str) -> tuple[Sequence[str], str]:
-    """The columns, and a statement up to where their values stand."""
+    """The columns, and an insert statement up to their values."""
     if layout == "penstock":
         return _COLUMNS, f"insert into {quoted(table)} ({', '.join(_COLUMNS)}) values ("
     names = [f"kafka_{name}" for name in _COLUMNS]
@@ -109,10 +108,10 @@ def _insert(table: str, layout: Layout, database: str) -> tuple[Sequence[str], s
 
 
 def _plain(row: tuple[Any, ...], database: str) -> tuple[Any, ...]:
-    """A row as goharvest's table has it: text, and lists in JSON where there are no arrays."""
+    """A row for the table of goharvest: text, and lists as JSON if the database has no arrays."""
     topic, key, value, names, said = row
     if key is None:
-        raise ValueError("goharvest's table takes no message without a key")
+        raise ValueError("the table of goharvest requires a key for each message")
     lists: list[Any] = [names or [], [_text("header", one) for one in said or ()]]
     if database != "postgresql":
         lists = [json.dumps(one, ensure_ascii=False) for one in lists]
@@ -123,11 +122,11 @@ def _text(what: str, raw: bytes | None) -> str | None:
     try:
         return None if raw is None else raw.decode()
     except UnicodeDecodeError:
-        raise ValueError(f"goharvest's table holds text, and a {what} is not in UTF-8") from None
+        raise ValueError(f"the table of goharvest holds text, and a {what} is not in UTF-8") from None
 
 
 def _database(connection: Any) -> str:
-    """Which database this is: as SQLAlchemy or Django says, or by its driver. Where nobody says, Postgres."""
+    """The database, by SQLAlchemy, Django or the driver; Postgres if it is unknown."""
     if _is_of(connection, "sqlalchemy"):
         bound = connection if hasattr(connection, "dialect") else connection.get_bind()
         return _DATABASES.get(bound.dialect.name, "postgresql")
@@ -148,7 +147,7 @@ def _write(
     connection: Any, rows: list[tuple[Any, ...]], table: str = "outbox", layout: Layout = "penstock"
 ) -> Awaitable[None] | None:
     if layout not in get_args(Layout):
-        raise ValueError(f"there is no layout {layout!r}: choose penstock or goharvest")
+        raise ValueError(f"unknown layout {layout!r}: choose penstock or goharvest")
     database = _database(connection) if layout == "goharvest" else "postgresql"
     names, insert = _insert(table, layout, database)
     if layout == "goharvest":

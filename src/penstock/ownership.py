@@ -1,4 +1,4 @@
-"""A pipeline's own state as the owner of its registration in the source."""
+"""The state of a pipeline as the owner of its registration in the source."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from penstock.pipeline import Pipeline
 from penstock.source import Reader, readers_of
 
 _NEW = "not made yet"
-"""Stands for the identity of a state that was not opened yet."""
+"""The identity of a state that does not exist yet."""
 
 
 def owner_of(pipeline: Pipeline) -> Owner:
-    """The state of this pipeline. Raises StateUnavailable before there is one."""
+    """The state of this pipeline. Raises StateUnavailable before it exists."""
     identity = pipeline.state.identity()
     if identity is None:
-        raise StateUnavailable(f"there is no state in {pipeline.state.address}", "see that it was not removed")
+        raise StateUnavailable(f"there is no state in {pipeline.state.address}", "check that it was not removed")
     return Owner(identity, pipeline.state.address, f"{socket.gethostname()}:{os.getpid()}")
 
 
@@ -30,15 +30,15 @@ def require(pipeline: Pipeline, owner: Owner) -> None:
 
 
 def another(pipeline: Pipeline) -> Reader | None:
-    """The registration of this name, if it belongs to another state than that of the pipeline; nothing is changed."""
+    """The registration of this name, if it belongs to a state other than that of the pipeline; changes nothing."""
     own = Owner(pipeline.state.identity() or _NEW)
     return next((one for one in readers_of(pipeline.source) if one.pipeline == pipeline.name and is_anothers(one, own)), None)
 
 
 def refusal(pipeline: Pipeline) -> SourceOwned | None:
-    """The error of a pipeline whose registration belongs to another state; None also where that cannot be seen now.
+    """The error of a pipeline whose registration belongs to another state; None also if the source cannot be read.
 
-    Brokers that have just started may not know yet that there is a state: without an identity nothing is certain.
+    None without an identity, too: brokers may not have the state yet, just after their start.
     """
     try:
         if identity := pipeline.state.identity():

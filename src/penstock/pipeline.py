@@ -1,4 +1,4 @@
-"""A pipeline: name, source, transform, sink, state. The unit of configuration, leadership, watermark and status."""
+"""A pipeline: the unit of configuration, leadership and status."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEAST_TIMEOUT = timedelta(milliseconds=100)
 
 @settings
 class Transform:
-    """What happens to changes between source and sink, in this order; one call of the function may take `timeout`."""
+    """The steps between source and sink, in this order; `timeout` limits one call of the function."""
 
     where: str | None = absent("every change")
     select: Mapping[str, str] | None = None
@@ -36,13 +36,13 @@ class Transform:
 
     @property
     def has_sql(self) -> bool:
-        """Whether Spark has expressions to evaluate."""
+        """Whether there are expressions for Spark."""
         return self.where is not None or self.select is not None
 
 
 @settings
 class SparkSettings:
-    """Where Spark runs, and with which settings beyond ours."""
+    """The master of Spark, and settings in addition to those of Penstock."""
 
     master: str | None = absent("local, with as many slots as needed")
     memory: Heap | None = absent("a quarter of memory, 1GiB to 4GiB")
@@ -51,7 +51,7 @@ class SparkSettings:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Frozen and picklable, so that it can travel to workers whole."""
+    """Frozen and picklable, so that workers receive it whole."""
 
     name: str
     source: Source
@@ -60,4 +60,4 @@ class Pipeline:
     transform: Transform = field(default_factory=Transform)
     mode: Literal["live", "batch"] = "live"
     spark: SparkSettings = field(default_factory=SparkSettings)
-    folder: str | None = None  # where the module of the function is looked for first
+    folder: str | None = None  # the first place to search for the module of the function

@@ -1,4 +1,4 @@
-"""Files and folders that other users must not open: their modes."""
+"""The modes of files and folders that other users must not open."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ SHARED_FILE, SHARED_FOLDER = 0o660, 0o2770
 
 
 def is_shared(mode: int) -> bool:
-    """Whether its owner shares it with a group on purpose: no usual umask gives a group the right to write and others none."""
+    """Whether the owner shares it with a group on purpose: no usual umask permits the group to write and others nothing."""
     return mode & 0o067 == 0o060
 
 
 def is_wide(mode: int) -> bool:
-    """Whether users can open it that its owner has not chosen."""
+    """Whether users can open it whom its owner has not chosen."""
     return bool(mode & 0o077) and not is_shared(mode)
 
 
 def is_foreign(found: os.stat_result) -> bool:
-    """Whether this is no folder that only this user can have made and can enter; asked of the path itself, following no link."""
+    """Whether this is not a folder that only this user can create and enter; `found` is the status without following links."""
     return not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or bool(found.st_mode & 0o077)
 
 
 def described(found: os.stat_result) -> str:
-    """What a path is, whose, and how wide."""
+    """The type, owner and mode of a path."""
     kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "a folder" if stat.S_ISDIR(found.st_mode) else "a file"
     return f"{kind} of user {found.st_uid} with mode {stat.S_IMODE(found.st_mode):o}"
 
 
 def make_file(path: Path) -> None:
-    """An empty file that only this user can open from its first moment on; one that is there stays as it is."""
+    """Create an empty file that only this user can open, unless it exists."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE))
     except FileExistsError:
@@ -40,7 +40,7 @@ def make_file(path: Path) -> None:
 
 
 def append_to(path: Path) -> int:
-    """A descriptor that appends to a file which only this user can open; what was wider, and is this user's, no longer is."""
+    """A descriptor that appends to a file that only this user can open; narrows the mode of an existing file of this user."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, FILE)
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_mode & 0o077:
@@ -49,12 +49,12 @@ def append_to(path: Path) -> int:
 
 
 def make_folder(path: Path) -> None:
-    """A folder that only this user can enter; one that is there stays as it is."""
+    """Create a folder that only this user can enter, unless it exists."""
     path.mkdir(mode=FOLDER, parents=True, exist_ok=True)
 
 
 def share_like(descriptor: int, folder: Path) -> None:
-    """Let the group that shares the folder use a file of this user in it; one that root made belongs to the owner of the folder."""
+    """Share a file of this user with the group of a shared folder; a file of root gets the owner of the folder."""
     around, found = folder.stat(), os.fstat(descriptor)
     if found.st_uid != os.geteuid():
         return

@@ -9,7 +9,7 @@ import orjson
 
 
 def json_of(raw: bytes | None) -> str:
-    """These bytes as JSON text: joined by hand, since an object for each would take twice the time."""
+    """Bytes as JSON text, joined by hand: an object for each value takes twice the time."""
     if raw is None:
         return "null"
     try:
@@ -19,7 +19,7 @@ def json_of(raw: bytes | None) -> str:
 
 
 def bytes_of(value: Any) -> bytes | None:
-    """The bytes of a value that was read from such JSON."""
+    """The bytes of a value from this JSON."""
     if isinstance(value, str):
         return value.encode()
     return None if value is None else b64decode(value["$blob"])

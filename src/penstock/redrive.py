@@ -1,4 +1,4 @@
-"""Send dead letters again: each through the stages that it has not passed, those of one key in order, beside a running pipeline."""
+"""Send dead letters again, during a run of the pipeline: through the stages not passed, those of one key in order."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from penstock.source import Source
 from penstock.user_function import function_of
 
 PATIENCE = 300.0
-"""Seconds that one letter may take."""
+"""Seconds that the delivery of one letter may take."""
 
 REACH_SECONDS, LOOK_SECONDS = 10.0, 0.1
-"""How long a running pipeline may take to deliver what lies before a letter, and how often that is looked at."""
+"""Limit and interval of the wait for a running pipeline to deliver the changes before a letter."""
 
 Outcome = Literal["sent", "left out", "failed", "waits", "early", "overtaken"]
-"""Sent; left out by the transform as it is now; failed again; waits behind one that failed, or for the pipeline; needs force."""
+"""Sent; left out by the current transform; failed again; waits for a failed letter, or for the pipeline; needs `force`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """What became of a letter."""
+    """The outcome of a letter."""
 
     letter: DeadLetter
     outcome: Outcome
@@ -42,7 +42,7 @@ class Redriven:
 
 
 def chains(letters: Sequence[DeadLetter], chosen: Callable[[DeadLetter], bool]) -> list[DeadLetter]:
-    """The chosen letters with all that are bound to them by a row: what comes before them goes first, what waits follows."""
+    """The chosen letters with all that share rows with them, in the order of sending."""
     rows = {row for letter in letters if chosen(letter) for row in letter.rows}
     while grown := {row for letter in filter(_touching(rows), letters) for row in letter.rows} - rows:
         rows |= grown
@@ -51,9 +51,9 @@ def chains(letters: Sequence[DeadLetter], chosen: Callable[[DeadLetter], bool]) 
 
 
 def redrive(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool], force: bool = False) -> Iterator[Redriven]:
-    """Send letters again, and tell of each; also those that are parked behind them meanwhile: their keys are free at the end.
+    """Send letters again, and yield each outcome; also letters that are parked after them in the meantime.
 
-    Stops when too many in a row have failed. Raises TermHeld if another process does the same.
+    Stops after too many consecutive failures. Raises TermHeld if another process sends letters.
     """
     with pipeline.state.redriving(pipeline.name), ExitStack() as stage:
         sending = Sending(pipeline, stage)
@@ -78,7 +78,7 @@ def _touching(rows: Collection[Row]) -> Callable[[DeadLetter], bool]:
 
 
 class Sending:
-    """One redrive: what failed, and which rows wait for it."""
+    """One redrive: its consecutive failures, and the rows that wait for failed letters."""
 
     def __init__(self, pipeline: Pipeline, stage: ExitStack) -> None:
         self._pipeline, self._stage, self.failed_in_row = pipeline, stage, 0
@@ -87,7 +87,7 @@ class Sending:
         self._expressions: Callable[[Change], pa.RecordBatch] | None = None
 
     def send(self, letters: Sequence[DeadLetter], force: bool) -> Iterator[Redriven]:
-        """Each of these in order, unless it waits behind one that failed."""
+        """Send letters in order, except those that wait for a failed one."""
         for letter in letters:
             if self.failed_in_row >= IN_A_ROW:
                 return
@@ -115,17 +115,17 @@ class Sending:
         return Redriven(letter, "sent" if changes.num_rows else "left out")
 
     def _is_reached(self, letter: DeadLetter) -> bool:
-        """Whether everything before it is delivered or parked: earlier changes of its rows may still be on their way."""
+        """Whether all changes before a letter are delivered or parked: earlier changes of its rows may be under way."""
         deadline = time.monotonic() + self._patience
         while _lies_ahead(letter, standing := self._pipeline.state.pipeline_state(self._pipeline.name), self._pipeline.source):
             if not standing.is_held or time.monotonic() >= deadline:
-                self._patience = 0.0  # others are not waited for as long again
+                self._patience = 0.0  # later letters do not wait again
                 return False
             time.sleep(LOOK_SECONDS)
         return True
 
     def _transformed(self, letter: DeadLetter) -> pa.RecordBatch:
-        """The letter behind the stages that it had not passed, as they are now."""
+        """The results of a letter after the stages that it had not passed, as configured now."""
         given = self._put_through(letter.change) if letter.stage == "sql" else to_batch([letter.change])
         if self._pipeline.source.gives_messages:
             given = next(natives(given), given)
@@ -137,7 +137,7 @@ class Sending:
         return outcome.changes
 
     def _put_through(self, change: Change) -> pa.RecordBatch:
-        """What the expressions make of it, which takes a session of Spark; that is opened once."""
+        """The result of the expressions for a change, in a Spark session that is opened once."""
         if self._expressions is None:
             from penstock.spark.again import again
 
@@ -145,7 +145,7 @@ class Sending:
         return self._expressions(change)
 
     def _deliver(self, letter: DeadLetter, changes: pa.RecordBatch) -> None:
-        """Send it once; under the epoch of now, since a receiver takes no older one."""
+        """Send a letter once, under the current epoch, since a receiver refuses older ones."""
         pipeline = self._pipeline
         assignment = Assignment(
             pipeline=pipeline.name,
@@ -161,22 +161,22 @@ class Sending:
         with closing(_once(pipeline.sink).open(assignment)) as delivery:
             delivery.offer(changes, PATIENCE)
             if not delivery.drain(PATIENCE):
-                raise DeliveryExhausted(f"the sink has not taken change {letter.change.position} within {PATIENCE:g} s")
+                raise DeliveryExhausted(f"the sink did not accept change {letter.change.position} within {PATIENCE:g} s")
 
 
 def _lies_ahead(letter: DeadLetter, standing: PipelineState, source: Source) -> bool:
-    """Whether its lane has not come to it yet; what is left of another life of the source, or of a lane that is over, does not."""
+    """Whether its lane has not reached it; false for another incarnation of the source, and for a lane that has ended."""
     mark = standing.watermarks.get(letter.lane)
     return mark is not None and letter.change.position > mark.position and source.incarnation(mark.cursor) == letter.incarnation
 
 
 def _once(sink: Any) -> Any:
-    """The sink with a single try: who redrives sees the answer."""
+    """The sink with a single try, whose error is the outcome."""
     return replace(sink, retry=replace(sink.retry, tries=1, then="halt", keys="wait")) if sink.retry else sink
 
 
 def drop(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool]) -> list[DeadLetter]:
-    """Give up letters for good, and count them; what waits behind them stays. Raises TermHeld."""
+    """Remove letters and count them as dropped; letters that wait for them stay. Raises TermHeld."""
     with pipeline.state.redriving(pipeline.name):
         some = [letter for letter in pipeline.state.letters(pipeline.name) if chosen(letter)]
         return [letter for letter in some if pipeline.state.remove(letter, redriven=False)]

@@ -1,4 +1,4 @@
-"""All kinds of sources, sinks and state stores: the folders of this package, and entry points of others."""
+"""The kinds of sources, sinks and state stores: folders of this package, and entry points of other packages."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ K = TypeVar("K", bound=Kind)
 
 @cache
 def sources() -> Mapping[str, SourceKind]:
-    """Every kind of source by its `type`. Raises ConfigInvalid if another package is broken."""
+    """The kinds of sources by `type`. Raises ConfigInvalid if another package is broken."""
     return _all("sources", SourceKind)
 
 
 @cache
 def sinks() -> Mapping[str, SinkKind]:
-    """Every kind of sink by its `type`. Raises ConfigInvalid if another package is broken."""
+    """The kinds of sinks by `type`. Raises ConfigInvalid if another package is broken."""
     return _all("sinks", SinkKind)
 
 
 @cache
 def states() -> Mapping[str, StateKind]:
-    """Every kind of state store by its name."""
+    """The kinds of state stores by name."""
     return dict(_own("coordinators", StateKind))
 
 
 def schemes() -> Mapping[str, StateKind]:
-    """Every kind of state store that has addresses, by their scheme."""
+    """The kinds of state stores that have addresses, by scheme."""
     return {scheme: kind for kind in states().values() for scheme in kind.schemes}
 
 
 def kind_of(part: Any, kinds: Mapping[str, K]) -> tuple[str, K] | None:
-    """The kind, with its name, to which these settings belong; None for settings of no kind."""
+    """The name and the kind of a part of a pipeline; None for an unknown class."""
     mine = {f"{one.__module__}:{one.__qualname__}" for one in type(part).__mro__}
     return next(((name, kind) for name, kind in kinds.items() if mine & set(kind.classes())), None)
 
 
 def files_of(part: Any, kinds: Mapping[str, K], *, secret: bool = False) -> Iterator[str]:
-    """The paths among these settings; with `secret`, those of files that nobody else may read."""
+    """The paths in the settings of a part; with `secret`, those of secret files."""
     found = kind_of(part, kinds)
     for file in found[1].files if found else ():
         if (path := file.value(part)) and (file.is_secret or not secret):
@@ -56,7 +56,7 @@ def _all(folder: str, wanted: type[K]) -> Mapping[str, K]:
     found = dict(_own(folder, wanted))
     for name, point in _others(f"penstock.{folder}").items():
         if name in found:
-            raise ConfigInvalid(f"{_package(point)} has a kind {name}, which Penstock has too: {point.value}", _UNINSTALL)
+            raise ConfigInvalid(f"{_package(point)} has a kind {name}, and so does Penstock: {point.value}", _UNINSTALL)
         found[name] = _loaded(point, wanted)
     return found
 
@@ -71,7 +71,7 @@ def _own(folder: str, wanted: type[K]) -> Iterator[tuple[str, K]]:
 
 
 def _others(group: str) -> Mapping[str, EntryPoint]:
-    """The entry points of other packages. One that is listed twice, as beside an editable installation, counts once."""
+    """The entry points of other packages. One that is listed twice, as with an editable installation, counts once."""
     found: dict[str, EntryPoint] = {}
     for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
         if (first := found.setdefault(point.name, point)).value != point.value:
@@ -85,7 +85,7 @@ def _loaded(point: EntryPoint, wanted: type[K]) -> K:
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigInvalid(f"{_package(point)} cannot be used: {point.value}: {error}", "repair or uninstall it") from error
     if not isinstance(kind, wanted):
-        raise ConfigInvalid(f"{_package(point)}: {point.value} is no {wanted.__name__}", "repair or uninstall it")
+        raise ConfigInvalid(f"{_package(point)}: {point.value} is not a {wanted.__name__}", "repair or uninstall it")
     return kind
 
 

@@ -1,4 +1,4 @@
-"""Folders: whether one can write there, and how much."""
+"""Checks that folders are writable and have free space."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from penstock.finding import Finding, failed, ok, warning
 
 LEAST, ENOUGH = 100 << 20, 1 << 30
-"""Bytes below which nothing can go on, and below which somebody should look."""
+"""Free bytes below which a check fails, and below which it warns."""
 
 
 def existing(path: Path) -> Path:
-    """The path, or the nearest folder above it that is there."""
+    """The path, or its nearest parent that exists."""
     return next(place for place in (path, *path.absolute().parents) if place.exists())
 
 
 def unwritable(folder: Path) -> str | None:
-    """Why no file can be written there; tried with one that has no name and leaves no trace."""
+    """The reason why no file can be written to a folder, tried with a file without a name; None if one can."""
     try:
         with tempfile.TemporaryFile(dir=existing(folder)) as trial:
             trial.write(b"penstock")
@@ -30,20 +30,20 @@ def unwritable(folder: Path) -> str | None:
 
 
 def disk(folders: Iterable[Path]) -> Iterator[Finding]:
-    """The room on each disk that these are on."""
+    """The free space on each disk of these folders."""
     disks = {os.stat(place).st_dev: place for place in map(existing, folders)}
     for place in disks.values():
         yield judged(place, shutil.disk_usage(place).free)
 
 
 def judged(place: Path, free: int) -> Finding:
-    """Whether that is room enough."""
-    said, remedy = f"{shown(free)} free at {place}", "make room: a full disk stops writers, the state file and Spark"
+    """The finding about the free space of a disk."""
+    said, remedy = f"{shown(free)} free at {place}", "free disk space: a full disk stops writers, the state file and Spark"
     if free < LEAST:
         return failed("disk", said, remedy)
     return warning("disk", said, remedy) if free < ENOUGH else ok("disk", said)
 
 
 def shown(size: int) -> str:
-    """Bytes for people."""
+    """A number of bytes, rounded."""
     return f"{size / (1 << 30):.1f} GB" if size >= ENOUGH else f"{size / (1 << 20):.0f} MB"

@@ -1,4 +1,4 @@
-"""Which rows a change is about: two changes that share one must arrive in order. Pure."""
+"""The rows of a change: two changes that share a row must be delivered in order."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pyarrow as pa
 from penstock.change import Change, Op, key_text
 
 Row = tuple[str, str | None]
-"""A table and the text of a key, the same text for equal keys; no key: all rows of the table."""
+"""A table and the text of a key, the same for equal keys; None for the key stands for all rows of the table."""
 
-# One field, and a value that is written in one way only: such a key is its own text.
+# One field with a value that JSON writes in one way only: such a key is its own text.
 _OWN_TEXT = r'^\{"[^"\\]*":(0|-?[1-9][0-9]{0,17}|"[^"\\\x00-\x1f]*")\}$'
 
 _OF_ONE_ROW = frozenset((Op.INSERT, Op.DELETE, Op.REFRESH))
@@ -24,20 +24,20 @@ _TELLING = ("op", "table", "key", "before", "facts")
 
 
 def rows_of(changes: pa.RecordBatch) -> list[tuple[Row, ...]]:
-    """The rows that each of these is about: one, two if an update changes the key, or all of a table."""
+    """The rows of each change: one, two if an update changes the key, or all of a table."""
     if keys := plain_keys(changes):
         return [(row,) for row in zip(changes.column("table").to_pylist(), keys, strict=True)]
     return [_rows(*values) for values in zip(*(changes.column(name).to_pylist() for name in _TELLING), strict=True)]
 
 
 def rows_at(changes: pa.RecordBatch, some: Iterable[int], keys: Sequence[str]) -> list[tuple[Row, ...]]:
-    """The same for some of these, where all have plain keys: quick, if they are few."""
+    """The rows of some changes of a batch with plain keys."""
     tables = changes.column("table")
     return [((tables[index].as_py(), keys[index]),) for index in some]
 
 
 def plain_keys(changes: pa.RecordBatch) -> list[str] | None:
-    """The keys of changes that are about one row each and whose keys are their own texts; None if one of them is not so."""
+    """The keys of changes that have one row each and keys that are their own texts; None if one of them does not."""
     import pyarrow.compute as pc
 
     ops, keys, befores = (changes.column(name) for name in ("op", "key", "before"))
@@ -51,7 +51,7 @@ def plain_keys(changes: pa.RecordBatch) -> list[str] | None:
 
 
 def _keep_keys(keys: pa.Array, befores: pa.Array, where: pa.Array) -> bool:
-    """Whether these updates certainly leave their keys as they were."""
+    """Whether these updates certainly do not change their keys."""
     import pyarrow.compute as pc
 
     starts = pc.binary_replace_slice(keys.filter(where), -1, _WHOLE, ",")
@@ -59,19 +59,19 @@ def _keep_keys(keys: pa.Array, befores: pa.Array, where: pa.Array) -> bool:
 
 
 def bound_by(held: Collection[Row]) -> Callable[[Iterable[Row]], bool]:
-    """Whether rows share one with these, or are of a table of which these hold all."""
+    """A test whether rows include one of `held`, or one of a table that `held` has whole."""
     wholes = {table for table, key in held if key is None}
     return lambda rows: any(row in held or row[0] in wholes for row in rows)
 
 
 def touching(held: Collection[Row]) -> Callable[[Iterable[Row]], bool]:
-    """Whether rows share one with these, where a whole table has all of its rows, on either side."""
+    """A test whether rows share one with `held`, where a whole table on either side stands for all of its rows."""
     is_bound, tables = bound_by(held), {table for table, _ in held}
     return lambda rows: is_bound(rows) or any(key is None and table in tables for table, key in rows)
 
 
 def rows_of_change(change: Change) -> tuple[Row, ...]:
-    """The rows that this change is about."""
+    """The rows of one change."""
     if not isinstance(change.key, str):
         return ((change.table, change.key_text),)
     assert not isinstance(change.before, bytes)
@@ -79,11 +79,11 @@ def rows_of_change(change: Change) -> tuple[Row, ...]:
 
 
 def _rows(op: str, table: str, key: str, before: str | None, facts: str | None) -> tuple[Row, ...]:
-    if op == Op.SCHEMA:  # of a table that was renamed: also under its old name
+    if op == Op.SCHEMA:  # a renamed table also has its old name
         was = orjson.loads(before or "{}").get("table", table)
         return ((table, None),) if was == table else ((table, None), (was, None))
     new = orjson.loads(key)
-    if op != Op.UPDATE or (before and before.startswith(f"{key[:-1]},")):  # most images begin with the key: no need to read on
+    if op != Op.UPDATE or (before and before.startswith(f"{key[:-1]},")):  # true for most images: no parsing
         return ((table, _text(new)),)
     old = _old_key(new, orjson.loads(before or "{}"), facts)
     if old is None:
@@ -92,7 +92,7 @@ def _rows(op: str, table: str, key: str, before: str | None, facts: str | None) 
 
 
 def _old_key(new: Mapping[str, Any], before: Mapping[str, Any], facts: str | None) -> Mapping[str, Any] | None:
-    """The key that a row had before this update; None if nothing tells."""
+    """The key of a row before an update; None if it is unknown."""
     if new.keys() <= before.keys():
         return {name: before[name] for name in new}
     old: Mapping[str, Any] | None = orjson.loads(facts or "{}").get("old_key")

@@ -147,9 +147,9 @@ def _is_encodable(text):
 @pytest.mark.parametrize(
     ("altered", "said"),
     [
-        ({"position": 8}, "position 8: it may not change it"),
-        ({"key": '{"id":2}'}, "it may not change it"),
-        ({"ordinal": 1}, "ordinal 1: it may not change it"),
+        ({"position": 8}, "position 8: it must not alter it"),
+        ({"key": '{"id":2}'}, "it must not alter it"),
+        ({"ordinal": 1}, "ordinal 1: it must not alter it"),
         ({"op": "resolved"}, "op 'resolved': it must be insert, update, delete or refresh"),
         ({"op": None}, "op None"),
         ({"table": None}, "table None: it must be text"),

@@ -41,7 +41,7 @@ def test_condition_fields_and_function_follow_each_other(live):
     ("function", "said", "times"),
     [
         ("rules:twice_up_to_1500", "raised KeyError: 'total' at ", 2),
-        ("rules:rename_key", "returned a change with key '{}': it may not change it", 1),
+        ("rules:rename_key", "returned a change with key '{}': it must not alter it", 1),
     ],
 )
 def test_what_came_before_a_failing_change_is_delivered_and_then_the_pipeline_halts(live, function, said, times):

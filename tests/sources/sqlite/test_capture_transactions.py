@@ -237,7 +237,7 @@ def test_a_wrapper_in_autocommit_is_told_to_begin(writer: sqlite3.Connection, pa
 
 
 def test_what_is_no_connection_is_refused() -> None:
-    with pytest.raises(TypeError, match="no connection to SQLite"), penstock.transaction(SimpleNamespace(connection=None)):
+    with pytest.raises(TypeError, match="not an open connection to SQLite"), penstock.transaction(SimpleNamespace(connection=None)):
         pass
 
 
