@@ -114,7 +114,7 @@ def test_a_type_that_no_package_has_is_listed_with_those_of_all_packages(site: S
         ("acme_more", SINK, {"folder": "acme_more:KIND"}, "acme_files and the package acme_more both have a kind folder"),
         ("acme_more", SINK, {"webhook": "acme_more:KIND"}, "the package acme_more has a kind webhook, and so does Penstock"),
         ("acme_more", "import no_such", {"more": "acme_more:KIND"}, "acme_more cannot be used: acme_more:KIND: No module named"),
-        ("acme_more", "KIND = 1", {"more": "acme_more:KIND"}, "the package acme_more: acme_more:KIND is no SinkKind"),
+        ("acme_more", "KIND = 1", {"more": "acme_more:KIND"}, "the package acme_more: acme_more:KIND is not a SinkKind"),
     ],
     ids=["a name twice", "a name of ours", "no module", "no descriptor"],
 )

@@ -49,7 +49,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: workers and `penstock --help` need few of them."""
+    """Import a public name at its first use: workers and `penstock --help` need few of them."""
     if name in ("outbox", "spark"):
         return resolve_name(f"penstock.{name}")
     if name not in _PLACES:

@@ -1,4 +1,4 @@
-"""What a sink must do. Implementations are in `sinks/`."""
+"""The contract of a sink. Implementations are in `sinks/`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from penstock.source import RowLease, Source
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a delivery is for: one lane of one pipeline, under one term, by one task attempt.
+    """The task of a delivery: one lane of one pipeline, under one term, by one task attempt.
 
-    `poison` says what becomes of a change that the far side will never take. `is_redrive`: a person sends dead letters again.
-    `has_messages`: the source gives messages (penstock.message) and not rows.
-    `is_current`: whether the claim was confirmed within the length of a term; if not, nothing may be sent until it is.
-    `row_lease` is there where this pipeline has the source for itself, and settles changes one by one.
+    `poison` decides about a change that the destination never accepts. `is_redrive`: an operator sends dead letters again.
+    `has_messages`: the source gives messages (penstock.message), not rows.
+    `is_current`: whether the claim was confirmed within the length of a term; otherwise nothing may be sent until it is.
+    `row_lease`: the leased rows of a source that settles changes one by one, for a single pipeline.
     """
 
     pipeline: str
@@ -41,7 +41,7 @@ class Assignment:
     is_current: Callable[[], bool] = lambda: True
 
     def retried(self, reason: str, tries: int, wait: float) -> None:
-        """Report that the same is sent again after so many failed tries and seconds."""
+        """Report a failed try, and the seconds until the next one."""
         self.tell(DeliveryRetried(pipeline=self.pipeline, reason=reason, tries=tries, wait_seconds=round(wait, 3)))
 
 
@@ -49,41 +49,41 @@ class Delivery(Protocol):
     """A sink at work on one lane.
 
     - Changes are offered in order, and first deliveries happen in that order per key.
-    - `delivered` moves forward only, over changes that are durable at the far side, without a gap.
-    - A failure that the sink's own retries could not mend is raised by the next `offer` or `drain`, and by every later one;
-      `delivered` still answers.
-    - What `assignment.poison` has condemned without raising, or has sifted out right before it was to be sent, counts as durable.
-    - Nothing is delivered after `close` has returned; what was still pending then is dropped.
+    - `delivered` moves forward only, over changes that are durable at the destination, without a gap.
+    - A failure that remains after the retries of the sink is raised by the next `offer` or `drain`, and by every later one;
+      `delivered` still returns.
+    - A change that `assignment.poison` condemned without raising, or sifted out just before it was sent, counts as durable.
+    - Nothing is delivered after `close` has returned; pending changes are dropped.
     """
 
     def offer(self, changes: pa.RecordBatch, wait: float) -> bool:
-        """Take all of these changes, or none: False if there is no room within so many seconds. None at all: raise a failure."""
+        """Take all changes, or return False without room within `wait` seconds. An empty batch only raises a failure."""
 
     def delivered(self) -> Change | None:
-        """The last change that is durable at the far side."""
+        """The last change that is durable at the destination."""
 
     def drain(self, wait: float) -> bool:
-        """Wait at most so many seconds until everything taken is durable; True if it is."""
+        """Wait at most `wait` seconds until all taken changes are durable; whether they are."""
 
     def close(self) -> None:
-        """Finish the requests under way, if any, and stop."""
+        """Finish the requests under way, and stop."""
 
 
 class Sink(Protocol):
-    """Frozen settings of a destination. A class that inherits from this declares only what differs from it."""
+    """Frozen settings of a destination. A subclass declares only its differences from this class."""
 
     @property
     def retry(self) -> Retry | None:
-        """How deliveries are repeated, and what becomes of poison; None: the sink never gives up on a change."""
+        """The retry policy; None if the sink retries a change without end."""
         return None
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Settings that are legal but probably a mistake, each described in a text that begins with its key."""
+        """Descriptions of settings that are legal but probably a mistake; each begins with its key."""
         return ()
 
     def conflicts(self, source: Source, *, has_function: bool) -> Mapping[tuple[str, ...], str]:
-        """The complaints about a pipeline from this source to this sink, by key of the pipeline file."""
+        """The complaints about a pipeline from a source to this sink, by key of the pipeline file."""
         return {}
 
     @property
@@ -92,37 +92,37 @@ class Sink(Protocol):
         return False
 
     def open(self, assignment: Assignment) -> Delivery:
-        """Start delivering."""
+        """Start a delivery."""
 
     def release(self, pipeline: str, lanes: Collection[Lane]) -> None:
-        """Remove what the destination stores of these lanes, and end every delivery on them: they are placed elsewhere."""
+        """Remove the data of these lanes at the destination, and end every delivery on them, before they are placed elsewhere."""
         return
 
 
 class TransactionalSink(Sink, ABC):
-    """A sink that can keep the watermark of a lane itself, so that nothing is delivered twice; `keeps_watermark` says if it does.
+    """A sink that can store the watermark of a lane, so that no change is delivered twice; it does if `keeps_watermark`.
 
-    - `open` takes the lane over: nothing of an earlier delivery becomes durable afterwards, and `kept` of the new one includes
-      all that did.
-    - Its deliveries are given the marks, and what they have taken becomes durable only up to a mark, with the mark.
+    - `open` takes the lane over: no change of an earlier delivery becomes durable afterwards, and `kept` of the new one includes
+      all durable changes.
+    - Its deliveries receive the marks, and their changes become durable only up to a mark, together with the mark.
     """
 
     @property
     def keeps_watermark(self) -> bool:
-        """It does, unless its settings say otherwise."""
+        """True, unless the settings disable it."""
         return True
 
     @abstractmethod
     def watermark(self, pipeline: str, lane: Lane) -> Watermark | None:
-        """How far this lane has been delivered, if it is kept; without what may just be under way."""
+        """The stored watermark of a lane, without transactions under way; None without one."""
 
 
 class TransactionalDelivery(Delivery, Protocol):
-    """A delivery of such a sink. It is drained once everything up to the last mark is durable."""
+    """A delivery of a TransactionalSink. It is drained once all changes up to the last mark are durable."""
 
     @property
     def kept(self) -> Watermark | None:
-        """How far the lane had been delivered when this delivery took it."""
+        """The watermark of the lane when this delivery took it over."""
 
     def mark(self, watermark: Watermark) -> None:
-        """Everything offered so far is what lies up to here."""
+        """A mark after all changes offered so far."""

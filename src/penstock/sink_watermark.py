@@ -1,4 +1,4 @@
-"""Where a sink keeps the watermark itself, together with what it has delivered, that copy counts wherever it is ahead."""
+"""The watermarks that sinks store together with the changes; a copy that is ahead of the state store counts."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from penstock.source import Source
 
 
 def kept(pipeline: Pipeline, lane: Lane) -> Watermark | None:
-    """What the sink itself says; None for most."""
+    """The watermark that the sink stores; None for most sinks."""
     return cast(TransactionalSink, pipeline.sink).watermark(pipeline.name, lane) if pipeline.sink.keeps_watermark else None
 
 
 def release(pipeline: Pipeline, lanes: Collection[Lane]) -> None:
-    """Let the sink keep nothing for these lanes any more: they are about to be placed elsewhere."""
+    """Remove the data of lanes at the destination, before they are placed elsewhere."""
     if lanes:
         pipeline.sink.release(pipeline.name, lanes)
 
 
 def later(source: Source, recorded: Watermark, kept: Watermark | None) -> Watermark:
-    """Where to go on. What the store recorded behind the sink's copy were marks, with nothing delivered between.
+    """The later of the recorded watermark and the copy of the sink, which is ignored if it has another incarnation.
 
-    A copy of another life of the source, or of another source, says nothing about this one.
+    A recorded watermark after that copy comes from marks, with no delivered change between.
     """
     if kept is None or not is_same_life(source, recorded, kept):
         return recorded
@@ -35,7 +35,7 @@ def later(source: Source, recorded: Watermark, kept: Watermark | None) -> Waterm
 
 
 def is_same_life(source: Source, one: Watermark, other: Watermark) -> bool:
-    """Whether these two can be compared."""
+    """Whether two watermarks have the same incarnation, and can be compared."""
     try:
         return source.incarnation(one.cursor) == source.incarnation(other.cursor)
     except CursorInvalid:

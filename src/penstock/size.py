@@ -1,4 +1,4 @@
-"""Sizes as people write them: 512KB 8MB 1GiB."""
+"""Sizes as written in a pipeline file: 512KB 8MB 1GiB."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SPELLING = re.compile(rf"(\d{{1,12}})\s*({'|'.join(_UNITS)})")
 
 
 class Bytes(int):
-    """A number of bytes, which prints as a person writes it."""
+    """A number of bytes, which prints in the largest unit that divides it."""
 
     def __str__(self) -> str:
         unit, size = next((unit, size) for unit, size in reversed(_UNITS.items()) if self >= size and self % size == 0)
@@ -22,7 +22,7 @@ class Bytes(int):
 
 
 def parse(text: object) -> Bytes:
-    """The size that is spelled like this."""
+    """The size that a text spells."""
     if isinstance(text, Bytes):
         return text
     found = _SPELLING.fullmatch(text.strip()) if isinstance(text, str) else None
@@ -32,13 +32,13 @@ def parse(text: object) -> Bytes:
 
 
 LEAST_HEAP = Bytes(512 * MIB)
-"""Spark refuses to start with less than 450 MiB, and a JVM counts not all of its heap."""
+"""Spark refuses to start with less than 450 MiB, and a JVM does not count all of its heap."""
 
 _HEAP = re.compile(r"(\d{1,9})([mg])", re.IGNORECASE)
 
 
 def parse_heap(text: object) -> Bytes:
-    """The size of a heap, also as Java and Spark spell it: 512m 2g."""
+    """The size of a heap, also in the spelling of Java and Spark: 512m 2g."""
     found = _HEAP.fullmatch(text.strip()) if isinstance(text, str) else None
     try:
         size = Bytes(int(found[1]) * (GIB if found[2] in "gG" else MIB)) if found else parse(text)

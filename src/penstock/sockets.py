@@ -1,4 +1,4 @@
-"""A folder for Unix sockets: its path is short whatever TMPDIR is, since systems take some 100 bytes for a socket's."""
+"""A folder for Unix sockets, with a short path: systems limit the path of a socket to about 100 bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from penstock.errors import ConfigInvalid
 
 LONGEST = 60
-"""Bytes of the folder's path: Spark names a socket in it with 43 more, and macOS takes 103; 104 with the zero behind them."""
+"""Bytes of the path: Spark adds 43 for the name of a socket, and macOS accepts 103."""
 
 _RANDOM = 8
 """Letters that `mkdtemp` adds."""
@@ -18,7 +18,7 @@ _COMMON = ("/tmp", "/var/tmp")
 
 
 def make_folder(prefix: str) -> str:
-    """A new folder with a random name that only its owner can enter: in TMPDIR if that is short. Raises ConfigInvalid."""
+    """A new folder with a random name that only its owner can enter, in TMPDIR if its path is short. Raises ConfigInvalid."""
     most, refusals = LONGEST - len(f"/{prefix}") - _RANDOM, []
     for base in dict.fromkeys(_bases()):
         if (length := len(os.fsencode(base))) > most:
@@ -35,7 +35,7 @@ def make_folder(prefix: str) -> str:
 
 
 def _bases() -> Iterator[str]:
-    """XDG_RUNTIME_DIR comes last: the system removes it when the user logs out, and a run may outlive that."""
+    """XDG_RUNTIME_DIR comes last: the system removes it when the user logs out, which may be during a run."""
     for base in (os.environ.get("TMPDIR"), *_COMMON, os.environ.get("XDG_RUNTIME_DIR")):
         if base:
-            yield os.path.abspath(base)  # links stay: a short one to a long folder is there on purpose
+            yield os.path.abspath(base)  # without resolving links: a short link to a long path is intended

@@ -1,4 +1,4 @@
-"""What a source of changes must do. Implementations are in `sources/`."""
+"""The contract of a source. Implementations are in `sources/`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from penstock.size import Bytes
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A piece of a lane as it is followed.
+    """The changes of a lane that one read returns.
 
-    `upto` is set when the window is whole: it ends on a commit, and nothing at or below it is still to come.
-    `idle` says that no more changes wait after it, so that these should be pushed on at once.
+    `upto` is set if the window is whole: it ends on a commit, and no change at or below it is still to come.
+    `idle`: no change waits after it, so that these must not wait for others.
     """
 
     changes: pa.RecordBatch
@@ -31,7 +31,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of a lane between two cursors: `after` exclusive, `upto` inclusive."""
+    """The changes of a lane between two cursors: `after` exclusive, `upto` inclusive."""
 
     lane: Lane
     after: Cursor
@@ -40,7 +40,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The changes between a cursor and the head, or another cursor: its position, and how many; None where that is unknown."""
+    """The position of the head, or of another end, and the number of changes from a cursor up to it; None if unknown."""
 
     head: int
     changes: int | None
@@ -53,11 +53,10 @@ GONE = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A pipeline that is registered with a source.
+    """A pipeline that is registered in a source.
 
-    `silent`: seconds since it was last noted. `kept`: changes that are kept for it alone. `is_gone`: it was not noted for so long
-    that it cannot be at work. `is_released`: it was gone for too long, and nothing is kept for it any more. `owner`: the state to
-    which it belongs.
+    `silent`: seconds since its last contact. `kept`: the number of changes kept for it alone. `is_gone`: its last contact is too
+    old for a pipeline that runs. `is_released`: it was gone for too long, and no change is kept for it. `owner`: its state.
     """
 
     pipeline: str
@@ -71,9 +70,9 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What settling did: changes pruned, readers released; and readers that are gone for too long but still waited for.
+    """The effect of a settle: changes pruned, readers released, and readers `overdue`: gone for too long, but not released.
 
-    `is_put_off`: nothing was written, because now is no good time; so it is not known whether it could be.
+    `is_put_off`: nothing was written, to spare a busy database, so that a failure to write would not show.
     """
 
     pruned: int = 0
@@ -83,137 +82,133 @@ class Settlement:
 
 
 class Stamp(NamedTuple):
-    """The identity of a reader: the epoch of its term, and the attempt of its task under it."""
+    """The identity of a reader: the epoch of its term, and the attempt of its task."""
 
     epoch: int
     attempt: int
 
 
 ANONYMOUS = Stamp(0, 0)
-"""Reads without a term: it leases nothing."""
+"""A reader without a term, which leases no rows."""
 
 
 class Snapshot(Protocol):
-    """The rows that a database had before its log; they are delivered first.
+    """The rows that a database had before its log, which are delivered first.
 
-    They come in ranges, each a lane of its own. Every row is in one range only, and the stream after them leaves out the changes
-    that the ranges include: nothing is missing, nothing is delivered twice.
+    They come in ranges, each a lane. Every row is in exactly one range, and the stream after them omits the changes that the
+    ranges include: none is missing, and none is delivered twice.
     """
 
     def ranges(self, cursor: Cursor) -> Mapping[Lane, Cursor]:
-        """The ranges of rows that must be delivered before the stream can go on from this cursor; mostly none."""
+        """The ranges of rows to deliver before the stream continues from this cursor; usually none."""
 
     def rows(self, cursor: Cursor, *, again: bool) -> Iterator[Window]:
         """The rows of a range, as `refresh`; only the last window is whole.
 
-        Again: an earlier attempt may have delivered some, so those that have been removed since come as `delete`.
+        `again`: an earlier attempt may have delivered some rows, so that those deleted since come as `delete`.
         """
 
     def remaining(self, ranges: Sequence[Cursor]) -> Backlog:
-        """How many rows these ranges still hold, as far as that is known without reading them; and when they were cut."""
+        """The number of rows in these ranges, if it is known without reading them, and the time of the snapshot."""
 
     def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
-        """The cursor from which the stream goes on, now that its ranges were delivered and ended with these."""
+        """The cursor from which the stream continues after its ranges, given their last cursors."""
 
 
 class Retention(Protocol):
-    """How long a source keeps changes, and for which pipelines.
+    """The registrations of pipelines, and the changes that a source keeps for them.
 
-    - `settle` is idempotent and the only call that deletes; it keeps everything that any registered pipeline still needs, unless
-      the pipeline is gone and the source's own settings say that it is not waited for any longer. Then it finds no way on.
-    - A registration belongs to the owner that registered it. `register` and `settle` of any other raise SourceOwned and change
-      nothing, in the same transaction. One without an owner belongs to the next that comes, and so does one that was released.
+    - `settle` is idempotent and the only call that deletes changes. It keeps all changes that a registered pipeline needs, unless
+      the pipeline has been gone for longer than the settings of the source permit. That pipeline then raises SourcePruned.
+    - A registration belongs to the owner that registered it. `register` and `settle` of another owner raise SourceOwned and change
+      nothing, in the same transaction. The next owner adopts a registration that has no owner, or was released.
     """
 
     def register(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> None:
-        """Note at once the cursor of a pipeline, also backwards: the changes after it stay. Raises SourcePruned, SourceOwned."""
+        """Record the cursor of a pipeline, also backward: the changes after it are kept. Raises SourcePruned, SourceOwned."""
 
     def registered(self, pipeline: str, lane: Lane) -> int | None:
-        """The position that is noted for this pipeline; None if it was never registered."""
+        """The recorded position of a pipeline; None if it is not registered."""
 
     def readers(self) -> Sequence[Reader]:
-        """Every pipeline that is registered."""
+        """The registered pipelines."""
 
     def remarks(self) -> Sequence[str]:
-        """What hinders the source from deleting settled changes, for a person who looks at a pipeline."""
+        """The obstacles to deleting settled changes, for the status of a pipeline."""
 
     def settle(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> Settlement:
-        """Note that this pipeline lives and needs nothing below `upto` again, and delete a little. Raises SourceOwned."""
+        """Record that a pipeline runs and needs no change below `upto`, and delete some changes. Raises SourceOwned."""
 
     def forget(self, pipeline: str, owner: Owner | None = None) -> bool:
-        """Remove a registration; False if there was none.
-
-        With an owner, a registration of another one is handed over to it instead: it stays where it is.
-        """
+        """Remove a registration; False if there was none. That of another owner is handed over to `owner` instead, if given."""
 
 
 class Seek(Protocol):
-    """Where a person says that a pipeline goes on."""
+    """The places at which an operator can continue a pipeline."""
 
     def since(self, lane: Lane, moment: datetime) -> Cursor:
         """The cursor before the first change made at this moment or later. Raises ConfigInvalid if that may be gone already."""
 
     def renew(self) -> None:
-        """Begin a new incarnation, once a person has decided where to go on in a source that was rewound."""
+        """Begin a new incarnation, after an operator has chosen the place at which to continue in a rewound source."""
 
 
 RowName = NewType("RowName", int)
-"""The name of a leased row, which only the source interprets; names grow in the order in which the source reads its rows."""
+"""The name of a leased row, which only the source interprets; names grow in the order of reading."""
 
 
 class RowLease(Protocol):
-    """The rows that one attempt has leased in a source, by the names that the lease gives them.
+    """The rows that one attempt has leased in a source.
 
-    - No call touches a row that bears another mark: a late call of a deposed holder has no effect on its successor.
-    - `purge` and `reset` are durable when they return. A row that was deleted counts as done.
+    - No call changes a row that another attempt has leased: a late call of a deposed holder does not affect its successor.
+    - `purge` and `reset` are durable when they return. A deleted row counts as done.
     - Every call raises TermLost once a later attempt has leased one of these rows, and SourceUnavailable.
     """
 
     def cursor(self, since: Cursor) -> Cursor:
-        """The same position for this attempt: cursors after its rows are made from it."""
+        """A cursor with the same position for this attempt, for `cursor_after` of its rows."""
 
     def name(self, change: Change) -> RowName:
-        """The name of the row that a change was made of."""
+        """The name of the row of a change."""
 
     def purge(self, rows: Sequence[RowName]) -> None:
-        """Delete these: they are delivered."""
+        """Delete delivered rows."""
 
     def reset(self, rows: Sequence[RowName]) -> None:
-        """Give these back: they are leased, and read, once more."""
+        """Return rows, which are then leased and read again."""
 
     def confirm(self, rows: Sequence[RowName]) -> None:
-        """Prove that this attempt still holds these."""
+        """Check that this attempt still holds these rows."""
 
     def close(self) -> None:
         """Disconnect."""
 
 
 class RowLeases(Protocol):
-    """The leases of a source that one pipeline has for itself: to read a row is to lease it.
+    """The leases of a source with a single pipeline, which leases each row that it reads.
 
-    The rows that a predecessor has leased and not delivered come first, at the same positions. `open` and `read` of the source
+    The rows that a predecessor leased and did not deliver come first, at the same positions. `open` and `read` of the source
     raise TermLost if there is a successor.
     """
 
     def target(self, lane: Lane) -> Cursor:
-        """Where a batch may end: a reader that gets there has read all rows that existed when this was asked."""
+        """A target of a batch: a reader that reaches it has read all rows that exist now."""
 
     def leased(self, lane: Lane, after: Cursor) -> Iterator[pa.RecordBatch]:
-        """Changes after a cursor that an attempt has leased and not delivered; nothing is written."""
+        """The changes after a cursor that an attempt leased and did not deliver; writes nothing."""
 
     def open(self, reader: Stamp) -> RowLease:
-        """The rows of this attempt."""
+        """The lease of an attempt."""
 
 
 class Following(Protocol):
-    """A lane from a cursor on, as it grows: every change once, in order."""
+    """A growing lane, read from a cursor on: every change once, in order."""
 
     def poll(self, wait: float) -> Window | None:
-        """The next changes, at once if there are any; after so many seconds None, or an empty window where only its cursor is new.
+        """The next changes, or after `wait` seconds None, or an empty window if only its cursor is new.
 
-        A window that comes in pieces may be followed by None: the cursor before it is not one to go on from, then.
-
-        A poll without a wait looks for changes, unless the last look has put too much load on the database.
+        None may follow a part of a window; the cursor before that part is then no place to continue from. A poll without a wait
+        looks for changes, unless the previous look put too much load on the database.
         """
 
     def close(self) -> None:
@@ -221,30 +216,30 @@ class Following(Protocol):
 
 
 class Source(Protocol):
-    """Frozen settings; every method opens what it needs, so that a source can be pickled to a worker.
+    """Frozen settings; every method opens its own resources, so that a source can be pickled to a worker.
 
-    - Positions of one lane grow in commit order; a position names one change for as long as the source's incarnation lives. They
-      are compared and never subtracted: `backlog` counts changes.
-    - `head` ends on a commit and never goes back. `read` gives the same changes for the same span every time.
+    - Positions of one lane grow in commit order; within an incarnation a position names one change. Positions are compared and
+      never subtracted: `backlog` counts changes.
+    - `head` ends on a commit and never goes back. `read` returns the same changes for the same span every time.
     - The spans of a `split` are disjoint, in order, and cover the whole span.
-    - A source that no longer continues at a cursor (damaged, replaced, rewound) raises; it never skips.
-    - The optional parts are None where a source does not have them. A class that inherits from this declares only the parts that
-      it has.
+    - A source that does not continue at a cursor (damaged, replaced, rewound) raises; it never skips changes.
+    - Optional parts that a source does not have are None.
+    - A class that inherits from this declares only the optional parts that it has.
     """
 
     @property
     def start(self) -> str:
-        """Where a new pipeline begins: a word of the pipeline file."""
+        """The start of a new pipeline, as the pipeline file names it."""
         return "beginning"
 
     @property
     def gives_messages(self) -> bool:
-        """Whether its changes carry messages (penstock.message), not rows."""
+        """Whether its changes are messages (penstock.message), not rows."""
         return False
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The rows that were there before the log."""
+        """The rows that existed before the log."""
         return None
 
     @property
@@ -254,28 +249,28 @@ class Source(Protocol):
 
     @property
     def seek(self) -> Seek | None:
-        """Other places to go on from than the start and a position."""
+        """Places to continue from, in addition to the start and a position."""
         return None
 
     @property
     def row_lease(self) -> RowLeases | None:
-        """The leases of a source that one pipeline has for itself."""
+        """The leases of a source with a single pipeline."""
         return None
 
     @property
     def max_row(self) -> Bytes | None:
-        """The bytes of the largest change that is delivered; None: as large as the engine can carry."""
+        """The bytes of the largest change to deliver; None: as large as the engine can carry."""
         return None
 
     def lanes(self) -> Sequence[Lane]:
-        """The lanes of this source, each one Spark task; the engine asks again while a pipeline runs.
+        """The lanes of this source, one Spark task each; the engine calls this repeatedly while a pipeline runs.
 
-        A lane that appears meanwhile is read from its `beginning`. One that has ended is listed at least until all registered
-        pipelines have settled its end.
+        A new lane is read from its `beginning`. A lane that has ended is listed until all registered pipelines have settled its
+        end.
         """
 
     def end(self, lane: Lane) -> Cursor | None:
-        """The cursor after the last change of a lane that has ended, for good; None while changes may come."""
+        """The cursor after the last change of a lane that has ended; None while changes may come."""
         return None
 
     def begin(self, lane: Lane, start: str) -> Cursor:
@@ -288,45 +283,45 @@ class Source(Protocol):
         """The position of a cursor. Raises CursorInvalid."""
 
     def incarnation(self, cursor: Cursor) -> str:
-        """The life of the source that a cursor belongs to; positions of different lives are not comparable."""
+        """The incarnation of a cursor; positions of different incarnations are not comparable."""
 
     def cursor_after(self, change: Change, since: Cursor) -> Cursor:
-        """The cursor immediately after `change`, which was read from `since` on."""
+        """The cursor immediately after `change`, which was read after `since`."""
 
     def split(self, span: Span, parts: int) -> Sequence[Span]:
-        """Cut a span into at most so many."""
+        """Cut a span into at most `parts` spans."""
         return (span,)
 
     def read(self, span: Span, reader: Stamp) -> Iterator[pa.RecordBatch]:
-        """The changes of a span in order; where rows are leased, those of its end or a little more."""
+        """The changes of a span, in order; a source that leases rows may return some after its end."""
 
     def open(self, lane: Lane, after: Cursor, reader: Stamp) -> Following:
-        """Follow a lane from this cursor on; `penstock.following` has the loop."""
+        """Follow a lane from a cursor on; `penstock.following` has the loop."""
 
     def backlog(self, lane: Lane, after: Cursor, upto: Cursor | None = None, most: int | None = None) -> Backlog:
-        """How many changes wait after this cursor, up to another or the head; the count ends at `most`.
+        """The number of changes after a cursor, up to another one or the head; the count ends at `most`.
 
-        A count of a few is quick, however many there are: it is taken while a micro-batch is planned.
+        With a small `most` the count is quick, whatever the backlog: Spark waits for it as it plans a micro-batch.
         """
 
 
 def at_most(changes: int, most: int | None) -> int:
-    """A count that ends at `most`."""
+    """A count, limited by `most`."""
     return changes if most is None else min(changes, most)
 
 
 def ranges_at(source: Source, cursor: Cursor) -> Mapping[Lane, Cursor]:
-    """The ranges of rows that come before the stream at this cursor; none where the source has no snapshot."""
+    """The ranges of rows to deliver before the stream continues from a cursor; none without a snapshot."""
     return source.snapshot.ranges(cursor) if source.snapshot else {}
 
 
 def readers_of(source: Source) -> Sequence[Reader]:
-    """Every pipeline that is registered; none where the source registers none."""
+    """The registered pipelines; none if the source registers none."""
     return source.retention.readers() if source.retention else ()
 
 
 def count(source: Source, span: Span, most: int | None = None) -> int | None:
-    """How many changes a span has, or `most` if it has more; None where that is unknown."""
+    """The number of changes in a span, at most `most`; None if it is unknown."""
     return source.backlog(span.lane, span.after, span.upto, most).changes
 
 
@@ -334,11 +329,11 @@ def since(source: Source, lane: Lane, moment: datetime) -> Cursor:
     """The cursor before the first change made at this moment or later. Raises ConfigInvalid if that may be gone already."""
     if source.row_lease and source.seek is None:
         raise ConfigInvalid(
-            "a table with reader mark keeps nothing that was delivered",
-            "reader mark sends whatever is in the table, and purges it: delete rows that are not to be sent",
+            "a table with reader mark keeps no delivered messages",
+            "reader mark sends and purges all rows of the table: delete rows that must not be sent",
         )
     if source.seek is None:
         raise ConfigInvalid(
-            "the source keeps no delivered changes, so that no moment of it is a place to go on from", "name a position"
+            "the source keeps no delivered changes, so that a pipeline cannot continue at a time", "name a position"
         )
     return source.seek.since(lane, moment)

@@ -24,10 +24,10 @@ State = Literal["leading", "standby", "stopped", "halted"]
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One pipeline at one moment; None where a value is unknown.
+    """The status of a pipeline at one moment; unknown values are None.
 
-    `error`: why it has halted, or cannot be looked at. `trouble`: what it tries again, or did when it was last seen. `marks`: how
-    far each lane has come, also the ranges of a snapshot.
+    `error`: the error that halted it, or that prevents a reading of its status. `trouble`: the last known error that is being
+    retried. `marks`: the positions of the watermarks, also those of the ranges of a snapshot.
     """
 
     name: str
@@ -49,18 +49,18 @@ class Status:
 
     @property
     def last_error(self) -> Mapping[str, str] | None:
-        """What is wrong, whether it stops the pipeline or not."""
+        """The error, whether it halts the pipeline or is being retried."""
         return self.error or self.trouble
 
     def to_json(self) -> str:
-        """The status as one line; `state` tells whether the error has stopped it."""
+        """The status as one line of JSON; `state` shows whether the error halted the pipeline."""
         facts = asdict(self) | {"error": self.last_error}
         del facts["trouble"], facts["marks"]
         return as_json(facts)
 
 
 def observe(pipeline: Pipeline) -> Status:
-    """Ask the state store and the source; what cannot be read becomes the status's error."""
+    """Read the status from the state store and the source; an error of either becomes the error of the status."""
     return _observed(pipeline, PipelineState())
 
 
@@ -71,7 +71,7 @@ def _observed(pipeline: Pipeline, before: PipelineState) -> Status:
         waiting: Mapping[Lane, Backlog] | PenstockError = _backlogs(pipeline, standing)
     except PenstockError as error:
         if isinstance(error, SourcePruned) and standing.watermarks != before.watermarks:
-            return _observed(pipeline, standing)  # it may have gone on, and settled that, between the two questions
+            return _observed(pipeline, standing)  # it may have settled those changes between the two reads
         waiting = error
     return summarise(pipeline, standing, waiting, datetime.now(UTC))
 
@@ -79,7 +79,7 @@ def _observed(pipeline: Pipeline, before: PipelineState) -> Status:
 def summarise(
     pipeline: Pipeline, standing: PipelineState, waiting: Mapping[Lane, Backlog] | PenstockError, now: datetime
 ) -> Status:
-    """The status that follows from what is known; lanes are added up, and the one that is furthest behind tells the lag."""
+    """The status from these facts: backlogs of lanes are added, and the oldest undelivered change gives the lag."""
     error, lanes = (waiting.facts(), {}) if isinstance(waiting, PenstockError) else (None, waiting)
     oldest_at = min((lane.oldest_at for lane in lanes.values() if lane.changes != 0 and lane.oldest_at), default=None)
     own = pipeline.source.lanes()
@@ -105,13 +105,13 @@ def summarise(
 
 
 def _total(counts: Iterable[int | None]) -> int | None:
-    """The sum, unless one is unknown."""
+    """The sum; None if one count is unknown."""
     known = [*counts]
     return None if None in known else sum(one or 0 for one in known)
 
 
 def remarks(pipeline: Pipeline) -> list[str]:
-    """What else a person should know: of a snapshot, of poison, and who holds the log back. Nothing, where nobody can say."""
+    """Remarks on a pipeline: its snapshot, its poison, and the readers that hold the log back; none if they cannot be read."""
     with suppress(PenstockError):
         standing = pipeline.state.pipeline_state(pipeline.name)
         own = [*_snapshot(pipeline, standing), *_poison(pipeline.name, standing)]
@@ -140,7 +140,7 @@ def _left(pipeline: Pipeline, standing: PipelineState, ranges: Mapping[Lane, Cur
 
 def _poison(name: str, standing: PipelineState) -> Iterator[str]:
     if standing.dead:
-        behind = f", {standing.waiting} of them wait behind another" if standing.waiting else ""
+        behind = f", {standing.waiting} of them wait for another" if standing.waiting else ""
         passed = f", passed by {standing.passed} later changes of their keys" if standing.passed else ""
         yield f"{name}: {standing.dead} dead letters{behind}{passed}: penstock dead list FILE"
     if standing.dropped:
@@ -156,16 +156,17 @@ def _holders(name: str, readers: Sequence[Reader]) -> Iterator[str]:
     for one in readers:
         if one.is_gone and one.kept and one.pipeline != name:
             yield (
-                f"{one.pipeline} holds the log back: at position {one.position}, noted {roughly(one.silent)} ago, "
-                f"{one.kept} changes kept for it; if it is not to come back: penstock forget --database DATABASE {one.pipeline}"
+                f"{one.pipeline} holds the log back: at position {one.position}, last contact {roughly(one.silent)} ago, "
+                f"{one.kept} changes kept for it; to release it: penstock forget --database DATABASE {one.pipeline}"
             )
 
 
 def _unnoted(name: str, readers: Sequence[Reader]) -> Iterator[str]:
-    """Of one that leads, and yet the source does not know: a source that cannot be written shows nowhere else in the stores."""
+    """A leader without recent contact to its source: the stores do not show otherwise that the source is read-only."""
     for one in readers:
         if one.is_gone and one.pipeline == name:
-            yield f"{name} leads, but was last noted in its source {roughly(one.silent)} ago: can it be written? The log says"
+            contact = f"its last contact to the source was {roughly(one.silent)} ago"
+            yield f"{name} leads, but {contact}: check the log, and that the source is writable"
 
 
 def _state(standing: PipelineState) -> State:
@@ -181,7 +182,7 @@ def _backlogs(pipeline: Pipeline, standing: PipelineState) -> Mapping[Lane, Back
 
 
 def _backlogs_of(pipeline: Pipeline, standing: PipelineState, lane: Lane) -> Mapping[Lane, Backlog]:
-    """Of a lane, and of the rows that go before it."""
+    """The backlogs of a lane, and of the snapshot before it."""
     source, reached = pipeline.source, _reached(pipeline, standing, lane)
     found = {lane: source.backlog(lane, reached)}
     left = _left(pipeline, standing, ranges_at(source, reached))
@@ -189,7 +190,7 @@ def _backlogs_of(pipeline: Pipeline, standing: PipelineState, lane: Lane) -> Map
 
 
 def _reached(pipeline: Pipeline, standing: PipelineState, lane: Lane) -> Cursor:
-    """The cursor of a lane's watermark; for a new pipeline, where it would begin."""
+    """The cursor of the watermark of a lane; its start for a new pipeline."""
     mark = standing.watermarks.get(lane)
-    start = "beginning" if standing.watermarks else pipeline.source.start  # a lane that has appeared
+    start = "beginning" if standing.watermarks else pipeline.source.start  # a new lane
     return mark.cursor if mark else pipeline.source.begin(lane, start)

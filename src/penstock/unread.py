@@ -1,4 +1,4 @@
-"""The sink of a pipeline that was loaded by a command which delivers nothing, where a reference of it cannot be resolved."""
+"""The sink of a pipeline with an unresolved reference, for commands that deliver nothing."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from penstock.sink import Assignment, Delivery, Sink, TransactionalSink
 
 @dataclass(frozen=True, slots=True)
 class UnreadSink(Sink):
-    """Raises its complaint when it is used."""
+    """Raises its complaint on use."""
 
     message: str
     remedy: str
 
     def open(self, assignment: Assignment) -> Delivery:
-        """Deliver nothing."""
+        """Raise the complaint."""
         self.complain()
 
     def complain(self) -> NoReturn:
@@ -28,25 +28,25 @@ class UnreadSink(Sink):
 
 
 class UnreadTransactionalSink(UnreadSink):
-    """In place of one that may keep watermarks."""
+    """The replacement of a sink that may store watermarks."""
 
     @property
     def keeps_watermark(self) -> bool:
-        """Not known."""
+        """Raise the complaint."""
         self.complain()
 
     def release(self, pipeline: str, lanes: Collection[Lane]) -> None:
-        """Not possible."""
+        """Raise the complaint, also here."""
         self.complain()
 
 
 def unread(kind: type, message: str) -> UnreadSink:
-    """In place of a sink of this kind."""
+    """The replacement of a sink of this class."""
     made = UnreadTransactionalSink if issubclass(kind, TransactionalSink) else UnreadSink
-    return made(message, "set the variable, or write the file, in the environment of this command too")
+    return made(message, "set the variable, or create the file, in the environment of this command too")
 
 
 def require(sink: Sink) -> None:
-    """Raise ConfigInvalid before anything is changed, where a sink keeps watermarks and cannot be used."""
+    """Raise ConfigInvalid if a sink stores watermarks and has an unresolved reference."""
     if isinstance(sink, UnreadTransactionalSink):
         sink.complain()

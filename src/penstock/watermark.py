@@ -1,4 +1,4 @@
-"""Acting on a source at the watermark of a lane."""
+"""Calls of a source at the watermark of a lane."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 
 def at_watermark(pipeline: Pipeline, lane: Lane, act: Callable[[Cursor], T]) -> tuple[Watermark, T] | None:
-    """A lane's watermark and the result of an act at it; None without a watermark.
+    """The watermark of a lane and the result of `act` at its cursor; None without a watermark.
 
-    The record of a predecessor may arrive after its term, and be settled: the act is repeated if the watermark has moved meanwhile.
+    A predecessor may record and settle progress after its term: the call is repeated if the watermark has moved since.
     """
     watermark = pipeline.state.watermark(pipeline.name, lane)
     while watermark:

@@ -388,7 +388,7 @@ def test_status_doctor_and_forget_tell_of_letters(office: Office, capsys: Any) -
     _, warned = leader(pipeline)
     assert (warned.verdict, "4 changes could not be delivered" in warned.said) == (Verdict.WARNING, True)
     assert list(_poison("orders", standing)) == [
-        "orders: 4 dead letters, 2 of them wait behind another, passed by 1 later changes of their keys: penstock dead list FILE",
+        "orders: 4 dead letters, 2 of them wait for another, passed by 1 later changes of their keys: penstock dead list FILE",
         "orders: 2 changes were dropped",
     ]
 

@@ -227,7 +227,7 @@ def test_status_shows_who_holds_the_log_back_and_capture_status_too(
     shop.execute("update _penstock_reader set noted_at = noted_at - 3 where pipeline = 'absent'")
     main(["status", str(file), str(file)])
     said = capsys.readouterr().out
-    assert said.count("absent holds the log back: at position 2, noted 3 d ago, 6 changes kept for it") == 1
+    assert said.count("absent holds the log back: at position 2, last contact 3 d ago, 6 changes kept for it") == 1
     main(["capture", "status", str(file.parent / "shop.db")])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [words[3:] for words in lines if words[:2] in (["absent", "2"], ["orders", "8"])] == [

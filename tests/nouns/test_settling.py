@@ -249,4 +249,4 @@ def test_status_says_that_a_leader_is_not_noted_in_its_source(tmp_path: Path) ->
     with closing(pipeline.state.candidate("orders", "me")) as candidate:
         assert candidate.campaign()
         [said] = (said for said in remarks(pipeline) if "orders leads" in said)
-    assert "last noted in its source 3 d ago" in said
+    assert "its last contact to the source was 3 d ago" in said

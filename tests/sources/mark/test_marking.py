@@ -378,9 +378,9 @@ def test_signs_of_life_need_no_look_at_the_table(desk: Desk) -> None:
 
 
 def test_a_moment_is_refused_since_delivered_rows_are_gone(desk: Desk) -> None:
-    with pytest.raises(ConfigInvalid, match="a table with reader mark keeps nothing that was delivered") as refused:
+    with pytest.raises(ConfigInvalid, match="a table with reader mark keeps no delivered messages") as refused:
         since(desk.source, LANE, datetime.now(UTC))
-    assert refused.value.remedy.endswith("delete rows that are not to be sent")
+    assert refused.value.remedy.endswith("delete rows that must not be sent")
 
 
 def test_no_part_of_the_source_shows_the_password() -> None:
