@@ -260,7 +260,7 @@ def test_status_shows_how_far_a_snapshot_has_come_and_it_cannot_be_rewound(pipel
         main(["status", str(file)])
         assert "orders: snapshot: 0 of 1 ranges" in capsys.readouterr().out
         assert main(["rewind", str(file), "--to", "2", "--yes"]) == 2
-        assert "in the middle of a snapshot" in capsys.readouterr().err
+        assert "has an unfinished snapshot" in capsys.readouterr().err
         term = candidate.campaign()
         assert term
         *_, last = pipeline.source.snapshot.rows(first, again=False)

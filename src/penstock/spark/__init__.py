@@ -1,4 +1,4 @@
-"""The engine, and Penstock's sources for PySpark users: the only folder that imports pyspark."""
+"""The engine, and the sources for sessions of PySpark users: the only folder that imports pyspark."""
 
 from __future__ import annotations
 

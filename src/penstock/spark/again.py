@@ -1,4 +1,4 @@
-"""Changes that a transform raised on, put through it once more."""
+"""Expressions for the redrive of dead letters."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from penstock.spark.trial import engine
 
 @contextmanager
 def again(pipeline: Pipeline) -> Iterator[Callable[[Change], pa.RecordBatch]]:
-    """The expressions of a pipeline, in a session of Spark; once per process."""
+    """The expressions of a pipeline as a function of a change, in a Spark session; once per process."""
     with engine([pipeline]) as spark:
         yield partial(put_through, Trial(spark, pipeline.transform))
 
 
 def put_through(trial: Trial, change: Change) -> pa.RecordBatch:
-    """What `where` and `select` make of a change: one, or none. Raises TransformInvalid, with Spark's own words."""
+    """The result of `where` and `select` for a change: one change, or none. Raises TransformInvalid with the message of Spark."""
     from py4j.protocol import Py4JError
 
     given = to_batch([change])

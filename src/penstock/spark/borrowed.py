@@ -1,4 +1,4 @@
-"""A source on its way to another process: with references in place of its secrets, which that process resolves by itself."""
+"""A source for another process, with references in place of its secrets, which that process resolves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.source import Source
 
 @dataclass(frozen=True, slots=True)
 class Borrowed:
-    """The settings of a source, those in `references` as the pipeline file spells them."""
+    """The settings of a source; those in `references` have the text of the pipeline file."""
 
     kind: type[Any]
     values: Mapping[str, Any]
@@ -21,14 +21,14 @@ class Borrowed:
     file: str
 
     def source(self) -> Source:
-        """The source, by what the references stand for in this process. Raises ConfigInvalid where they stand for nothing."""
+        """The source with its references resolved in this process. Raises ConfigInvalid if one cannot be resolved."""
         found = {name: resolved(text, ("source", name), Path(self.file)) for name, text in self.references.items()}
         made: Source = self.kind(**{**self.values, **found})
         return made
 
 
 def borrowed(source: Source, written: Mapping[str, str], file: str) -> Borrowed | Source:
-    """The source for other processes: the same where no secret of it is written as a reference."""
+    """The source for other processes; unchanged if the file has no reference for a secret of it."""
     kind: Any = type(source)
     secret = {one.name for one in fields(kind) if not one.repr}
     references = {name: text for name, text in written.items() if name in secret}

@@ -1,4 +1,4 @@
-"""Changes in bundles, where no expression looks at them: each window is one row of the stream, which Spark carries unopened."""
+"""Changes in bundles, for a transform without expressions: Spark carries each window as one opaque row."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ BUNDLES = pa.schema(
         pa.field("changes", pa.binary()),
     ]
 )
-"""A mark, if there is one, and before it so many changes of rows, or messages, as Arrow writes them to a file."""
+"""An optional mark, and before it `count` changes of rows, or messages, serialized by Arrow."""
 
 DDL = "lane string, position bigint, cursor string, count bigint, messages boolean, changes binary"
 
 BUNDLE_BYTES = 1 << 20
-"""Spark has a row in memory four times: changes that take more than this travel in several."""
+"""The limit of a bundle, of which Spark holds four copies in memory."""
 
 _STRUCT = pa.struct(list(BUNDLES))
 _FACTS = ("lane", "position", "cursor", "count", "messages")
@@ -37,10 +37,10 @@ _THIN = (None,) * len(BUNDLES)
 
 
 def bundles(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> pa.RecordBatch:
-    """Changes as rows of the stream, with a mark behind them where there is one.
+    """Changes as rows of the stream, followed by the mark, if any.
 
-    A padded bundle fills Spark's batch, and the thin one behind it makes Spark close it, which it does when it asks for one row
-    more. The bytes of changes come last, more of them than any buffer on the way holds, so that nothing of it stays behind.
+    A padded bundle fills the batch of Spark, which closes it when it reads the thin row after it. The bytes of the changes come
+    last and exceed every buffer on the way, so that none of them remain in one.
     """
     *others, (count, packed) = [(piece.num_rows, piece.serialize().to_pybytes()) for piece in pieces(changes, BUNDLE_BYTES)]
     kind = is_messages(changes)
@@ -50,12 +50,12 @@ def bundles(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> 
 
 
 def aside(path: str, pad: int) -> pa.RecordBatch:
-    """The sign of a change that is in a file, padded like any bundle."""
+    """The reference to a change in a file, padded like a bundle."""
     return pa.RecordBatch.from_struct_array(pa.array([(*_UNMARKED, _ASIDE, None, path.encode().ljust(pad, b"\0")), _THIN], _STRUCT))
 
 
 def unbundled(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark | Aside]:
-    """The runs of changes, what is in files, and the marks of a batch, in order."""
+    """The runs of changes, references to files and marks of a batch, in order."""
     facts, changes = zip(*(batch.column(name).to_pylist() for name in _FACTS), strict=True), batch.column("changes")
     for index, (lane, position, cursor, count, kind) in enumerate(facts):
         if count == _ASIDE:

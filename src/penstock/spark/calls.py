@@ -1,7 +1,7 @@
-"""The calls of the user's function on one lane, noted in files of the run that outlive the worker which makes them.
+"""The calls of the user's function on one lane, recorded in files of the run that outlive the worker.
 
-A worker that dies inside a call leaves the position of the change there, and its successor counts that death. A call that takes too
-long ends by SIGALRM, whose action needs nothing of Python: a C function that never returns is ended, too.
+A worker that dies in a call leaves the position of the change there, and its successor counts the death. SIGALRM ends a call that
+takes too long, without Python code, so that it also ends a C function that does not return.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from penstock.spark.task_spec import TaskSpec
 _POSITION, _LENGTH, _PID, _TEXT = 0, 1, 2, 24
 _SIZE = 1 << 16
 _NOWHERE = -(1 << 63)
-"""In the place of a position: no call is under way."""
+"""The position while no call is under way."""
 
 _REARMS = 10
-"""A timer is set again after a tenth of the limit: to set it for each change would cost more than many a function."""
+"""The timer is set again after a tenth of the limit: to set it for each change costs more than a short function."""
 
 
 class Calls:
-    """The calls of one attempt. As it begins, it counts the death of its predecessor."""
+    """The calls of one attempt, which counts the death of its predecessor at its start."""
 
     def __init__(self, spec: TaskSpec, lane: Lane, task: int) -> None:
         digest = hashlib.sha256(lane.encode()).hexdigest()[:12]
@@ -61,11 +61,11 @@ class Calls:
         return waiting[-1].trouble(self._name, self._retry).facts() if waiting else None
 
     def in_row(self, position: int) -> int:
-        """How many changes in a row were condemned before the one after this position, which is recorded."""
+        """The number of consecutive condemned changes up to this position, which is recorded."""
         return int(self._facts["in_row"]) if self._facts["at"] == position else 0
 
     def enter(self, change: Change) -> None:
-        """The function is called with this change now."""
+        """Record that the function is called with this change."""
         if change.ordinal is None:
             self._slots[_POSITION] = change.position
         else:
@@ -75,12 +75,12 @@ class Calls:
             signal.setitimer(signal.ITIMER_REAL, self._limit * (1 + 1 / _REARMS))
 
     def leave(self) -> None:
-        """No call is under way any more."""
+        """Record that no call is under way."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         self._slots[_POSITION], self._rearm_at = _NOWHERE, 0.0
 
     def parts(self, run: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Death | None]]:
-        """A run in parts: each change that workers have died on is one by itself."""
+        """A run in parts: each change on which a worker has died is a part."""
         begin = 0
         for index, change in enumerate(from_batch(run) if self._deaths else ()):
             if death := self._deaths.get(name_of(change)):
@@ -92,7 +92,7 @@ class Calls:
             yield run.slice(begin), None
 
     def meet(self, change: Change) -> TransformInvalid | None:
-        """A change that workers have died on has come again: the error that it is poison with, once its tries are spent."""
+        """Report a change on which workers have died, read again; returns its error once its tries are spent."""
         name = name_of(change)
         death = self._deaths[name] = replace(self._deaths[name], change=described(change))
         if name == self._news:
@@ -102,25 +102,25 @@ class Calls:
         return death.error(self._name, change) if self._retry.is_spent(death.tries) else None
 
     def survive(self, change: Change) -> None:
-        """The function has returned: this change is not what its workers died of."""
+        """Forget the deaths on a change, with which the function returned."""
         self._deaths.pop(name_of(change), None)
         self._save()
 
     def settle(self, in_row: int, position: int) -> None:
-        """Everything up to this position is recorded, and how many of its last changes as condemned."""
+        """Record a position that the store has, and the number of consecutive condemned changes up to it."""
         self._facts |= {"in_row": in_row, "at": position}
         self._save()
         self.forget(position)
 
     def forget(self, position: int) -> None:
-        """Everything up to this position is recorded, by this process or another one: no change there comes again."""
+        """Forget the deaths up to a recorded position: no change there is read again."""
         left = self._behind(position)
         if len(left) < len(self._deaths):
             self._deaths = left
             self._save()
 
     def close(self) -> None:
-        """Give the process back as it was."""
+        """Undo the changes to the process."""
         self.leave()
         faulthandler.unregister(signal.SIGALRM)
         if self._enables:
@@ -152,7 +152,7 @@ class Calls:
         )
 
     def _inherited(self) -> tuple[dict[Name, Death], Name | None]:
-        """The deaths so far, and which of them the predecessor has added."""
+        """The deaths so far, and the name of the change on which the predecessor died."""
         try:
             before = json.loads(self._book.read_text())
         except FileNotFoundError:
@@ -166,7 +166,7 @@ class Calls:
         return deaths, None
 
     def _under_way(self, pid: int) -> Name | None:
-        """Which call the predecessor was in at its end; none if the file is not its own: then the death is counted."""
+        """The call in which the predecessor ended; None if the file is not its own, and its death is already counted."""
         packed = self._calls.read_bytes() if self._calls.exists() else b""
         if len(packed) < _SIZE:
             return None
@@ -175,7 +175,7 @@ class Calls:
         return None if position == _NOWHERE or owner != pid else (position, text)
 
     def _end(self, pid: int, task: int, query: str, **_: Any) -> str | None:
-        """How it ended; None if it was ended because its query stopped, or its reader had failed."""
+        """The end of the predecessor; None if it was ended because its query stopped, or its reader failed."""
         ending = ending_of(pid)
         asked = replace(self._spec, query=query).asked_at(task)
         if asked is not None and (ending is None or asked < ending.at):
@@ -189,10 +189,7 @@ class Calls:
         return ""
 
     def _open(self) -> None:
-        """Begin files of our own: a predecessor that still lives keeps its own.
-
-        Deaths are saved first: a successor counts none twice, wherever this process ends.
-        """
+        """Create new files: a predecessor that still runs keeps its own. Deaths are saved first, so that none counts twice."""
         self._save()
         draft = self._calls.with_suffix(".begun")
         with open(_begun(draft), "r+b") as file:
@@ -216,20 +213,20 @@ class Calls:
 
 
 def _begun(path: Path) -> int:
-    """A new file of this user, in the place of one that is there."""
+    """A new file of this user, in place of an existing one."""
     path.unlink(missing_ok=True)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, privacy.FILE)
 
 
 class Refusal:
-    """In the place of calls: the function is not called with a change that is poison."""
+    """Prevents the call of the function with a change that is poison."""
 
     def __init__(self, error: TransformInvalid) -> None:
         self._error = error
 
     def enter(self, change: Change) -> None:
-        """Raise why not."""
+        """Raise the error of the change."""
         raise self._error
 
     def leave(self) -> None:
-        """There was no call."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""The changes of a source as rows of anybody's query: Spark's own checkpoint is their progress, with a cursor for each lane."""
+"""The changes of a source as rows of a user's query, whose checkpoint holds the progress: a cursor for each lane."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BEAT_SECONDS = 60.0
-"""How often a named reader that has nothing to read is noted, so that nobody takes it for gone."""
+"""Interval at which an idle named reader is recorded, so that it does not count as gone."""
 _CUTS = 4
 
 At = str | list[str]
-"""Where a stream is on a lane: a cursor; in a list, if the lane has ended there and is read completely."""
+"""The cursor of a stream on a lane; in a list, if the lane has ended there."""
 Offset = dict[str, At]
-"""The progress of a stream on each of its lanes, as Spark's checkpoint has it."""
+"""The progress of a stream on each lane, in the checkpoint of Spark."""
 
 
 class SpanPartition(InputPartition):
-    """A piece of a lane."""
+    """A part of a lane."""
 
     def __init__(self, span: Span) -> None:
         self.span = span
 
 
 class ChangeBatch(DataSourceReader):
-    """`spark.read`: from one place to another, in pieces that are read at the same time."""
+    """`spark.read`: the changes of spans that are read in parallel."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
 
     def partitions(self) -> list[InputPartition]:
-        """The pieces."""
+        """The spans."""
         return [SpanPartition(span) for span in self.request.spans()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The changes of a piece; none where there are no pieces, since Spark asks all the same."""
+        """The changes of a span; without spans Spark calls this with another partition, which is empty."""
         return self.request.batches(partition.span) if isinstance(partition, SpanPartition) else iter(())
 
 
 class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`spark.readStream`: what lies between two cursors is the same whenever it is read, so a repeated batch is the same batch."""
+    """`spark.readStream`: the changes between two cursors never change, so that a repeated batch is the same."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -63,25 +63,25 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def source(self) -> Source:
-        """Where the changes are."""
+        """The source of the changes."""
         return self.request.source
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """At most so many changes in one batch, if somebody said so."""
+        """The limit of changes in one batch, if the options set one."""
         return ReadAllAvailable() if self.request.most is None else ReadMaxRows(self.request.most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What is committed from now on waits for the next run."""
+        """Set the target of this run."""
         self._target = heads(self.source)
 
     def initialOffset(self) -> Offset:
-        """Where a query without a checkpoint begins."""
+        """The start of a query without a checkpoint."""
         return self._begun({lane: self.request.begin(lane, self.source.start) for lane in self.source.lanes()})
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """The end of the next batch; its beginning, as long as there is nothing new.
+        """The end of the next batch; its beginning if there are no changes.
 
-        A lane that has appeared gets its beginning, which the checkpoint has before the lane is read: a repeated batch is the same.
+        A new lane gets its beginning, which is in the checkpoint before the lane is read, so that a repeated batch is the same.
         """
         try:
             self._beat()
@@ -90,25 +90,25 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return known | self._begun({lane: self.source.begin(lane, "beginning") for lane in lanes if lane not in start})
         except SourceUnavailable:
             if self._target is not None:
-                raise  # nothing new would mean the end
+                raise  # an unchanged offset would end the query
             return start
 
     def reportLatestOffset(self) -> dict[str, str]:
-        """Where the source ends, for the progress that Spark shows."""
+        """The heads of the source, for the progress that Spark reports."""
         return {str(lane): str(cursor) for lane, cursor in heads(self.source).items()}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """The pieces of a batch, in parallel: rows have positions, and no order in Spark."""
+        """The spans of a batch, read in parallel: rows have positions, and no order in Spark."""
         spans = [Span(Lane(lane), self._after(Lane(lane), start), cursor_of(at)) for lane, at in end.items()]
         return [SpanPartition(piece) for span in spans if span.after != span.upto for piece in self.request.pieces(span)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The changes of a piece."""
+        """The changes of a span."""
         assert isinstance(partition, SpanPartition)
         return self.request.batches(partition.span)
 
     def commit(self, end: Offset) -> None:
-        """Spark will not ask for anything before this again."""
+        """Settle an offset: Spark does not read before it again."""
         self._committed = end
         self._note()
 
@@ -116,7 +116,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return cursor_of(start[lane]) if lane in start else self.source.begin(lane, "beginning")
 
     def _begun(self, lanes: Mapping[Lane, Cursor]) -> Offset:
-        """The offset of lanes that begin; from here on nothing is pruned under a reader with a name."""
+        """The offset of new lanes; registers a named reader, so that its changes are kept."""
         if self.request.reader and self.source.retention:
             for lane, cursor in lanes.items():
                 self.source.retention.register(self.request.reader, lane, cursor)
@@ -143,7 +143,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._noted_at = time.monotonic()
         if self.request.reader and self.source.retention:
             for lane, at in self._committed.items():
-                with suppress(SourceUnavailable):  # a source that can only be read is read all the same
+                with suppress(SourceUnavailable):  # a read-only source cannot settle, and is read nevertheless
                     self.source.retention.settle(self.request.reader, Lane(lane), cursor_of(at))
 
 
@@ -153,17 +153,17 @@ def cursor_of(at: At) -> Cursor:
 
 
 def _is_over(lane: Lane, at: At, lanes: Collection[Lane]) -> bool:
-    """Whether a lane is left out: it was read to its end, and the source lists it no more. Raises SourcePruned if it was not."""
+    """Whether a lane that the source no longer lists was read to its end. Raises SourcePruned if it was not."""
     if lane not in lanes and not isinstance(at, list):
         raise SourcePruned(
             f"lane {lane} is no longer in the source, and this stream has not read it to its end",
-            "set the option reader, which keeps a lane until it is read; begin anew with another checkpoint",
+            "set the option reader, which keeps a lane until it is read; start again with another checkpoint",
         )
     return lane not in lanes
 
 
 def cut(source: Source, span: Span, most: int) -> Cursor:
-    """The cursor at most so many changes after the beginning of a span, looked for in few steps; its end if it cannot be cut."""
+    """The end of a part of a span with at most `most` changes, found in few steps; the end of the span if it cannot be cut."""
     while (changes := count(source, span, _CUTS * most) or 0) > most:
         first = source.split(span, -(-changes // most))[0]
         if first == span:

@@ -1,4 +1,4 @@
-"""Encryption of tasks for workers on other hosts, by the recipe Fernet of `cryptography`: AES and HMAC."""
+"""Encryption of tasks for workers on other hosts, by Fernet of `cryptography`: AES and HMAC."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from cryptography.fernet import Fernet
 
 KEY = "PENSTOCK_RUN_SECRET"
-"""The environment variable with the key of a run: of its JVM, and of its executors."""
+"""The environment variable with the key of a run, in its JVM and its executors."""
 
 
 def made_key() -> str:
@@ -19,26 +19,26 @@ def made_key() -> str:
         from cryptography.fernet import Fernet
     except ImportError:
         raise ConfigInvalid(
-            "tasks for a cluster are encrypted, and the package cryptography is not installed",
+            "tasks for a cluster must be encrypted, and the package cryptography is not installed",
             "pip install 'penstock[cluster]', on every host of the cluster",
         ) from None
     return Fernet.generate_key().decode()
 
 
 def encrypt(data: bytes, key: str) -> str:
-    """The data as one word that only this key opens; never twice the same."""
+    """The encrypted data as one word, different for each call."""
     return _cipher(key).encrypt(data).decode()
 
 
 def decrypt(word: str, key: str) -> bytes:
-    """The data of such a word. Raises EngineFailed unless it was made with this key and is unchanged."""
+    """The data of an encrypted word. Raises EngineFailed for another key or an altered word."""
     from cryptography.fernet import InvalidToken
 
     try:
         return _cipher(key).decrypt(word)
     except (InvalidToken, ValueError):
         raise EngineFailed(
-            f"{KEY} in the environment of this worker is not the key of the run", "leave spark.executorEnv of that name to Penstock"
+            f"{KEY} in the environment of this worker is not the key of the run", f"do not set spark.executorEnv.{KEY}"
         ) from None
 
 

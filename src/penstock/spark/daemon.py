@@ -1,4 +1,4 @@
-"""Forks Spark's Python workers: what they all need is imported once, before the first fork."""
+"""Forks the Python workers of Spark, after the import of the modules that all of them need."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import sys
 from contextlib import suppress
 
 MODULES = "PENSTOCK_MODULES"
-"""The environment variable that names what the pipelines of a process need beside that, separated by commas."""
+"""The environment variable with the modules of the pipelines, separated by commas."""
 
 UMASK = "PENSTOCK_UMASK"
-"""The environment variable with the umask of the program: that of its JVM is narrower, and functions of users make files, too."""
+"""The environment variable with the umask of the program, for files of user functions: that of its JVM is narrower."""
 
 if __name__ == "__main__":
     from pyspark.daemon import manager
@@ -25,7 +25,7 @@ if __name__ == "__main__":
     for name in ("pyarrow", "orjson", "penstock.spark.source", "penstock.spark.reader", "penstock.spark.writer"):
         importlib.import_module(name)
     for name in filter(None, os.environ.get(MODULES, "").split(",")):
-        with suppress(ImportError):  # whoever needs it says so
+        with suppress(ImportError):  # a worker that needs it raises the error
             importlib.import_module(name)
     importlib.import_module(sys.argv[1] if len(sys.argv) > 1 else "pyspark.worker")
     gc.collect()

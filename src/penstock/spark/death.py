@@ -1,4 +1,4 @@
-"""A worker process that ended inside a call of the user's function: which change it was called with, and how it ended."""
+"""A worker process that ended in a call of the user's function: the change and the cause."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from penstock.function import way_on
 from penstock.retry import Retry
 
 Name = tuple[int, str]
-"""What a change is recognised by after a restart."""
+"""The identity of a change across restarts."""
 
 LONGEST_KEY = 4096
-"""Characters of a name and a table that fit into the file of calls."""
+"""Characters of a key that fit into the file of calls."""
 
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+)', re.MULTILINE)
 
 
 def name_of(change: Change) -> Name:
-    """Its position; for a row of a range, which is read anew each time, its table and key, or a digest of a long key."""
+    """The position of a change; for a row of a range, which has another position in each read, its table and key or a digest."""
     if change.ordinal is None:
         return change.position, ""
     key = change.key_text
@@ -34,7 +34,7 @@ def name_of(change: Change) -> Name:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """`tries` workers ended inside a call with one change; `how` the last one ended, `where` in the code, `change` if met again."""
+    """`tries` workers ended in a call with one change; `how` and `where` the last one ended; `change` once it was read again."""
 
     tries: int
     how: str
@@ -42,16 +42,16 @@ class Death:
     change: str = ""
 
     def error(self, function: str, change: Change) -> TransformInvalid:
-        """The change is poison."""
+        """The error of a change that is poison."""
         return TransformInvalid(
             f"transform.function {function} {self._what(described(change))}, in {self.tries} of {self.tries} tries",
             f"correct the function{_else(self.how)}; {way_on(change)}",
         )
 
     def trouble(self, function: str, retry: Retry) -> EngineFailed:
-        """The change is tried again."""
+        """The error of a change that is tried again."""
         end = f"after {retry.tries} tries it is poison" if retry.tries != "forever" else "it is tried again for ever"
-        what = self._what(self.change or "a change that is read again now")
+        what = self._what(self.change or "a change that is being read again")
         return EngineFailed(
             f"transform.function {function} {what}; try {self.tries} failed", f"correct the function{_else(self.how)}; {end}"
         )
@@ -61,7 +61,7 @@ class Death:
 
 
 def how_it_ended(code: int | None, limit: timedelta) -> str:
-    """What the function did, by the exit code of its worker, or the negative number of a signal."""
+    """The end of a call, by the exit code of its worker, or the negative number of a signal."""
     if code is None:
         return "ended its worker process"
     if code >= 0:
@@ -72,7 +72,7 @@ def how_it_ended(code: int | None, limit: timedelta) -> str:
 
 
 def place_in(trace: str, module: str | None) -> str:
-    """Where it was, by the stack that was written last: the innermost line of the function's module, or of any."""
+    """The place of a call in a stack trace: the innermost line of the function's module, or of any module."""
     frames = [(found["file"], found["line"]) for found in _FRAME.finditer(trace)]
     own = [frame for frame in frames if frame[0] == module] or frames[:1]
     return f" at {own[0][0]}:{own[0][1]}" if own else ""

@@ -1,4 +1,4 @@
-"""How changes and marks travel through Spark: as rows where an expression looks at them, otherwise in bundles."""
+"""The encodings of changes and marks in Spark: rows for a transform with expressions, otherwise bundles."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from penstock.spark.rows import Aside, Mark, Raised
 
 
 class Encoding(NamedTuple):
-    """The columns of a stream for Spark, how changes and a mark become one, and back; `aside` is the sign of a change in a file.
+    """The columns of a stream, and the functions that encode and decode it.
 
-    `seen`: the changes as they are measured before.
+    `aside` refers to a change in a file; `seen` are the changes in the form in which their size counts.
     """
 
     ddl: str

@@ -1,4 +1,4 @@
-"""How Python workers have ended: the daemon that forks them notes it in memory that it shares with all of them."""
+"""The ends of Python workers, which the daemon that forks them records in memory that all of them share."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import NamedTuple
 
 _KEPT = 64
 _SECONDS = 1.0
-"""How long the daemon may take to note an end that is visible otherwise."""
+"""The limit of the wait for the daemon to record an end."""
 
 _memory = memoryview(mmap.mmap(-1, 8 * (1 + 3 * _KEPT))).cast("q")
 
 
 class Ending(NamedTuple):
-    """The exit code of a worker, or the negative number of the signal that ended it, and when, in nanoseconds since 1970."""
+    """The exit code of a worker, or the negative number of a signal, and the time in nanoseconds since 1970."""
 
     code: int
     at: int
 
 
 def follow() -> None:
-    """In the daemon, before it forks: note each end. Spark ignores SIGCHLD, and so the system forgets how a worker ended."""
+    """Record each end, in the daemon. Spark ignores SIGCHLD, so that the system discards the exit codes of workers."""
     from pyspark import daemon
 
-    daemon.SIG_IGN = reap  # it handles SIGCHLD with this, and SIGHUP
+    daemon.SIG_IGN = reap  # the handler that it sets for SIGCHLD and SIGHUP
 
 
 def reap(signum: int, frame: FrameType | None) -> None:
@@ -49,7 +49,7 @@ def _note(pid: int, ending: Ending) -> None:
 
 
 def ending_of(pid: int) -> Ending | None:
-    """How this worker ended; None if that is not known, as where the daemon is a stranger's."""
+    """The end of a worker; None if it is unknown, as with the daemon of a user's session."""
     deadline = time.monotonic() + _SECONDS
     while (found := _noted(pid)) is None and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Spark as one process has it: a session, a folder for signals, and the events of its workers."""
+"""The Spark of one process: a session, a folder for signals, and the events of workers."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from penstock.spark.workplace import Workplace
 T = TypeVar("T")
 
 TRAINING_SECONDS = 60.0
-"""A run that has lived so long makes the class archive for the next one."""
+"""The age at which a run creates the class archive for the next one."""
 
 LOOK_SECONDS = 0.1
-"""Between two looks whether a warm-up that another pipeline has begun is still worth waiting for."""
+"""Interval of the checks whether to continue waiting for the warm-up of another pipeline."""
 
 
 class Engine:
-    """Started once for all pipelines of a process."""
+    """The session of all pipelines of a process."""
 
     def __init__(self, pipelines: Sequence[Pipeline], tell: Observer) -> None:
         settings = common_settings(pipelines)
@@ -57,13 +57,13 @@ class Engine:
         self._training.start()
 
     def query(self, pipeline: Pipeline, target: Target | Backfill | None, lanes: Collection[Lane]) -> Query:
-        """A query for these lanes of a pipeline, not started yet; with a target it ends there. Raises EngineSlots."""
+        """A query, not yet started, for these lanes of a pipeline; with a target it ends there. Raises EngineSlots."""
         if (needed := lane_count(self._pipelines)) > self._slots:
             require_slots(self._spark, needed)
         return Query(self._spark, pipeline, self._folder, target, lanes)
 
     def warm(self, is_enough: Callable[[], bool]) -> None:
-        """Make the next query start in about a second; leaves off, also waiting for its turn, as soon as that is enough."""
+        """Prepare the session, so that the next query starts in about a second; returns early once `is_enough`."""
         while not is_enough():
             if self._warming.acquire(timeout=LOOK_SECONDS):
                 try:
@@ -75,13 +75,13 @@ class Engine:
                 return
 
     def lost(self) -> EngineLost | None:
-        """Whether the JVM is gone."""
+        """The error of a JVM that has ended."""
         return engine_lost(self._spark)
 
     def close(self) -> None:
-        """Stop Spark and everything it started."""
+        """Stop Spark and all its processes."""
         self._training.cancel()
-        self._training.join()  # it may just be starting the trainer
+        self._training.join()  # it may be starting the trainer
         if self._trainer:
             training.end(self._trainer)
         close_session(self._spark)
@@ -98,18 +98,18 @@ class Engine:
 
 
 def lane_count(pipelines: Sequence[Pipeline]) -> int:
-    """How many lanes these pipelines have now."""
+    """The current number of lanes of these pipelines."""
     return sum(len(pipeline.source.lanes()) for pipeline in pipelines)
 
 
 def modules(pipelines: Sequence[Pipeline]) -> list[str]:
-    """Where the parts of these pipelines are defined, and what those name beside: to import a client takes each worker a while."""
+    """The modules of the parts of these pipelines, and those in their `imports`: slow imports are done once, in the daemon."""
     parts = [part for one in pipelines for part in (one.source, one.sink, one.state)]
     return sorted({name for part in parts for name in (type(part).__module__, *getattr(part, "imports", ()))})
 
 
 def common_settings(pipelines: Sequence[Pipeline]) -> SparkSettings:
-    """The Spark settings of pipelines that share a session: they must not contradict each other."""
+    """The Spark settings of pipelines that share a session. Raises ConfigInvalid if they contradict each other."""
     config: dict[str, str] = {}
     for pipeline in pipelines:
         for key, value in pipeline.spark.config.items():
@@ -121,7 +121,7 @@ def common_settings(pipelines: Sequence[Pipeline]) -> SparkSettings:
 
 
 def _common(key: str, values: Iterable[T | None]) -> T | None:
-    """The one value of those pipelines that have the key."""
+    """The value that all pipelines with this key share."""
     given = dict.fromkeys(value for value in values if value is not None)
     if len(given) > 1:
         raise ConfigInvalid(
