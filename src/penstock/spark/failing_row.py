@@ -1,4 +1,4 @@
-"""The change that an expression raised on: looked for on the driver, once a query has failed with an error of SQL."""
+"""The change on which an expression raised: the driver finds it after a query failed with an error of SQL."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from penstock.spark.rows import rows
 from penstock.spark.stop_before import StopBefore
 
 ROWS = 10_000
-"""Tried in one go."""
+"""Changes that are tried at once."""
 
 _RAISED = re.compile(r"SQLSTATE: (2[12]|39|P0)")
-"""The states of an expression that cannot take a value; workers that fail have others."""
+"""The states of expressions that raise on a value; failures of workers have other states."""
 
 _WORDS = re.compile(r"\[[A-Z][A-Z0-9_.]+\].*?(?= SQLSTATE|$)", re.MULTILINE)
-"""What Spark says of an error, without its state and stack."""
+"""The message of an error of Spark, without its state and stack."""
 
 _FORMS = {
     "INVALID_VARIANT_CAST": "try_variant_get(after, '$.field', 'type') for after:field::type",
@@ -45,16 +45,16 @@ _ANY = Change(0, Op.INSERT, "", "{}", "{}", "{}")
 
 
 class FailingRow(NamedTuple):
-    """A change that a transform raises on, and the error that says so; no change if it raises on any of them."""
+    """The change on which a transform raises, and the error; None if it raises on every change."""
 
     change: Change | None
     error: TransformInvalid
 
 
 def stop_for(spark: Any, pipeline: Pipeline, text: str, max_row: int | None) -> StopBefore | None:
-    """A stop before the change that this failure of a query is about, if it is about one.
+    """A stop before the change that made a query fail with this text; None if the cause is no change.
 
-    Raises TransformInvalid if the transform raises on any change.
+    Raises TransformInvalid if the transform raises on every change.
     """
     failing = find(Trial(spark, pipeline.transform), pipeline, max_row) if _RAISED.search(text) else None
     if failing is None:
@@ -65,10 +65,10 @@ def stop_for(spark: Any, pipeline: Pipeline, text: str, max_row: int | None) -> 
 
 
 def find(trial: Trial, pipeline: Pipeline, max_row: int | None = None) -> FailingRow | None:
-    """The first of the changes after the watermark that the transform raises on; up to one that is larger than Spark may carry."""
+    """The first change after the watermark on which the transform raises; the search ends at a change above `max_row`."""
     for waiting in chain.from_iterable(cut(changes, max_row) for changes in _waiting(pipeline)):
         if isinstance(waiting, Outsize):
-            return None  # the reader halts there, unless an earlier one comes first
+            return None  # the reader halts there
         if trial.failure(waiting):
             return trial.failing_row(waiting)
     return trial.failing_row(to_batch([_ANY])) if trial.failure(to_batch([_ANY])) else None
@@ -76,18 +76,18 @@ def find(trial: Trial, pipeline: Pipeline, max_row: int | None = None) -> Failin
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The transform, on changes that stand still."""
+    """The transform, applied to given changes."""
 
     spark: Any
     transform: Transform
 
     def failure(self, changes: pa.RecordBatch, transform: Transform | None = None) -> str | None:
-        """What it raises on these, if anything."""
+        """The message that the transform raises on changes; None if it succeeds."""
         made = self.result(changes, transform)
         return made if isinstance(made, str) else None
 
     def result(self, changes: pa.RecordBatch, transform: Transform | None = None) -> pa.Table | str:
-        """What it makes of these, or what it raises."""
+        """The result of the transform for changes, or the message that it raises."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
@@ -101,7 +101,7 @@ class Trial:
             return found[0].strip() if found else str(error).partition("\n")[0]
 
     def failing_row(self, changes: pa.RecordBatch) -> FailingRow:
-        """The first of these that it raises on; there is one."""
+        """The first of the changes on which the transform raises, of which there is at least one."""
         index = bisect_left(range(1, changes.num_rows), True, key=lambda count: bool(self.failure(changes.slice(0, count))))
         row = changes.slice(index, 1)
         [change] = from_batch(row)
@@ -122,13 +122,13 @@ def _parts(transform: Transform) -> Iterator[tuple[str, str, Transform]]:
 
 
 def remedy(failure: str, change: Change) -> str:
-    """What to do about an expression that raised this."""
+    """The remedy for an expression that raised this message."""
     form = next((form for name, form in _FORMS.items() if f"[{name}" in failure), "such as try_cast and try_variant_get")
     return f"use a form that gives NULL: {form}; {way_on(change)}"
 
 
 def _waiting(pipeline: Pipeline) -> Iterator[pa.RecordBatch]:
-    """The changes after the watermarks now, in large pieces."""
+    """The changes after the current watermarks, in large batches."""
     for lane in pipeline.source.lanes():
         if watermark := pipeline.state.watermark(pipeline.name, lane):
             ranges, source = ranges_at(pipeline.source, watermark.cursor), pipeline.source

@@ -1,4 +1,4 @@
-"""The heap of the JVM: how large it is, and which row it can carry."""
+"""The size of the heap of the JVM, and of the largest row that it can carry."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from penstock.spark.outsize import HEAP_PER_ROW
 SMALLEST_DEFAULT, LARGEST_DEFAULT = GIB, 4 * GIB
 
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Where a container has the limit of its memory."""
+"""The files with the memory limit of a container."""
 
 
 def default_heap() -> Bytes:
-    """A quarter of the memory of this machine, or of its container, between two limits."""
+    """A quarter of the memory of this machine or container, between two limits."""
     return Bytes(max(SMALLEST_DEFAULT, min(LARGEST_DEFAULT, machine_memory() // 4)) // MIB * MIB)
 
 
 def machine_memory(limits: tuple[str, ...] = _LIMITS) -> int:
-    """The memory that processes of this machine, or of its container, can have."""
+    """The memory of this machine or container."""
     return min([os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *_read(limits)])
 
 
@@ -35,13 +35,13 @@ def _read(limits: tuple[str, ...]) -> Iterator[int]:
 
 
 def heap_settings(memory: int | None, *, is_local: bool) -> Mapping[str, str]:
-    """Spark's settings for a heap of this size: on a cluster it is also that of the executors, which carry the rows."""
+    """The settings for a heap of this size, on a cluster also for the executors, which carry the rows."""
     size = f"{(memory or default_heap()) // MIB}m"
     return {"spark.driver.memory": size} | ({"spark.executor.memory": size} if memory and not is_local else {})
 
 
 def heap_of(command: Sequence[str]) -> str:
-    """The heap that this command gives a JVM, as Java spells it."""
+    """The size of the heap in the command line of a JVM."""
     return next((part.removeprefix("-Xmx") for part in command if part.startswith("-Xmx")), "default size")
 
 
@@ -51,7 +51,7 @@ def max_row(spark: Any, pipeline: Pipeline) -> Bytes:
 
 
 def _heap_of_session(spark: Any) -> int:
-    """That of the driver, where it does the work, or of the executors."""
+    """The heap of the driver with a local master, otherwise of the executors."""
     context = spark.sparkContext
     who, default = ("driver", "1g") if str(context.master).startswith("local") else ("executor", "1g")
     text = spark.conf.get(f"spark.{who}.memory", default)

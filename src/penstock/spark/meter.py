@@ -1,4 +1,4 @@
-"""How many changes were delivered, for the store's tally and for people."""
+"""The number of delivered changes, for the state store and for events."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from penstock.spark.progress import Place
 
 
 class Meter:
-    """Counts what was delivered, run by run: what is durable and was not kept back.
+    """Counts the changes that are durable and were not kept back.
 
-    People see it as soon as it is durable. The store counts it with the watermark after it, in one step: whatever lies
-    after the watermark is sent again after a crash, and counted then.
+    Events count a change when it is durable. The store counts it in one step with the watermark, since changes after the
+    watermark are sent again after a crash.
     """
 
     def __init__(self, poison: Poison) -> None:
@@ -28,11 +28,11 @@ class Meter:
         self._rate = 0.0
 
     def hand(self, run: pa.RecordBatch) -> None:
-        """This run was handed to the sink."""
+        """Count a run that was handed to the sink."""
         self._handed.put(run)
 
     def reach(self, place: Place) -> None:
-        """Everything up to here is durable."""
+        """Count the changes up to a place as durable."""
         kept = self._poison.reach(place)
         for run in self._handed.take(place):
             self._durable.put(run)
@@ -41,7 +41,7 @@ class Meter:
         self._untold -= len(kept)
 
     def tally(self, position: int, trouble: Mapping[str, str] | None = None) -> Tally:
-        """What the store has not counted yet and is to count with a watermark at this position."""
+        """The counts for the store to add with a watermark at this position."""
         upto = position, _LAST
         kept = sum(place <= upto for place in self._kept)
         self._unrecorded += sum(run.num_rows for run in self._durable.take(upto)) - kept
@@ -57,13 +57,13 @@ class Meter:
         return self._tally
 
     def recorded(self) -> None:
-        """The store has heard it."""
+        """Note that the store has added the last tally."""
         self._unrecorded -= self._tally.delivered
         self._dropped += self._tally.dropped
         self._passed += self._tally.passed
 
     def tell(self, seconds: float) -> int:
-        """What was delivered in the last so many seconds."""
+        """The number of changes delivered since the last call, `seconds` ago."""
         told = max(0, self._untold)
         self._untold -= told
         self._rate = told / seconds
@@ -71,17 +71,17 @@ class Meter:
 
 
 class Runs:
-    """Changes in their order, taken from the front."""
+    """Runs of changes in order, taken from the front."""
 
     def __init__(self) -> None:
         self._runs: deque[pa.RecordBatch] = deque()
 
     def put(self, run: pa.RecordBatch) -> None:
-        """This run is the last."""
+        """Append a run."""
         self._runs.append(run)
 
     def take(self, upto: Place) -> list[pa.RecordBatch]:
-        """What lies up to there."""
+        """Remove and return the changes up to a place."""
         taken = []
         while self._runs and last_place(self._runs[0]) <= upto:
             taken.append(self._runs.popleft())
@@ -92,4 +92,4 @@ class Runs:
 
 
 _LAST = 1 << 62
-"""No ordinal is greater."""
+"""A bound above all ordinals."""

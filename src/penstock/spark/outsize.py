@@ -1,4 +1,4 @@
-"""Changes cut to pieces that Spark can carry, and those of them that are larger than it may carry. Pure."""
+"""Batches of changes cut to the size that Spark can carry, and changes above the limit."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ HEAP_PER_ROW = 16
 """A row may take one sixteenth of the heap, which holds several copies of it and other rows."""
 
 PIECE_BYTES = 4 * MIB
-"""Changes that take more than this go in several Arrow batches."""
+"""The limit of an Arrow batch of several changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outsize:
-    """One change that is larger than a limit: a batch of one row, and its size."""
+    """One change above a limit: a batch of one row, and its size."""
 
     row: pa.RecordBatch
     size: int
@@ -33,7 +33,7 @@ class Outsize:
 
 
 def cut(changes: pa.RecordBatch, limit: int | None) -> Iterator[pa.RecordBatch | Outsize]:
-    """These in pieces, in order; at least one piece, also of nothing."""
+    """Changes in pieces, in order; at least one piece, which may be empty."""
     start = 0
     for index, size in _above(changes, limit):
         if index > start:
@@ -55,7 +55,7 @@ def pieces(changes: pa.RecordBatch, most: int = PIECE_BYTES) -> Iterator[pa.Reco
 
 
 def _above(changes: pa.RecordBatch, limit: int | None) -> list[tuple[int, int]]:
-    """Which of these are larger than the limit, and how large."""
+    """The indices and sizes of the changes above the limit."""
     if limit is None or changes.nbytes <= limit:
         return []
     import pyarrow.compute as pc
@@ -67,15 +67,15 @@ def _above(changes: pa.RecordBatch, limit: int | None) -> list[tuple[int, int]]:
 
 
 def size_of(change: Change) -> int:
-    """The bytes of a change, as its limit counts them."""
+    """The bytes of a change that count for the limit."""
     texts = (change.key, change.before, change.after)
     return sum(len(text if isinstance(text, bytes) else text.encode()) for text in texts if text)
 
 
 def refused(change: Change, size: int, limit: int) -> RowTooLarge:
-    """The error about a change of this size."""
+    """The error of a change above the limit."""
     heap = size * HEAP_PER_ROW
-    memory = f" and spark.memory to {-(-heap // MIB)}m or more" if heap > LEAST_HEAP else ""  # no session has less than that
+    memory = f" and spark.memory to {-(-heap // MIB)}m or more" if heap > LEAST_HEAP else ""  # the least heap of a session
     return RowTooLarge(
         f"{described(change)}, has {size} bytes, and source.max_row is {Bytes(limit)}",
         f"set source.max_row to {-(-size // MIB)}MiB{memory}, {way_on(change)}",

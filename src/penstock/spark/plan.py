@@ -1,4 +1,4 @@
-"""The part of a spec that Spark's planners need: each is a process of its own at every start, so this imports little."""
+"""The part of a spec for the planners of Spark: each is a new process at every start, so that this module imports little."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Way = Literal["live", "batch", "ranges"]
 
 
 class Plan(NamedTuple):
-    """How a spec is to be read, its lanes, and the columns of its stream."""
+    """The mode of reading a spec, its lanes, and the columns of its stream."""
 
     way: Way
     lanes: list[str]
@@ -22,5 +22,5 @@ class Plan(NamedTuple):
 
 
 def planned(text: str) -> Plan:
-    """The plan of a spec's line: to decode all of it would load the clients of databases and brokers."""
+    """The plan in the line of a spec, read without the rest, which imports clients of databases and brokers."""
     return Plan(**json.loads(base64.b85decode(text.partition(" ")[0])))

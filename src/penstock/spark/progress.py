@@ -1,4 +1,4 @@
-"""Which watermark may be recorded: pure bookkeeping between a stream of changes and marks, and what a sink says is durable."""
+"""The watermark that may be recorded, given the changes and marks handed to a sink and its durable changes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Place = tuple[int, int]
 class Progress:
     """Follows one lane from a watermark on.
 
-    - A mark counts once every change that came before it is durable.
-    - The watermark never goes back and never passes a change that was handed over and is not durable yet.
-    - A change with an ordinal does not move it: others of its position may still come. A mark behind them does.
+    - A mark counts once every change before it is durable.
+    - The watermark never goes back and never passes a change that was handed over and is not durable.
+    - A change with an ordinal does not move it, since others of its position may still come; the mark after them does.
     """
 
     watermark: Watermark
@@ -26,18 +26,18 @@ class Progress:
     _marks: deque[tuple[Place | None, int, Cursor]] = field(default_factory=deque)
 
     def hand(self, place: Place) -> None:
-        """A change, or a run up to this one, was handed to the sink."""
+        """Note the place of the last change handed to the sink."""
         self.handed = place
 
     def mark(self, position: int, cursor: Cursor) -> Watermark:
-        """A resolved mark came, behind everything handed so far: the watermark once all of that is durable."""
+        """Note a mark after all changes handed so far; returns the watermark once they are durable."""
         if self._marks and self._marks[-1][0] == self.handed:
             self._marks.pop()
         self._marks.append((self.handed, position, cursor))
         return Watermark(cursor, position, self.handed[0] if self.handed else self.watermark.delivered)
 
     def durable(self, change: Change | None, cursor: Cursor | None) -> Watermark:
-        """The watermark now that this change, with the cursor behind it, is the last durable one."""
+        """The watermark after the last durable change; `cursor` is the one immediately after it."""
         if change and cursor and change.ordinal is None and change.position > self.watermark.position:
             self.watermark = Watermark(cursor, change.position, change.position)
         reached = change.place if change else None

@@ -1,4 +1,4 @@
-"""One query: start it, see how it is, stop it, and read what its failure was."""
+"""One query: its start, its state, its stop and its failure."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from penstock.spark.session import ROOMY, beside
 from penstock.spark.task_spec import TaskSpec
 
 DYING_SECONDS = 2.0
-"""How long a JVM that no longer answers may take to be gone."""
+"""The limit of the wait for the end of a JVM that does not answer."""
 
 OUT_OF_MEMORY = {3, 52}
-"""How a JVM ends that lacks memory: by its own option, and where Spark noticed first."""
+"""The exit codes of a JVM without memory: of its own option, and of Spark."""
 
 READY_SECONDS = 600.0
-"""How long a query may take until its readers wait for a term."""
+"""The limit of the preparation of a query."""
 
 EPOCH_SECONDS = 300.0
-"""How long a micro-batch stays open. Between two of them lie about 140 ms."""
+"""The length of a live epoch. Between two epochs pass about 140 ms."""
 
 
 class Query:
-    """A pipeline at work under a term. Its progress is in the coordinator, never in Spark."""
+    """The query of a pipeline. Its progress is in the coordinator, never in Spark."""
 
     def __init__(
         self,
@@ -58,17 +58,17 @@ class Query:
         self._spares = then_of(pipeline.sink.retry) != "halt"
 
     def prepare(self, is_enough: Callable[[], bool]) -> None:
-        """Begin without a term, up to where nothing but that is missing; leaves off as soon as that is enough."""
+        """Start without a term, up to the point at which the term is needed; returns early once `is_enough`."""
         if self._is_here():
             self._begin()
             self.wait(lambda: self._spec.is_ready() or is_enough(), within=READY_SECONDS)
 
     def _is_here(self) -> bool:
-        """Whether all workers see the files of this process."""
+        """Whether all workers run on this host and see its files."""
         return str(self._spark.sparkContext.master).startswith("local")
 
     def start(self, term: Term) -> None:
-        """Begin under this term, or go on with it where all is prepared."""
+        """Start under a term, or give the term to the prepared query."""
         if self._query is not None and self.failure() is None:
             self._spec.lead(term)
         else:
@@ -76,7 +76,7 @@ class Query:
             self._begin()
 
     def _begin(self) -> None:
-        """Start Spark's query. Raises TransformInvalid where Spark does not understand the transform."""
+        """Start the query of Spark. Raises TransformInvalid if Spark rejects the transform."""
         from py4j.protocol import Py4JError
         from pyspark.errors import AnalysisException, PySparkException
 
@@ -95,13 +95,13 @@ class Query:
             self._query = writing.trigger(**trigger).start()
         except AnalysisException as error:
             raise TransformInvalid(
-                f"transform: {str(error).splitlines()[0]}", "use expressions that need one change alone"
+                f"transform: {str(error).splitlines()[0]}", "use expressions that read a single change"
             ) from error
         except (Py4JError, PySparkException, OSError) as error:
             raise self._lost(DYING_SECONDS) or _failure(str(error)) from error
 
     def failure(self) -> PenstockError | None:
-        """What ended the query, if something has."""
+        """The error that ended the query; None if there is none."""
         from py4j.protocol import Py4JError
 
         try:
@@ -119,7 +119,7 @@ class Query:
             return error
 
     def _goes_on(self, text: str) -> bool:
-        """Where an expression raised on a change: go on up to that change, where the reader will halt and name it."""
+        """After an expression raised on a change: restart up to that change, at which the reader halts with its error."""
         from py4j.protocol import Py4JError
 
         if self._spec.is_stopped():
@@ -134,21 +134,21 @@ class Query:
         return stop is not None
 
     def has_ended(self) -> bool:
-        """Whether a batch has come to its end; what it delivered, only the watermark can tell."""
+        """Whether the query of a batch has ended without an error; only the watermark shows its progress."""
         from py4j.protocol import Py4JError
 
         try:
             is_over = self._spec.target is not None and self._query is not None and not self._query.isActive
             return is_over and self._query.exception() is None
         except (Py4JError, OSError):
-            return False  # `failure` knows more
+            return False  # `failure` returns the error
 
     def was_stopped_inside(self) -> bool:
-        """Whether a worker met an error that no retry can mend, recorded it, and asked everyone to end."""
+        """Whether a worker recorded an error that needs an operator, and ended the query."""
         return self._spec.is_stopped()
 
     def wait(self, done: Callable[[], bool], within: float) -> bool:
-        """Until this is so, at most so many seconds; raises what the query fails with."""
+        """Wait at most `within` seconds until `done`, and return whether it is. Raises the failure of the query."""
         deadline = time.monotonic() + within
         while not done():
             if failure := self.failure():
@@ -159,11 +159,11 @@ class Query:
         return True
 
     def ask_to_stop(self) -> None:
-        """Let readers and writers end by themselves: what is under way is finished and recorded."""
+        """Ask readers and writers to finish and record the changes under way, and end."""
         self._spec.stop()
 
     def stop(self) -> None:
-        """End the query now."""
+        """End the query."""
         from py4j.protocol import Py4JError
 
         self._spec.stop()
@@ -182,7 +182,7 @@ class Query:
 
 
 def engine_lost(spark: Any, within: float = 0.0) -> EngineLost | None:
-    """Whether the JVM of this session is gone, or goes within so many seconds."""
+    """The error of the JVM of this session if it has ended, or ends within these seconds."""
     process = spark.sparkContext._gateway.proc
     try:
         process.wait(within)
@@ -190,15 +190,17 @@ def engine_lost(spark: Any, within: float = 0.0) -> EngineLost | None:
         return None
     if process.returncode in OUT_OF_MEMORY:
         return EngineMemory(f"the JVM ended because its heap of {heap_of(process.args)} was exhausted")
-    return EngineLost(f"the JVM ended with {process.returncode}", "start the pipeline again: it goes on where it stopped")
+    return EngineLost(
+        f"the JVM ended with exit code {process.returncode}", "start the pipeline again: it continues where it stopped"
+    )
 
 
 def _failure(text: str) -> PenstockError:
-    """What a failure's text says: an error of ours, or the first and the innermost line of Spark's."""
+    """The error in the text of a failure: one of Penstock, or the first and the innermost line of Spark's error."""
     if found := from_text(text):
         return found
     if "OutOfMemoryError" in text:
-        return EngineMemory("the JVM has not enough memory for a row")
+        return EngineMemory("the JVM does not have enough memory for a row")
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
     causes = [line for line in lines if line.startswith("Caused by:") or re.match(r"\w+(Error|Exception)\b", line)]
     return EngineFailed("; ".join(dict.fromkeys([lines[0], *causes[-1:]])), f"see {cache() / 'spark.log'}")
