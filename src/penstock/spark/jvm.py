@@ -137,8 +137,7 @@ def _start(
 def _private(cache: Path) -> Iterator[Path]:
     """A folder for the start of a JVM, which other processes remove after twice the limit of a start.
 
-    A JVM that cannot write its port there never ends. The next process removes the folder of a killed run at once, so that the
-    port is not written there.
+    A JVM that cannot write its port to this folder never ends, and the folder of a killed run is removed by the next process.
     """
     for left in cache.glob(f"{_START}*"):
         with suppress(FileNotFoundError):

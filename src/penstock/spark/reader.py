@@ -1,4 +1,4 @@
-"""The reading half of a task: follow a lane, or read it up to a target, and give its changes to Spark, with marks."""
+"""The read half of a task: follows a lane, or reads it up to a target, and gives its changes to Spark, with marks."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ SILENCE_SECONDS = 0.4
 
 
 def read(spec: TaskSpec, lane: Lane) -> Iterator[pa.RecordBatch]:
-    """Rows of an epoch, or of a batch."""
+    """The rows of an epoch, or of a batch."""
     task = TaskContext.get().taskAttemptId()
     with spec.reporting(task):
         yield from _read(spec, lane, task)
 
 
 def _read(spec: TaskSpec, lane: Lane, task: int) -> Iterator[pa.RecordBatch]:
-    """Rows from the watermark on, until the epoch is over or the target reached, the writer fails, or somebody asks to stop."""
+    """The rows after the watermark, until the epoch ends, the target is reached, the writer fails, or a stop is requested."""
     if not spec.await_term():
-        # a stream without a single batch is an error to its writer
+        # the writer fails on a stream without a batch
         yield encoding_of(spec.pipeline.transform.has_sql).pack(NO_CHANGES, None, 0)
         return
     while True:
@@ -50,14 +50,14 @@ def _read(spec: TaskSpec, lane: Lane, task: int) -> Iterator[pa.RecordBatch]:
         except PenstockError as error:
             if isinstance(error, SourcePruned) and reading.is_overtaken():
                 continue
-            if error.directive is Directive.HALT:  # a person may skip what raised it, and must not skip what came before
+            if error.directive is Directive.HALT:  # an operator may skip its cause, but not the changes before
                 yield from reading.until_delivered()
             raise
         return
 
 
 class Reading:
-    """One attempt at reading one lane; `mark` is the last one given."""
+    """One attempt at reading a lane; `mark` is the last mark given."""
 
     def __init__(self, spec: TaskSpec, lane: Lane, task: int) -> None:
         self._spec, self._lane, self._task, self._source = spec, lane, task, spec.pipeline.source
@@ -69,14 +69,14 @@ class Reading:
         self._ends_at = time.monotonic() + spec.epoch_seconds
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """What the spec asks for."""
+        """The rows that the spec asks for."""
         target = self._spec.target
         if target is None:
             return self.follow()
         return self.backfill(target) if isinstance(target, Backfill) else self.drain(target[self._lane])
 
     def backfill(self, asked: Backfill) -> Iterator[pa.RecordBatch]:
-        """The rows of a range, with one mark at their end, unless it was delivered already."""
+        """The rows of a range with a mark at the end; none if it was delivered."""
         if self.mark.position > self._source.position(asked.ranges[self._lane]):
             return
         assert self._source.snapshot, "only a source with a snapshot has ranges"
@@ -85,7 +85,7 @@ class Reading:
             yield from self.rows_of(Window(window.changes, window.upto, idle=False))
 
     def follow(self) -> Iterator[pa.RecordBatch]:
-        """The windows of the epoch as rows."""
+        """The windows of an epoch as rows."""
         for window in self._until_over(self._windows()):
             if self._is_news(window):
                 yield from self.rows_of(window)
@@ -93,17 +93,17 @@ class Reading:
                 return
 
     def drain(self, upto: Cursor) -> Iterator[pa.RecordBatch]:
-        """Everything up to there as rows, with marks now and then and at the end; nothing if a predecessor has passed it."""
+        """The changes up to a cursor as rows, with marks at intervals and at the end; none if a predecessor has passed it."""
         if self._source.position(upto) <= self.mark.position:
             return
         for changes in self._until_over(self._changes(Span(self._lane, self.mark.cursor, upto))):
             passed = self._passed(changes)
-            yield from self.rows_of(Window(changes, passed, idle=passed is not None))  # nothing else may be left to push it
+            yield from self.rows_of(Window(changes, passed, idle=passed is not None))  # a mark pushes it through
         if not self._is_over() and self._source.position(upto) > self.mark.position:
             yield from self.rows_of(Window(NO_CHANGES, upto, idle=False))
 
     def _until_over(self, given: Iterator[T]) -> Iterator[T]:
-        """These, until the task is asked to end, which is final: a caller that asks again gets the same answer."""
+        """The items, until the task must end. It then must end for good, so that callers can ask again."""
         for one in given:
             reach("reader.read")
             if self._is_over():
@@ -126,14 +126,14 @@ class Reading:
         return Stamp(self._spec.term.epoch, self._task)
 
     def _passed(self, changes: pa.RecordBatch) -> Cursor | None:
-        """Now and then the cursor behind these, so that the watermark moves though a condition may drop them all."""
+        """At intervals, the cursor after these changes, so that the watermark moves even if a condition drops all of them."""
         if not changes.num_rows or time.monotonic() - self._marked_at < SILENCE_SECONDS:
             return None
         last = last_of(changes)
         return self._source.cursor_after(last, self.mark.cursor) if last.ordinal is None else None
 
     def rows_of(self, window: Window) -> Iterator[pa.RecordBatch]:
-        """A window as rows, with a mark where it ends on a commit, and where nothing waits behind it what pushes it through."""
+        """A window as rows, with a mark if it ends on a commit, and padding to push it through Spark if no change waits."""
         *before, last = cut(self._encoding.seen(window.changes), self._spec.max_row)
         for piece in before:
             yield from self._given(piece)
@@ -147,7 +147,7 @@ class Reading:
         yield self._encoding.pack(changes, self.mark, self._flush if window.idle else 0)
 
     def _given(self, piece: pa.RecordBatch | Outsize) -> Iterator[pa.RecordBatch]:
-        """Changes without a mark after them. Raises RowTooLarge of one that is, where poison halts."""
+        """Changes without a mark. Raises RowTooLarge for a change above the limit if poison halts the pipeline."""
         if isinstance(piece, Outsize):
             yield from self._aside(piece)
             return
@@ -155,33 +155,33 @@ class Reading:
         yield self._encoding.pack(piece, None, 0)
 
     def _aside(self, outsize: Outsize) -> Iterator[pa.RecordBatch]:
-        """Hand a change to the writer in a file; waits until that is done with it, since a few of them may fill a disk."""
+        """Pass a change to the writer in a file, and wait until it is removed, since a few of them can fill a disk."""
         if then_of(self._spec.pipeline.sink.retry) == "halt":
             raise refused(outsize.change, outsize.size, self._spec.max_row or 0)
         path = self._spec.put_aside(self._lane, self._task, outsize.row)
         yield self._encoding.aside(path, self._flush)
         yielded_at = time.monotonic()
         while os.path.exists(path) and not self._is_over():
-            if time.monotonic() - yielded_at > SILENCE_SECONDS:  # that the writer is gone shows only in writing to Spark
+            if time.monotonic() - yielded_at > SILENCE_SECONDS:  # only a write to Spark shows that the writer has ended
                 upto = self._given_upto()
                 yield self._encoding.pack(NO_CHANGES, Mark(self._lane, self._source.position(upto), upto), self._flush)
                 yielded_at = time.monotonic()
             time.sleep(PACE_SECONDS)
 
     def _given_upto(self) -> Cursor:
-        """The cursor behind everything given so far; that of the last mark, where others of its position may come."""
+        """The cursor after all changes given so far; that of the last mark if others of the last position may come."""
         if not self._unmarked.num_rows:
             return self.mark.cursor
         last = last_of(self._unmarked)
         return self._source.cursor_after(last, self.mark.cursor) if last.ordinal is None else self.mark.cursor
 
     def is_overtaken(self) -> bool:
-        """Whether more was recorded than this attempt has given: of its predecessor, or what the sink had kept."""
+        """Whether the watermark, moved by a predecessor or by the copy of the sink, is after all changes given."""
         given = last_position(self._unmarked) if self._unmarked.num_rows else self.mark.position
         return self._watermark().position > int(given)
 
     def until_delivered(self) -> Iterator[pa.RecordBatch]:
-        """Marks, until everything given so far is delivered."""
+        """Marks, until all changes given so far are delivered."""
         given = self.mark.cursor
         if self._unmarked.num_rows:
             given = self._source.cursor_after(last_of(self._unmarked), since=given)
@@ -190,7 +190,7 @@ class Reading:
             time.sleep(PACE_SECONDS)
 
     def _is_news(self, window: Window) -> bool:
-        """Whether the writer needs to hear of it: also of nothing now and then, since it looks about when something comes."""
+        """Whether to give a window to the writer: empty ones only at intervals, to wake it."""
         is_silent = time.monotonic() - self._marked_at < SILENCE_SECONDS
         return bool(window.changes.num_rows) or window.upto != self.mark.cursor or not is_silent
 

@@ -1,4 +1,4 @@
-"""What a PySpark user asks for: the options of `format("penstock")`, read once and strictly."""
+"""The options of `format("penstock")` in a session of a PySpark user, parsed strictly."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from penstock.spark.rows import shown
 OPTIONS = ("pipeline", "from", "to", "maxChangesPerTrigger", "partitions", "reader")
 _SPARKS_OWN = ("path", "checkpointlocation")
 LEAST = 10_000
-"""Fewer changes than this are not worth a task of their own."""
+"""The least number of changes for a task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A source, and which part of it; frozen and picklable, since Spark hands it from process to process.
+    """A source and the requested part of it; frozen and picklable, since Spark passes it between processes.
 
-    `head` is where the source ended when the DataFrame was made: a batch is the same however often it is computed.
+    `head` is the head of the source at the creation of the DataFrame, so that every computation of a batch is the same.
     """
 
     source: Source
@@ -43,7 +43,7 @@ class Request:
     partitions: int = 1
     reader: str | None = None
     file: str = ""
-    written: Mapping[str, str] = field(default_factory=dict)  # what the file has for the source, where that has references
+    written: Mapping[str, str] = field(default_factory=dict)  # the source in the pipeline file, with references
 
     def __getstate__(self) -> dict[str, Any]:
         state = {one.name: getattr(self, one.name) for one in fields(self)}
@@ -55,34 +55,34 @@ class Request:
             object.__setattr__(self, name, value)
 
     def begin(self, lane: Lane, default: str) -> Cursor:
-        """Where to begin on a lane."""
+        """The cursor at which a lane begins."""
         if self.start is None and default == "snapshot":
             raise ConfigInvalid(
-                "`start: snapshot` is for pipelines that `penstock run` carries", 'say .option("from", "beginning") or "now"'
+                "`start: snapshot` is supported by `penstock run` only", 'set .option("from", "beginning") or "now"'
             )
         return self.source.begin(lane, self.start or default)
 
     def spans(self) -> list[Span]:
-        """What a batch reads of every lane, in pieces."""
+        """The spans that a batch reads, of all lanes."""
         whole = [Span(lane, self.begin(lane, "beginning"), self._end(lane)) for lane in self.head]
         for span in whole:
             if self.source.position(span.after) > self.source.position(span.upto):
-                raise ConfigInvalid("option to lies before option from", "choose a later end, or leave it out")
+                raise ConfigInvalid("option to lies before option from", "set a later end, or remove the option")
         return [piece for span in whole for piece in self.pieces(span)]
 
     def pieces(self, span: Span) -> list[Span]:
-        """A span in as many pieces as can be read at a time."""
+        """A span, cut for parallel tasks."""
         return list(self.source.split(span, self._parts(span)))
 
     def _parts(self, span: Span) -> int:
-        """How many pieces are worth a task; if that cannot be counted, all: Spark repeats a task that fails, and no plan."""
+        """The number of parts of a span; the maximum if it cannot be counted, since Spark retries tasks but not plans."""
         changes = None
         with suppress(SourceUnavailable):
             changes = count(self.source, span, self.partitions * LEAST) if self.partitions > 1 else 0
         return self.partitions if changes is None else max(1, min(self.partitions, changes // LEAST))
 
     def batches(self, span: Span) -> Iterator[pa.RecordBatch]:
-        """The changes of a piece, in batches that Spark can carry. Raises RowTooLarge of one above the source's own limit."""
+        """The changes of a span, in batches that Spark can carry. Raises RowTooLarge for a change above `source.max_row`."""
         limit = self.source.max_row
         for piece in chain.from_iterable(cut(documents(changes), limit) for changes in self.source.read(span, ANONYMOUS)):
             if isinstance(piece, Outsize):
@@ -94,8 +94,8 @@ class Request:
 
 
 def parse(options: Mapping[str, str]) -> Request:
-    """The request of these options. Raises ConfigInvalid and what the pipeline file or the source has to complain of."""
-    from penstock.config import load, written  # workers, which unpickle requests, have no use for it
+    """The request of these options. Raises ConfigInvalid, and the errors of the pipeline file and the source."""
+    from penstock.config import load, written  # here, since workers, which unpickle requests, do not need it
 
     known = {name.lower(): name for name in OPTIONS}
     given = {known.get(name.lower(), name): value for name, value in options.items() if name.lower() not in _SPARKS_OWN}
@@ -123,7 +123,7 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise ConfigInvalid(f"option {name} is {text!r}", "give a whole number from 1 on")
+        raise ConfigInvalid(f"option {name} is {text!r}", "set a whole number from 1 on")
     return int(text)
 
 
@@ -131,6 +131,6 @@ def _reader(given: Mapping[str, str], pipeline: str) -> str | None:
     name = given.get("reader")
     if name is not None and (not name.strip() or name == pipeline):
         raise ConfigInvalid(
-            f"option reader is {name!r}", "choose a name that no pipeline has: what it has read is noted under it in the source"
+            f"option reader is {name!r}", "set a name that no pipeline has: the source records the progress under it"
         )
     return name

@@ -1,4 +1,4 @@
-"""Changes and resolved marks as rows of one stream; the schema is written here and nowhere else."""
+"""Changes and marks as rows of one stream, and its schema."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from penstock.cursor import Cursor
 from penstock.message import documents, headers_of, headers_text
 
 SHOWN = pa.schema([field.with_type(pa.string()) if field.name == "headers" else field for field in CHANGES])
-"""Changes as expressions and sessions of users see them: messages as documents, headers as JSON text."""
+"""The columns of changes for expressions and sessions of users: messages as documents, headers as JSON text."""
 
 ROWS = SHOWN.append(pa.field("mark", pa.string()))
-"""A change, or a mark: op `resolved`, its lane in `key`, its cursor in `mark`. Filters let marks pass.
+"""A change, or a mark with op `resolved`, its lane in `key` and its cursor in `mark`, which passes every filter.
 
-A change that `where` or `select` raised on, and that is to be spared, has the name of that in `mark`.
+In a change on which `where` or `select` raised, and which is spared, `mark` has that name.
 """
 
 CHANGE_DDL = (
@@ -32,22 +32,22 @@ CHANGE_DDL = (
 DDL = f"{CHANGE_DDL}, mark string"
 
 FLUSH_BYTES = 32768
-"""Spark closes an Arrow batch at so many bytes: a mark as fat as this pushes everything before it through."""
+"""The size at which Spark closes an Arrow batch: a mark of this size pushes all rows before it through."""
 
 ROOMY_BYTES = 262144
-"""The same in a batch, where no change waits for another one to come."""
+"""The size in a batch, where no change waits for later ones."""
 
 ASIDE = "aside"
-"""In the place of a table, in a row with the op of a mark."""
+"""The table of a row that refers to a change in a file; its op is that of a mark."""
 
-_PADDING = "\n"  # behind a cursor, which is one line: to look for the last character that is no space takes ten times as long
+_PADDING = "\n"  # after a cursor, which is one line: to strip spaces takes ten times as long
 _RESOLVED = pa.array([Op.RESOLVED.value] * 2)
 _NULLS = {field.name: pa.nulls(2, field.type) for field in ROWS}
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Nothing at or below this position is still to come on this lane."""
+    """No change at or below this position is still to come on this lane."""
 
     lane: Lane
     position: int
@@ -56,7 +56,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """A change that an expression raised on: `where` or `select`."""
+    """A change on which `where` or `select` raised."""
 
     change: Change
     part: str
@@ -64,7 +64,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """A change that is too large for Spark: the path of a file that has it."""
+    """The path of a file with a change that is too large for Spark."""
 
     path: str
 
@@ -74,24 +74,23 @@ class Aside:
             return last_of(pa.ipc.open_file(file).get_batch(0))
 
     def done(self) -> None:
-        """Remove the file, for which the other half of the task waits."""
-        with suppress(FileNotFoundError):  # a later attempt has removed it
+        """Remove the file, for which the reader waits."""
+        with suppress(FileNotFoundError):  # a later attempt removed it
             os.unlink(self.path)
 
 
 def rows(changes: pa.RecordBatch, mark: Mark | None = None, pad: int = 0) -> pa.RecordBatch:
-    """Changes as rows of the stream, with a mark behind them where there is one.
+    """Changes as rows of the stream, followed by the mark, if any, in one batch, since each costs Spark part of a millisecond.
 
-    A padded mark fills Spark's batch, and the thin one behind it makes Spark close it, which it does when it asks for one row more.
-    One batch for all of it: each one costs Spark a good part of a millisecond. Its last bytes are those of the padded mark,
-    more than any buffer on the way holds, so that nothing of it stays behind.
+    A padded mark fills the batch of Spark, which closes it when it reads the thin mark after it. The padding comes last and
+    exceeds every buffer on the way, so that no bytes remain in one.
     """
     unmarked = shown(changes).append_column(ROWS.field("mark"), pa.nulls(changes.num_rows, pa.string()))
     return pa.concat_batches([unmarked, _marks(mark, pad)]) if mark else unmarked
 
 
 def shown(changes: pa.RecordBatch) -> pa.RecordBatch:
-    """Changes with the columns of SHOWN."""
+    """Changes as rows with the columns of SHOWN."""
     found = documents(changes)
     return _with_headers(found, SHOWN, [headers_text(pairs) if pairs else None for pairs in listed(found.column("headers"))])
 
@@ -108,7 +107,7 @@ def _with_headers(rows: pa.RecordBatch, schema: pa.Schema, headers: Sequence[Any
 
 
 def _marks(mark: Mark, pad: int) -> pa.RecordBatch:
-    # every array with its type: to have it inferred takes longer than all the rest
+    # each array with its type: to infer it takes longer than all other steps
     positions, lanes = pa.array([mark.position] * 2, pa.int64()), pa.array([mark.lane] * 2, pa.string())
     cursors = pa.array([_padded(mark.cursor, pad) if pad else mark.cursor, None], pa.string())
     columns = _NULLS | {"position": positions, "op": _RESOLVED, "key": lanes, "mark": cursors}
@@ -116,19 +115,19 @@ def _marks(mark: Mark, pad: int) -> pa.RecordBatch:
 
 
 def _padded(cursor: Cursor, pad: int) -> str:
-    """In eights: Arrow would write what is missing to the next eight by itself, and those few bytes would wait for others."""
+    """A cursor padded to a multiple of eight: Arrow would add the missing bytes itself, and they would remain in a buffer."""
     text = f"{cursor}{_PADDING}"
     return text.ljust(max(pad, len(text) + -len(text) % 8))
 
 
 def aside(path: str, pad: int) -> pa.RecordBatch:
-    """The sign of a change that is in a file, padded like a mark; conditions let it pass, since it has the op of one."""
+    """The reference to a change in a file, padded like a mark, whose op it has to pass every filter."""
     signs = _marks(Mark(Lane(""), 0, Cursor(path)), pad)
     return signs.set_column(ROWS.get_field_index("table"), ROWS.field("table"), pa.array([ASIDE, None], pa.string()))
 
 
 def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Mark | Raised | Aside]:
-    """The runs of changes, what was raised on or is in a file, and the marks of a batch, in order; thin marks are passed over."""
+    """The runs of changes, spared changes, references to files and marks of a batch, in order, without thin marks."""
     import pyarrow.compute as pc
 
     begin, is_mark, marks = 0, pc.equal(batch.column("op"), _RESOLVED[0]), batch.column("mark")

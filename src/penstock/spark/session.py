@@ -1,4 +1,4 @@
-"""The Spark session: every setting of ours in one place, and how many task slots the pipelines need."""
+"""The Spark session, its settings, and its task slots."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from penstock.spark.heap import heap_settings
 from penstock.spark.rows import FLUSH_BYTES, ROOMY_BYTES
 
 TRIES = 4
-"""How often Spark tries a task before the query fails."""
+"""The tries of a task before the query fails."""
 
 _SETTINGS = {
     "spark.app.name": "penstock",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.speculation": "false",
-    "spark.authenticate": "true",  # a local master, YARN and Kubernetes make a secret for each session
+    "spark.authenticate": "true",  # a local master, YARN and Kubernetes create a secret for each session
     # buffers smaller than a flush, so that it passes through them
     "spark.buffer.size": "8192",
     "spark.sql.execution.pandas.udf.buffer.size": "8192",
@@ -47,42 +47,42 @@ _SETTINGS = {
 _ON_THIS_MACHINE = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.network.timeout": "1d",  # the executor is this process: it is not lost after a pause
+    "spark.network.timeout": "1d",  # the executor is this process, which a pause does not end
 }
 
 _ON_A_CLUSTER = {
-    "spark.network.crypto.enabled": "true",  # towards a master or a worker without it Spark authenticates as before
+    "spark.network.crypto.enabled": "true",  # Spark authenticates in another way with a master or a worker without it
 }
 
 ROOMY = {
     "spark.sql.execution.pandas.udf.buffer.size": "65536",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(ROOMY_BYTES),
 }
-"""Larger buffers, for queries that need not be quick but much."""
+"""Larger buffers, for queries with more throughput and more latency."""
 
 
 def master_for(slots: int, asked: str | None) -> str:
-    """The master to use: the one asked for, if it is large enough, or a local one that is."""
+    """The given master, if it has enough slots, or a local one."""
     if asked is None:
-        return f"local[{max(slots, os.cpu_count() or 1)},{TRIES}]"  # more than lanes: rows of a snapshot are read side by side
+        return f"local[{max(slots, os.cpu_count() or 1)},{TRIES}]"  # more than lanes: ranges of a snapshot are read in parallel
     local = re.fullmatch(r"local(?:\[(\*|\d+)(?:\s*,\s*\d+)?\])?", asked)
     if local:
         here = os.cpu_count() or 1 if local[1] == "*" else int(local[1] or 1)
         if here < slots:
             raise EngineSlots(
                 f"the pipelines need {slots} task slots, one for each lane, and {asked} has {here}",
-                f'write master: "local[{slots},{TRIES}]" under spark, or leave it out',
+                f'set spark.master to "local[{slots},{TRIES}]", or remove it',
             )
     return asked
 
 
 def _refuse_without_secret(master: str, settings: Mapping[str, str]) -> None:
-    """A standalone cluster has one secret, which only its administrator knows; elsewhere Spark makes one for each session."""
+    """Raise ConfigInvalid without the secret of a standalone cluster; elsewhere Spark creates one for each session."""
     has_one = "spark.authenticate.secret" in settings or {"SPARK_HOME", "SPARK_CONF_DIR", "_SPARK_AUTH_SECRET"} & os.environ.keys()
     if master.startswith("spark://") and settings["spark.authenticate"].lower() == "true" and not has_one:
         raise ConfigInvalid(
             f"spark.master is {master}, and spark.config.spark.authenticate.secret is missing",
-            'give the secret of the cluster, such as "${SPARK_SECRET}"; '
+            'set it to the secret of the cluster, such as "${SPARK_SECRET}"; '
             'on a network where every user is trusted, set spark.authenticate to "false"',
         )
 
@@ -96,7 +96,7 @@ def open_session(
     folder: str | None = None,
     archive: Sequence[str] | None = None,
 ) -> Any:
-    """Start Spark, with its files and sockets in this folder. The session belongs to this process and ends with it."""
+    """Start Spark, with its files and sockets in this folder. The session ends with this process."""
     master = master_for(slots, master)
     settings = {**_SETTINGS, "spark.master": master, **heap_settings(memory, is_local=master.startswith("local"))}
     if master.startswith("local"):
@@ -120,16 +120,16 @@ def open_session(
     SparkContext._ensure_initialized(gateway=gateway)
     heard = signal.getsignal(signal.SIGINT)
     for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
-        server.handle_error = lambda *_: None  # it prints a traceback when the JVM goes first
+        server.handle_error = lambda *_: None  # it prints a traceback if the JVM ends first
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        PySparkLogger.getLogger(name).disabled = True  # they print what is raised, with Java's stack
+        PySparkLogger.getLogger(name).disabled = True  # they print errors with the stack of Java
     try:
         spark = SparkSession.builder.config(map=settings).getOrCreate()
     except Py4JJavaError as error:
         raise _not_started(master, str(error.java_exception)) from error
-    spark.sparkContext.environment.pop(KEY, None)  # workers inherit it; Spark would write it into each task
+    spark.sparkContext.environment.pop(KEY, None)  # workers inherit it, and pyspark copies its environment into each task
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, heard)  # Spark has put one of its own there
+        signal.signal(signal.SIGINT, heard)  # undo the handler of Spark
     require_slots(spark, slots)
     register(spark)
     return spark
@@ -137,12 +137,12 @@ def open_session(
 
 def _not_started(master: str, said: str) -> EngineFailed:
     why = "the master did not accept the application" if "stopped SparkContext" in said else said.partition("\n")[0]
-    remedy = f"see that spark.master can be reached, and that spark.config is right for it; {cache() / 'spark.log'} has more"
+    remedy = f"check that spark.master can be reached, and that spark.config is right for it; {cache() / 'spark.log'} has more"
     return EngineFailed(f"Spark did not start with the master {master}: {why}", remedy)
 
 
 def require_slots(spark: Any, slots: int) -> None:
-    """Raise EngineSlots if the session has fewer."""
+    """Raise EngineSlots if the session has fewer slots."""
     if (offered := spark.sparkContext.defaultParallelism) < slots:
         raise EngineSlots(f"the pipelines need {slots} task slots, and {spark.sparkContext.master} offers {offered}")
 
@@ -158,10 +158,10 @@ def close_session(spark: Any, within: float | None = None) -> int:
 
 
 def beside(spark: Any, settings: Mapping[str, str]) -> Any:
-    """A session for one query, with these settings where a person has not chosen them.
+    """A session for one query, with these settings except those that the user set.
 
-    Queries that share a data source share a HashMap of Spark's which each of them writes to as it starts: two at once, and its
-    size is wrong for ever, so that no task of any of them can be read again (OptionalDataException).
+    Each query writes to a HashMap of Spark as it starts, which the queries of a session share. Two writes at once may damage it,
+    after which every task fails with OptionalDataException.
     """
     made = spark.newSession()
     for key, value in settings.items():

@@ -1,6 +1,6 @@
-"""Penstock as Spark sees it: one data source, for our own queries and for those of other people.
+"""The data source of Spark, for queries of Penstock and of users.
 
-Each query has five processes that import this module and only plan, so the rest is imported where it is used.
+Five processes of each query import this module only to plan, so that other modules are imported at their use.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class PenstockSource(DataSource):
-    """`format("penstock")`: with the option `spec` a query of ours, otherwise somebody's who has named a pipeline file."""
+    """`format("penstock")`: with the option `spec` a query of Penstock, otherwise of a user, who names a pipeline file."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -41,7 +41,7 @@ class PenstockSource(DataSource):
         return "penstock"
 
     def schema(self) -> str:
-        """The columns: those of a change, and in our own queries those of their encoding."""
+        """The columns of a change, and in queries of Penstock those of their encoding."""
         if self.request is None:
             return planned(self.options["spec"]).ddl
         from penstock.spark.rows import CHANGE_DDL
@@ -49,15 +49,15 @@ class PenstockSource(DataSource):
         return CHANGE_DDL
 
     def reader(self, schema: Any) -> DataSourceReader:
-        """Changes up to now."""
+        """The changes up to now."""
         from penstock.spark.changes import ChangeBatch
 
         if self.request is None:
-            raise EngineFailed("a query of Penstock's own is a stream")
+            raise EngineFailed("a query with the option spec must be a stream")
         return ChangeBatch(self.request)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        """Changes as they come."""
+        """The stream of changes."""
         if self.request:
             from penstock.spark.changes import ChangeStream
 
@@ -66,7 +66,7 @@ class PenstockSource(DataSource):
         return readers[planned(self.options["spec"]).way](self.options["spec"])
 
     def streamWriter(self, schema: Any, overwrite: bool) -> LiveWriter:
-        """The delivering side, for our own queries only."""
+        """The write half, for queries of Penstock only."""
         if self.request:
             raise ConfigInvalid('format("penstock") can only be read', "deliver with `penstock run`, or write to another format")
         return LiveWriter(self.options["spec"])
@@ -86,7 +86,7 @@ class LanePartition(InputPartition):
 
 
 class LaneReader(DataSourceStreamReader):
-    """A query of Penstock's own: one task for each lane."""
+    """The reader of a query of Penstock: one task for each lane."""
 
     def __init__(self, spec: str) -> None:
         self.spec = spec
@@ -104,11 +104,11 @@ class LiveReader(LaneReader):
     """Offsets name epochs, not positions: an epoch begins at the watermark, also when Spark repeats it."""
 
     def initialOffset(self) -> dict[str, int]:
-        """Before the first epoch."""
+        """The offset before the first epoch."""
         return {"epoch": 0}
 
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
-        """The next epoch, whatever there is to read."""
+        """The next epoch, with or without changes."""
         return {"epoch": start["epoch"] + 1}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
@@ -120,17 +120,17 @@ class BatchReader(LaneReader, SupportsTriggerAvailableNow):
     """One batch from the watermark to the target; a task that Spark repeats begins at the watermark, not at the offset."""
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The target was set before the query began."""
+        """Do nothing: the target was set before the query started."""
 
     def initialOffset(self) -> dict[str, str]:
-        """Where every lane stands."""
+        """The watermark of every lane."""
         spec = _decoded(self.spec)
         assert isinstance(spec.target, Mapping)
         marks = {lane: spec.pipeline.state.watermark(spec.pipeline.name, lane) for lane in spec.target}
         return {lane: mark.cursor for lane, mark in marks.items() if mark}
 
     def latestOffset(self, start: dict[str, str], limit: Any) -> dict[str, str]:
-        """The target of every lane that has not reached it."""
+        """The target of every lane, or its watermark if that is later."""
         from penstock.batch_target import covers
         from penstock.change import Lane
         from penstock.cursor import Cursor
@@ -141,19 +141,19 @@ class BatchReader(LaneReader, SupportsTriggerAvailableNow):
         return {lane: at if covers(source, Cursor(at), target[Lane(lane)]) else target[Lane(lane)] for lane, at in start.items()}
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
-        """One task for each lane that has something to read: a sink takes a lane in order."""
+        """One task for each lane with changes to read, since a sink accepts a lane in order."""
         return [LanePartition(lane) for lane in end if start[lane] != end[lane]]
 
 
 class RangesReader(BatchReader):
-    """One batch of ranges, each a task; Spark reads as many of them at a time as it has slots."""
+    """One batch of ranges, with a task for each; Spark reads as many at a time as it has slots."""
 
     def initialOffset(self) -> dict[str, str]:
-        """Before the rows."""
+        """The offset before the rows."""
         return {}
 
     def latestOffset(self, start: dict[str, str], limit: Any) -> dict[str, str]:
-        """Behind the rows: no range is left where it began."""
+        """The offset after the rows of all ranges."""
         from penstock.backfill import Backfill
 
         target = _decoded(self.spec).target
@@ -172,13 +172,13 @@ def _decoded(spec: str) -> TaskSpec:
 
 
 class LiveWriter(DataSourceStreamArrowWriter):
-    """Delivers while the epoch is open."""
+    """The writer of a query of Penstock, which delivers while the epoch is open."""
 
     def __init__(self, spec: str) -> None:
         self.spec = spec
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Deliver what comes. The end of the input proves nothing; positions do."""
+        """Deliver the rows. The end of the input proves no progress; positions do."""
         from penstock.spark.writer import deliver
 
         deliver(_decoded(self.spec), iterator)

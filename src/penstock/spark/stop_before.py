@@ -1,4 +1,4 @@
-"""A stop before a change that an expression raises on: what came before is delivered, then the pipeline halts."""
+"""A stop before a change on which an expression raises: the changes before it are delivered, then the pipeline halts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from penstock.source import Window
 
 
 class StopBefore(NamedTuple):
-    """Before which change a reader halts, and with which error."""
+    """The change before which a reader halts, and the error."""
 
     change: Change
     error: TransformInvalid
 
     def cut(self, windows: Iterator[Window]) -> Iterator[Window]:
-        """Changes up to the failing row; raises the error there."""
+        """The changes before the failing one, at which this raises the error."""
         with closing(windows) if isinstance(windows, Generator) else nullcontext():
             for window in windows:
                 found = [is_same(self.change, change) for change in from_batch(window.changes)]
@@ -30,12 +30,12 @@ class StopBefore(NamedTuple):
                 yield window
 
     def cut_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same of batches."""
+        """The same for batches."""
         return (window.changes for window in self.cut(Window(changes, None, idle=False) for changes in batches))
 
 
 def is_same(failing: Change, change: Change) -> bool:
-    """Whether this is the failing row read again; a row of a range is read anew each time, so it is known by its key alone."""
+    """Whether a change is the failing one, read again; a row of a range has a new position in each read, and is found by key."""
     if failing.ordinal is None:
         return change.place == failing.place
     return change.ordinal is not None and (change.table, change.key) == (failing.table, failing.key)

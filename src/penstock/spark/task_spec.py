@@ -1,7 +1,7 @@
-"""What one query is sent to do, and how its driver, reader and writer signal to each other.
+"""The specification of one query, and the signals between its driver, reader and writer.
 
-Reader and writer of a lane are two processes of one Spark task on one host; the driver may be elsewhere. Facts that matter go
-through the coordinator; what is here only makes things quick: flags as files, events as datagrams.
+Reader and writer of a lane are two processes of one Spark task on one host; the driver may be on another. Correctness depends on
+the coordinator; the flags (files) and events (datagrams) here only save time.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from penstock.spark.plan import Plan, Way
 from penstock.spark.stop_before import StopBefore
 
 AWAIT_SECONDS = 0.01
-"""Between two looks for a term."""
+"""Interval of the looks for a term."""
 
 DATAGRAM = 100_000
-"""Bytes of events in one piece, at most: the system takes two hundred thousand."""
+"""The limit of a datagram with events: the system accepts two hundred thousand bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """One pipeline under one term, with a folder for signals; `query` tells apart the queries that one term has.
+    """One pipeline under one term, with a folder for signals; `query` distinguishes the queries of a term.
 
-    With a target it is a batch, and ends there: at the heads of lanes, or with the last range of a backfill.
+    With a target it is a batch, which ends at the heads of lanes, or with the last range of a backfill.
     Changes of more than `max_row` bytes are poison.
-    A spec that was given no term yet waits for one: the next leader's query stands ready before it leads.
-    With a stop its readers halt before that change. A live query reads `lanes`, or all that there are now.
+    Without a term, its readers wait for one: that of a standby is prepared before it leads.
+    With `stop_before` its readers halt before that change. A live query reads `lanes`, or all current ones.
     """
 
     pipeline: Pipeline
@@ -61,11 +61,11 @@ class TaskSpec:
     lanes: Collection[Lane] | None = None
 
     def encrypt(self, key: str) -> str:
-        """The spec as one line, for a Spark option, which Spark shows and broadcasts; before it the plan, see `planned`."""
+        """The spec as one line, encrypted since Spark shows and broadcasts options, after its plan (see `planned`)."""
         return f"{self._plan()} {encrypt(pickle.dumps(self), key)}"
 
     def store(self) -> str:
-        """The same with a file in the place of the spec, for workers that see the folder."""
+        """The spec as one line with a file in place of the encrypted part, for workers on this host."""
         packed = pickle.dumps(self)
         path = f"{os.path.abspath(self.folder)}/{self.query}.{hashlib.sha256(packed).hexdigest()[:12]}.spec"
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -84,7 +84,7 @@ class TaskSpec:
 
     @staticmethod
     def decode(text: str) -> TaskSpec:
-        """The spec of such a line."""
+        """The spec of a line."""
         packed = text.partition(" ")[2]
         data = Path(packed).read_bytes() if packed.startswith("/") else decrypt(packed, os.environ.get(KEY, ""))
         spec = pickle.loads(data)
@@ -93,17 +93,17 @@ class TaskSpec:
 
     @property
     def term(self) -> Term:
-        """The term that it was given, at its start or since."""
+        """The term, given at the start or later."""
         return self.given or Term(**json.loads(Path(self._flag("term")).read_text()))
 
     def lead(self, term: Term) -> None:
-        """Give it the term that it waits for."""
+        """Give the term to the waiting readers."""
         draft = Path(self._flag("draft"))
         draft.write_text(json.dumps(asdict(term)))
         draft.rename(self._flag("term"))
 
     def await_term(self) -> bool:
-        """Whether there is a term, as soon as there is; not so if it is asked to end instead."""
+        """Wait for the term; False if a stop is requested."""
         if self.given is None:
             Path(self._flag("ready")).touch()
             while not os.path.exists(self._flag("term")) and not self.is_stopped():
@@ -115,32 +115,32 @@ class TaskSpec:
         return os.path.exists(self._flag("ready"))
 
     def stop(self) -> None:
-        """Ask readers and writers to end."""
+        """Request the end of readers and writers."""
         Path(self._flag("stop")).touch()
 
     def is_stopped(self) -> bool:
-        """Whether they were asked to."""
+        """Whether a stop was requested."""
         return os.path.exists(self._flag("stop"))
 
     def has_failed(self, task: int) -> bool:
-        """Whether the other half of this task has failed. Spark itself would not tell before the epoch's end."""
+        """Whether the other half of this task has failed, which Spark reports only at the end of the epoch."""
         return os.path.exists(self._flag(f"failed-{task}"))
 
     def asked_at(self, task: int) -> int | None:
-        """When this task was asked to end, or one half of it failed, in nanoseconds since 1970; None if neither was so."""
+        """The time of the stop request, or of a failure of this task, in nanoseconds since 1970; None without either."""
         flags = (Path(self._flag(name)) for name in ("stop", f"failed-{task}"))
         return min((flag.stat().st_mtime_ns for flag in flags if flag.exists()), default=None)
 
     @contextmanager
     def reporting(self, task: int) -> Iterator[None]:
-        """The one broad catch on the data path: say what failed, to the other half and to the driver, and raise it on.
+        """Report an error to the other half and to the driver, and raise it again: the only broad catch on the data path.
 
-        What only a person can mend is recorded with the term, and ends every further attempt.
+        An error that needs an operator is recorded with the term, and ends every further attempt.
         """
         try:
             yield
         except Exception as error:
-            privacy.make_folder(Path(self.folder))  # on another host the driver's folder is not there yet
+            privacy.make_folder(Path(self.folder))  # missing on another host
             Path(self._flag(f"failed-{task}")).touch()
             code = error.code if isinstance(error, PenstockError) else EngineFailed.code
             self.tell(AttemptFailed(pipeline=self.pipeline.name, code=code, message=str(error), attempt=task))
@@ -150,7 +150,7 @@ class TaskSpec:
             raise
 
     def put_aside(self, lane: Lane, task: int, row: pa.RecordBatch) -> str:
-        """Write a change that is too large for Spark to a file, for the other half of this task; there is one for each lane."""
+        """Write a change that is too large for Spark to a file, for the writer of this task; a lane has at most one file."""
         folder = self.own_folder()
         kind = f"row-{hashlib.sha256(f'{self.pipeline.name} {lane}'.encode()).hexdigest()[:12]}"
         for left in folder.glob(f"*.{kind}-*"):  # by an attempt that was killed
@@ -161,7 +161,7 @@ class TaskSpec:
         return os.path.abspath(path)
 
     def discard(self) -> None:
-        """Remove what is in files, once the query has ended."""
+        """Remove the files of large changes, after the end of the query."""
         for left in Path(self.folder).glob(f"{escape(self.query)}.row-*"):
             left.unlink(missing_ok=True)
 
@@ -181,24 +181,24 @@ class TaskSpec:
         return f"{self.folder}/{self.query}.{name}"
 
     def tell(self, event: Event) -> None:
-        """Send an event to the driver if it listens on this host."""
+        """Send an event to the driver, if it runs on this host."""
         self.tell_all([event])
 
     def tell_all(self, events: Sequence[Event]) -> None:
-        """Send events to the driver; many in one piece, since only a few pieces may wait for it, and we with the next."""
+        """Send events to the driver, many in a datagram: only a few datagrams may wait, and the next one blocks the sender."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.settimeout(0.2)
             try:
                 if privacy.is_foreign(os.lstat(self.folder)):
-                    return  # another user of this host has made a folder of that name
+                    return  # another user of this host created the folder
                 for piece in datagrams(events):
                     sender.sendto(piece, os.path.join(self.folder, "events"))
             except (FileNotFoundError, ConnectionRefusedError, TimeoutError):
-                return  # nobody listens: the driver is gone or on another host
+                return  # the driver has ended or is on another host
 
 
 def datagrams(events: Sequence[Event]) -> Iterator[bytes]:
-    """Events as lines, in pieces that the system takes; an event that is larger than that comes shortened."""
+    """Events as lines, in datagrams; an event above the limit is shortened."""
     lines, size = list[bytes](), 0
     for event in events:
         line = to_line(event).encode()
@@ -213,7 +213,7 @@ def datagrams(events: Sequence[Event]) -> Iterator[bytes]:
 
 
 def _write_row(path: str, row: pa.RecordBatch) -> None:
-    """A new file with a change, whole or not at all."""
+    """Create a file with a change, whole or not at all."""
     with ExitStack() as undo:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, privacy.FILE), "wb") as file:
             undo.callback(os.unlink, path)
@@ -223,7 +223,7 @@ def _write_row(path: str, row: pa.RecordBatch) -> None:
 
 
 class Events:
-    """The driver's end of the channel."""
+    """The receiving end of events, in the driver."""
 
     def __init__(self, folder: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -236,6 +236,6 @@ class Events:
                 yield from map(from_line, lines.decode().split("\n"))
 
     def close(self) -> None:
-        """End the iteration, whoever waits in it."""
+        """End the iteration in any thread."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.sendto(b"", self._socket.getsockname())

@@ -1,6 +1,6 @@
-"""Making the class archive: `python -m penstock.spark.training`, once for each Java and pyspark.
+"""Creates the class archive: `python -m penstock.spark.training`, once for each Java and pyspark.
 
-In a process of its own, because a JVM that writes an archive takes longer to end than anybody wants to wait.
+This is a separate process, because a JVM takes minutes to write an archive as it ends.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ UNUSED_SECONDS = 30 * 24 * 3600.0
 
 
 def train(folder: str | None = None) -> Path | None:
-    """Make the archive unless it is there; None if another trainer is at it. Only the finished file gets the final name.
+    """Create the archive unless it exists; None if another process creates it. Only the finished file gets the final name.
 
-    Works in this folder, which it leaves to its owner, or in one of its own.
+    Uses `folder`, which the caller removes, or a folder of its own.
     """
     java, jars = find_java(), find_jars()
     final = path_of(java, jars)
@@ -49,7 +49,7 @@ def train(folder: str | None = None) -> Path | None:
 
 
 def sweep(kept: Path) -> None:
-    """Remove archives, also incomplete ones, that were not used for long: each Java and each environment has its own."""
+    """Remove archives, also incomplete ones, that were not used for long: each Java and environment has its own."""
     for other in kept.parent.glob("spark-*.*"):
         if other.stem != kept.stem and time.time() - other.stat().st_atime > UNUSED_SECONDS:
             other.unlink(missing_ok=True)
@@ -65,9 +65,9 @@ def _rehearse(archive: list[str], folder: str | None) -> None:
 
 
 def train_beside(folder: str) -> subprocess.Popen[bytes] | None:
-    """Start a trainer at the lowest priority, unless the archive is there; it goes when this process goes.
+    """Start a trainer at the lowest priority, unless the archive exists; the trainer ends with this process.
 
-    All its files are in this folder, which the caller removes: a trainer that is killed cannot.
+    All its files are in this folder, which the caller removes, since a killed trainer cannot.
     """
     if path_of(find_java(), find_jars()).exists():
         return None
@@ -77,7 +77,7 @@ def train_beside(folder: str) -> subprocess.Popen[bytes] | None:
 
 
 def end(trainer: subprocess.Popen[bytes]) -> None:
-    """Kill a trainer with its JVM, which would write the archive first, for minutes."""
+    """Kill a trainer and its JVM, which otherwise writes the archive for minutes."""
     with trainer, suppress(ProcessLookupError):
         os.killpg(trainer.pid, signal.SIGKILL)
 
@@ -91,4 +91,4 @@ if __name__ == "__main__":
     given = sys.argv[2] if sys.argv[1:2] == ["--with-parent"] else None
     if given:
         Thread(target=_go_with_parent, daemon=True).start()
-    sys.stdout.write(f"{train(given) or 'another process is making it'}\n")
+    sys.stdout.write(f"{train(given) or 'another process creates the class archive'}\n")

@@ -1,4 +1,4 @@
-"""The transform as Spark SQL: `where`, then `select`. Marks pass whatever it says, and so does poison where it is to be spared."""
+"""The transform as Spark SQL: `where`, then `select`. Marks pass every condition, and so does poison if it is spared."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _JSON = {
 }
 
 _PATTERNS = {
-    "PLAN_EXPRESSION": ("an expression has a subquery, which reads tables or files", "look things up in transform.function"),
+    "PLAN_EXPRESSION": ("an expression has a subquery, which reads tables or files", "read other data in transform.function"),
     "CURRENT_LIKE": (
         "an expression depends on the clock or the session, as now() and current_user() do, and a repeat must have the same bytes",
         "use `at`, the time of the commit",
     ),
 }
-"""Parts of a plan that need more than one change, by Spark's names of them."""
+"""Parts of a plan that depend on more than one change, by their names in Spark."""
 
 
 def apply(changes: Any, transform: Transform, *, spares: bool = False) -> Any:
-    """The stream with the transform laid over it; expressions see documents as VARIANT, sinks get the original text.
+    """The transformed stream; expressions read documents as VARIANT, sinks get the original text.
 
-    Where poison is spared, a change that an expression raises on passes as it was, and its mark says which of the two raised.
+    If poison is spared, a change on which an expression raises passes unchanged, and its `mark` names `where` or `select`.
     """
     if not transform.has_sql:
         return changes
@@ -52,13 +52,13 @@ def apply(changes: Any, transform: Transform, *, spares: bool = False) -> Any:
 
 
 def _refuse_what_needs_more(plan: Any) -> None:
-    """An expression may need one change and nothing else: no chance, no clock, no Java, no file, no other change."""
+    """Raise TransformInvalid if an expression depends on more than one change: on chance, a clock, Java, a file, other rows."""
     jvm = SparkSession.active().sparkContext._jvm
     assert jvm
     if not plan.deterministic():
         raise TransformInvalid(
             "transform: an expression gives another value each time, and a repeat must have the same bytes",
-            "leave out rand(), uuid(), java_method() and their like; `at` is the time of the commit",
+            "remove rand(), uuid(), java_method() and similar functions; `at` is the time of the commit",
         )
     for pattern, (what, remedy) in _PATTERNS.items():
         if plan.containsPattern(getattr(jvm.org.apache.spark.sql.catalyst.trees.TreePattern, pattern)()):
@@ -66,7 +66,7 @@ def _refuse_what_needs_more(plan: Any) -> None:
 
 
 def visible(changes: Any) -> Any:
-    """Changes as expressions see them; the original texts are beside, with `_` before their names."""
+    """Changes with documents as VARIANT, and the original texts in columns with `_` before their names."""
     hidden = changes.withColumnsRenamed({name: f"_{name}" for name in _DOCUMENTS})
     return hidden.withColumns({name: try_parse_json(col(f"_{name}")) for name in _DOCUMENTS})
 
@@ -83,12 +83,12 @@ def _kept(seen: Any, where: str, spares: bool) -> Any:
 
 
 def _rebuilt(seen: Any, select: Mapping[str, str]) -> Any:
-    """A new `after` where there is one; what tells of schemas is no row of the table, and stays."""
+    """A new `after` for rows that have one; schema events stay unchanged."""
     return when(_is_row(), _built(seen, select)).otherwise(col("_after"))
 
 
 def _spared(seen: Any, transform: Transform) -> dict[str, Any]:
-    """A new `after` where none raises, and a mark where one does."""
+    """A new `after` if no expression raises, otherwise a mark."""
     mark, after = when(col("op") == "resolved", col("mark")), col("_after")
     if transform.where is not None:
         is_raising = _tried(expr(transform.where)).isNull()
@@ -103,7 +103,7 @@ def _spared(seen: Any, transform: Transform) -> dict[str, Any]:
 
 
 def _tried(column: Any) -> Any:
-    """The value of a column inside a struct, or NULL if it raises: what Spark's own try functions are made of."""
+    """The value of a column inside a struct, or NULL if it raises, by the expression on which `try_` functions are built."""
     jvm = SparkSession.active().sparkContext._jvm
     assert jvm
     expressions = getattr(getattr(jvm.org.apache.spark.sql.classic, "ExpressionUtils$"), "MODULE$")

@@ -1,4 +1,4 @@
-"""Spark tried out: it starts, a query goes through, and it understands the transforms."""
+"""Sessions for checks and redrive: Spark starts, runs a query, and accepts the transforms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.spark.workplace import Workplace
 
 @contextmanager
 def engine(pipelines: Sequence[Pipeline]) -> Iterator[Any]:
-    """A session as `penstock run` would have it for these pipelines, over which a throw-away query has gone; once per process."""
+    """A session with the settings of `penstock run` for these pipelines, after a warm-up; once per process."""
     settings, slots = common_settings(pipelines), max(1, lane_count(pipelines))
     with Workplace() as folder:
         spark = open_session(slots, settings.master, settings.config, memory=settings.memory, folder=folder)
@@ -28,7 +28,7 @@ def engine(pipelines: Sequence[Pipeline]) -> Iterator[Any]:
 
 
 def understand(spark: Any, transform: Transform) -> None:
-    """Let Spark read the expressions. Raises TransformInvalid."""
+    """Parse the expressions. Raises TransformInvalid."""
     from penstock.spark.transform import apply
 
     apply(spark.createDataFrame([], DDL), transform)

@@ -1,4 +1,4 @@
-"""What keeps a lane from getting on, as its sink tells it; over as soon as it gets on."""
+"""The error that holds a lane up, from the events of its sink, until the lane makes progress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.poison.parked_keys import Place
 
 
 class Trouble:
-    """Hears the events of a sink, on any thread, and tells them on."""
+    """Receives the events of a sink, on any thread, and passes them on."""
 
     def __init__(self, tell: Observer) -> None:
         self._tell = tell
@@ -17,7 +17,7 @@ class Trouble:
         self._since: Place | None = None
 
     def hear(self, event: Event) -> None:
-        """Note what was not taken."""
+        """Note the error of an event, and pass the event on."""
         if isinstance(event, DeliveryRetried):
             self._heard = f"{event.reason}; try {event.tries} failed"
         elif isinstance(event, MessagesReturned):
@@ -25,7 +25,7 @@ class Trouble:
         self._tell(event)
 
     def look(self, reached: Place | None, handed: Place | None) -> dict[str, str] | None:
-        """What is wrong, where everything up to `reached` of what was handed over is delivered; None if nothing waits any more."""
+        """The error, given the last places delivered and handed over; None once the lane makes progress or no change waits."""
         heard = self._heard
         if heard != self._known:
             self._known, self._since = heard, reached

@@ -1,4 +1,4 @@
-"""A throw-away query over the whole path: the first query of a session takes seconds, later ones do not."""
+"""A discarded query over the whole path: the first query of a session takes seconds, later ones do not."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _WHERE = "table = 'synthetic' and try_variant_get(after, '$.total', 'double') >=
 
 
 def warm(spark: Any, folder: str, is_enough: Callable[[], bool] = lambda: False) -> None:
-    """Carry some made-up changes to nowhere, and stop: when all have come, or as soon as that is enough."""
+    """Deliver generated changes to a discarding sink; returns early once `is_enough`."""
     from penstock.spark.query import Query
 
-    own = tempfile.mkdtemp(prefix="warm-up-", dir=folder)  # without a socket for the events of its workers
+    own = tempfile.mkdtemp(prefix="warm-up-", dir=folder)  # without a socket for events
     source = SyntheticSource(total=_CHANGES, rate=1e6)
     state = SqliteCoordinator(path=f"{own}/state.db")
     pipeline = Pipeline("warm-up", source, DiscardSink(), state, Transform(where=_WHERE))

@@ -1,4 +1,4 @@
-"""The private folder of a process that has a session: sockets, signals, tasks with their secrets, and Spark's own files."""
+"""The private folder of a run: sockets, signals, specs with their secrets, and files of Spark."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _ALIVE = "alive"
 
 
 class Workplace:
-    """A folder that only its owner can enter; one that a killed process has left is removed by the next process of that user."""
+    """A folder that only its owner can enter; the next process of this user removes that of a killed process."""
 
     def __init__(self) -> None:
         self.path = make_folder(PREFIX)
         self._lock = locks.seize(Path(self.path, ".new"))
-        Path(self.path, ".new").rename(Path(self.path, _ALIVE))  # a lock that another process sees is held already
+        Path(self.path, ".new").rename(Path(self.path, _ALIVE))  # so that other processes see only a held lock
         sweep(Path(self.path).parent)
 
     def __enter__(self) -> str:
@@ -31,23 +31,23 @@ class Workplace:
         self.close()
 
     def close(self) -> None:
-        """Remove it with everything in it."""
+        """Remove the folder with its content."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock:
             self._lock.release()
 
 
 def sweep(base: Path) -> None:
-    """Remove the folders of this user's processes that have ended without removing them."""
+    """Remove the folders of this user whose processes have ended."""
     for folder in filter(_is_ours, base.glob(f"{PREFIX}*")):
-        with suppress(StateUnavailable):  # it is in the way of nothing
+        with suppress(StateUnavailable):  # a folder that stays does no harm
             if (folder / _ALIVE).exists() and (lock := locks.seize(folder / _ALIVE)):
                 shutil.rmtree(folder, ignore_errors=True)
                 lock.release()
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether it is a folder that only this user can enter."""
+    """Whether this is a folder that only this user can enter."""
     with suppress(FileNotFoundError):
         return not privacy.is_foreign(folder.lstat())
     return False

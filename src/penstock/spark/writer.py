@@ -1,4 +1,4 @@
-"""The delivering half of a live epoch: hold the lane, hand changes to the sink, record what is durable."""
+"""The write half of a task: holds the lane, hands changes to the sink, and records progress."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TELL_SECONDS = 1.0
 
 
 def deliver(spec: TaskSpec, batches: Iterable[pa.RecordBatch]) -> None:
-    """Deliver an epoch's rows."""
+    """Deliver the rows of an epoch or a batch."""
     task = TaskContext.get().taskAttemptId()
     with spec.reporting(task):
         _deliver(spec, task, batches)
@@ -53,7 +53,7 @@ def _deliver(spec: TaskSpec, task: int, batches: Iterable[pa.RecordBatch]) -> No
     stream = (piece for batch in batches for piece in encoding.pieces(batch))
     first = next(stream, None)
     if not isinstance(first, Mark) or spec.is_stopped():
-        return  # the reader ended before its first mark: nothing was read, nothing is to be done
+        return  # the reader ended before its first mark, and no change was read
     reach("writer.claiming")
     with spec.pipeline.state.claim(spec.term, first.lane, task) as claim:
         reach("writer.claimed")
@@ -87,9 +87,10 @@ def _assignment(spec: TaskSpec, task: int, opening: Mark, claim: Claim, reached:
 def _opened(
     spec: TaskSpec, opening: Mark, claim: Claim, assigned: Callable[[Watermark], Assignment]
 ) -> tuple[Delivery, Assignment, Watermark]:
-    """The sink at work, and from where on. What it keeps can be believed once it is open, since nobody else delivers then.
+    """The opened sink and the watermark after which it delivers.
 
-    It is asked before, too: to open it once more takes longer than to ask.
+    The copy of the sink is final once the sink is open, since no other process then delivers. It is also read before, because to
+    open the sink again takes longer than to read the copy.
     """
     pipeline, recorded = spec.pipeline, claim.watermark
     reached = later(pipeline.source, recorded, kept(pipeline, opening.lane))
@@ -108,7 +109,7 @@ def _opened(
 
 
 class LaneWriter:
-    """One attempt at carrying one lane."""
+    """One attempt at delivering a lane."""
 
     def __init__(self, spec: TaskSpec, task: int, opening: Mark, claim: Claim, calls: Calls | None = None) -> None:
         self._spec, self._task, self._opening, self._claim = spec, task, opening, claim
@@ -139,18 +140,18 @@ class LaneWriter:
         return time.monotonic() - self._recorded_at <= self._spec.pipeline.state.ttl
 
     def carry(self, stream: Iterator[pa.RecordBatch | Mark | Raised | Aside]) -> None:
-        """Hand everything to the sink and wait until it is durable, or until somebody asks to stop."""
+        """Hand all changes to the sink and wait until they are durable, or until a stop is requested."""
         for piece in stream:
             self._take(piece)
             if self._spec.is_stopped():
                 break
         self._drain()
-        for piece in stream:  # after a stop: unread input would cost Spark the worker
+        for piece in stream:  # after a stop: with unread input Spark discards the worker
             if isinstance(piece, Aside):
                 piece.done()
 
     def close(self) -> None:
-        """Let the request under way finish, record what is durable, and say that nothing more will come, whatever failed."""
+        """Finish the requests under way, record progress, and report the release of the lane, also after a failure."""
         name, lane = self._spec.pipeline.name, self._opening.lane
         try:
             self._delivery.close()
@@ -182,10 +183,10 @@ class LaneWriter:
         self._is_whole = False
         while not (is_taken := self._delivery.offer(changes, 0.05)) and not self._spec.is_stopped():
             self._tick()
-        self._is_whole = is_taken  # if not, no mark may be believed any more
+        self._is_whole = is_taken  # otherwise later marks must not count
 
     def _spare(self, raised: Raised) -> None:
-        """Park or drop what an expression raised on, unless there are too many in a row: then the expression is wrong."""
+        """Park or drop a change on which an expression raised; raise after too many in a row: then the expression is wrong."""
         self._raised_in_row += 1
         error = _raised(self._spec.pipeline, raised)
         if self._raised_in_row > IN_A_ROW:
@@ -196,7 +197,7 @@ class LaneWriter:
             self._poison.condemn(raised.change, error, stage="sql")
 
     def _park(self, aside: Aside) -> None:
-        """Park or drop a change that is too large, at once: many of them would fill the memory."""
+        """Park or drop a change that is too large at once, since several would fill the memory."""
         reach("writer.parking")
         try:
             change = aside.take()
@@ -212,7 +213,7 @@ class LaneWriter:
         self._poison.park()
 
     def _call_all(self, function: Function, run: pa.RecordBatch) -> None:
-        """The function sees messages, also after expressions, which saw documents."""
+        """Call the function for a run, with messages instead of the documents that expressions read."""
         pipeline = self._spec.pipeline
         has_documents = pipeline.transform.has_sql and pipeline.source.gives_messages
         for part in natives(run) if has_documents else (run,):
@@ -221,7 +222,7 @@ class LaneWriter:
                 return
 
     def _call(self, function: Function, run: pa.RecordBatch) -> None:
-        """Hand over what the function makes of a run; a change that a worker died on before goes by itself."""
+        """Hand over the results of the function for a run; a change on which a worker died is called alone."""
         assert self._calls
         for part, death in self._calls.parts(run):
             if not death:
@@ -232,7 +233,7 @@ class LaneWriter:
                 return
 
     def _again(self, function: Function, part: pa.RecordBatch, death: Death, calls: Calls) -> None:
-        """One change once more, or, when its tries are spent, no more."""
+        """Call the function for a change on which a worker died, or condemn the change if its tries are spent."""
         [change] = from_batch(part)
         if error := calls.meet(change):
             self._apply(function, part, Refusal(error), death.tries)
@@ -244,7 +245,7 @@ class LaneWriter:
             calls.settle(self._failed_in_row, self._progress.watermark.position)
 
     def _is_settled(self) -> bool:
-        """Whether everything handed over is durable and recorded, as soon as it is; not so if somebody asks to stop."""
+        """Wait until all changes handed over are durable and recorded; False if a stop is requested."""
         self._drain()
         while not self._spec.is_stopped():
             if self._record():
@@ -253,7 +254,7 @@ class LaneWriter:
         return False
 
     def _apply(self, function: Function, run: pa.RecordBatch, watch: Watch, tries: int = 1) -> None:
-        """Hand over what the function makes of a run; what it raises on is poison."""
+        """Hand over the results of the function for a run; a change on which it raises is poison."""
         outcome = function.apply(run, 0 if self._poison.then == "halt" else IN_A_ROW, self._failed_in_row, watch)
         self._failed_in_row = outcome.in_row
         for change, error in outcome.failures:
@@ -265,7 +266,7 @@ class LaneWriter:
                 raise outcome.error
 
     def _without_followers(self, run: pa.RecordBatch, outcome: Outcome) -> Outcome:
-        """Without what waits behind a letter of the row it was made of: the sink asks about the table that the function gave it."""
+        """The outcome without changes that wait for a letter of their original row: the sink checks only their new table."""
         if not outcome.is_rewritten or not self._poison.has_letters:
             return outcome
         made_of = origins(run, outcome.changes)
@@ -276,7 +277,7 @@ class LaneWriter:
         return outcome._replace(changes=outcome.changes.filter(goes))
 
     def _hand_made(self, outcome: Outcome) -> None:
-        """What a function made does not tell where the source stands: a mark behind it does."""
+        """Hand over changes of a function, with a mark after them, since they prove no position of the source."""
         self._is_rewritten = self._is_rewritten or outcome.is_rewritten
         if outcome.changes.num_rows:
             self._hand(outcome.changes)
@@ -284,12 +285,12 @@ class LaneWriter:
             self._mark(outcome.last.position, self._behind(outcome.last))
 
     def _drain(self) -> None:
-        """Wait until everything is durable, or until somebody asks to stop."""
+        """Wait until all changes are durable, or a stop is requested."""
         while not self._spec.is_stopped() and not self._delivery.drain(0.05):
             self._tick()
 
     def _above_floor(self, run: pa.RecordBatch) -> pa.RecordBatch | None:
-        """What the predecessor recorded after our reader had begun needs no repeat."""
+        """The changes of a run that the predecessor did not record after the reader of this attempt began; None without any."""
         positions = run.column("position")
         if positions[0].as_py() <= self._floor:
             run = run.filter(pc.greater(positions, self._floor))
@@ -298,12 +299,12 @@ class LaneWriter:
     def _tick(self) -> None:
         if time.monotonic() - self._tried_at >= SETTLE_SECONDS:
             self._record()
-            self._delivery.offer(NO_CHANGES, 0.0)  # raises what has failed meanwhile, though nothing new may come for long
+            self._delivery.offer(NO_CHANGES, 0.0)  # raises a failure, also if no changes come
 
     def _record(self) -> bool:
-        """Record progress; whether it is recorded.
+        """Record progress, and return whether it is recorded.
 
-        A store that is away for less than a term's length costs only repeats after a crash.
+        An outage of the store that is shorter than a term only causes repeats after a crash.
         """
         reach("writer.advancing")
         self._tried_at = now = time.monotonic()
@@ -353,7 +354,7 @@ class LaneWriter:
 
 
 def _raised(pipeline: Pipeline, raised: Raised) -> TransformInvalid:
-    """Spark gave NULL instead of its words, which a redrive would tell."""
+    """The error without the message of Spark, which TryEval drops; a redrive shows it."""
     transform, part = pipeline.transform, raised.part
     expression = transform.where if part == "where" else f"one of {', '.join(transform.select or ())}"
     return TransformInvalid(
