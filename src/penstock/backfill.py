@@ -37,7 +37,6 @@ def outstanding(pipeline: Pipeline, term: Term) -> Backfill | None:
 
 
 def _place(pipeline: Pipeline, term: Term, new: Mapping[Lane, Cursor]) -> None:
-    """Place the ranges of all lanes in one step."""
     if new:
         release(pipeline, new)
         pipeline.state.place(term, {name: Watermark(begin, pipeline.source.position(begin)) for name, begin in new.items()})

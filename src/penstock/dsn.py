@@ -26,7 +26,6 @@ def scrubbed(text: str, dsn: str) -> str:
 
 
 def _secrets(dsn: str) -> Iterator[str]:
-    """The secrets as written, and decoded."""
     for found in (*_IN_URL.finditer(dsn), *_NAMED.finditer(dsn)):
         written = found["secret"].strip("'")
         yield from {written, unquote(written)} - {""}

@@ -99,7 +99,6 @@ def _raw(what: str, given: Any) -> bytes | None:
 
 
 def _insert(table: str, layout: Layout, database: str) -> tuple[Sequence[str], str]:
-    """The columns, and an insert statement up to their values."""
     if layout == "penstock":
         return _COLUMNS, f"insert into {quoted(table)} ({', '.join(_COLUMNS)}) values ("
     names = [f"kafka_{name}" for name in _COLUMNS]

@@ -171,7 +171,6 @@ def _lies_ahead(letter: DeadLetter, standing: PipelineState, source: Source) -> 
 
 
 def _once(sink: Any) -> Any:
-    """The sink with a single try, whose error is the outcome."""
     return replace(sink, retry=replace(sink.retry, tries=1, then="halt", keys="wait")) if sink.retry else sink
 
 

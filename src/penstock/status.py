@@ -105,7 +105,6 @@ def summarise(
 
 
 def _total(counts: Iterable[int | None]) -> int | None:
-    """The sum; None if one count is unknown."""
     known = [*counts]
     return None if None in known else sum(one or 0 for one in known)
 
@@ -133,7 +132,6 @@ def _snapshot(pipeline: Pipeline, standing: PipelineState) -> Iterator[str]:
 
 
 def _left(pipeline: Pipeline, standing: PipelineState, ranges: Mapping[Lane, Cursor]) -> list[Cursor]:
-    """The ranges of a snapshot that are not delivered."""
     source, marks = pipeline.source, standing.watermarks
     return [begin for lane, begin in ranges.items() if lane not in marks or marks[lane].position <= source.position(begin)]
 
@@ -182,7 +180,6 @@ def _backlogs(pipeline: Pipeline, standing: PipelineState) -> Mapping[Lane, Back
 
 
 def _backlogs_of(pipeline: Pipeline, standing: PipelineState, lane: Lane) -> Mapping[Lane, Backlog]:
-    """The backlogs of a lane, and of the snapshot before it."""
     source, reached = pipeline.source, _reached(pipeline, standing, lane)
     found = {lane: source.backlog(lane, reached)}
     left = _left(pipeline, standing, ranges_at(source, reached))

@@ -213,7 +213,6 @@ class Calls:
 
 
 def _begun(path: Path) -> int:
-    """A new file of this user, in place of an existing one."""
     path.unlink(missing_ok=True)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, privacy.FILE)
 

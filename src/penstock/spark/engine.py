@@ -121,7 +121,6 @@ def common_settings(pipelines: Sequence[Pipeline]) -> SparkSettings:
 
 
 def _common(key: str, values: Iterable[T | None]) -> T | None:
-    """The value that all pipelines with this key share."""
     given = dict.fromkeys(value for value in values if value is not None)
     if len(given) > 1:
         raise ConfigInvalid(

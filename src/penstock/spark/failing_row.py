@@ -128,7 +128,6 @@ def remedy(failure: str, change: Change) -> str:
 
 
 def _waiting(pipeline: Pipeline) -> Iterator[pa.RecordBatch]:
-    """The changes after the current watermarks, in large batches."""
     for lane in pipeline.source.lanes():
         if watermark := pipeline.state.watermark(pipeline.name, lane):
             ranges, source = ranges_at(pipeline.source, watermark.cursor), pipeline.source

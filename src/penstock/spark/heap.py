@@ -53,6 +53,6 @@ def max_row(spark: Any, pipeline: Pipeline) -> Bytes:
 def _heap_of_session(spark: Any) -> int:
     """The heap of the driver with a local master, otherwise of the executors."""
     context = spark.sparkContext
-    who, default = ("driver", "1g") if str(context.master).startswith("local") else ("executor", "1g")
-    text = spark.conf.get(f"spark.{who}.memory", default)
+    part = "driver" if str(context.master).startswith("local") else "executor"
+    text = spark.conf.get(f"spark.{part}.memory", "1g")
     return int(context._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsMb(text)) * MIB

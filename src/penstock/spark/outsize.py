@@ -55,7 +55,6 @@ def pieces(changes: pa.RecordBatch, most: int = PIECE_BYTES) -> Iterator[pa.Reco
 
 
 def _above(changes: pa.RecordBatch, limit: int | None) -> list[tuple[int, int]]:
-    """The indices and sizes of the changes above the limit."""
     if limit is None or changes.nbytes <= limit:
         return []
     import pyarrow.compute as pc

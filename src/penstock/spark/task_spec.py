@@ -213,7 +213,6 @@ def datagrams(events: Sequence[Event]) -> Iterator[bytes]:
 
 
 def _write_row(path: str, row: pa.RecordBatch) -> None:
-    """Create a file with a change, whole or not at all."""
     with ExitStack() as undo:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, privacy.FILE), "wb") as file:
             undo.callback(os.unlink, path)

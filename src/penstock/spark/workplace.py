@@ -47,7 +47,6 @@ def sweep(base: Path) -> None:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether this is a folder that only this user can enter."""
     with suppress(FileNotFoundError):
         return not privacy.is_foreign(folder.lstat())
     return False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, nullcontext
-from dataclasses import replace
 from typing import cast
 
 import pyarrow as pa
@@ -65,25 +64,6 @@ def _deliver(spec: TaskSpec, task: int, batches: Iterable[pa.RecordBatch]) -> No
             writer.carry(stream)
 
 
-def _assignment(spec: TaskSpec, task: int, opening: Mark, claim: Claim, reached: Watermark) -> Assignment:
-    pipeline, epoch = spec.pipeline, spec.term.epoch
-    leases = pipeline.source.row_lease
-    incarnation = pipeline.source.incarnation(reached.cursor)
-    about = Circumstances(pipeline.name, opening.lane, incarnation, epoch, spec.tell_all)
-    return Assignment(
-        pipeline=pipeline.name,
-        lane=opening.lane,
-        epoch=epoch,
-        attempt=task,
-        incarnation=incarnation,
-        previous=reached.delivered,
-        tell=spec.tell,
-        poison=policy(pipeline.sink.retry, claim, about),
-        has_messages=pipeline.source.gives_messages,
-        row_lease=leases.open(Stamp(epoch, task)) if leases else None,
-    )
-
-
 def _opened(
     spec: TaskSpec, opening: Mark, claim: Claim, assigned: Callable[[Watermark], Assignment]
 ) -> tuple[Delivery, Assignment, Watermark]:
@@ -133,8 +113,22 @@ class LaneWriter:
         spec.tell(claimed)
 
     def _assigned(self, reached: Watermark) -> Assignment:
-        assignment = _assignment(self._spec, self._task, self._opening, self._claim, reached)
-        return replace(assignment, tell=self._trouble.hear, is_current=self._is_current)
+        pipeline, epoch, lane = self._spec.pipeline, self._spec.term.epoch, self._opening.lane
+        leases, incarnation = pipeline.source.row_lease, pipeline.source.incarnation(reached.cursor)
+        about = Circumstances(pipeline.name, lane, incarnation, epoch, self._spec.tell_all)
+        return Assignment(
+            pipeline=pipeline.name,
+            lane=lane,
+            epoch=epoch,
+            attempt=self._task,
+            incarnation=incarnation,
+            previous=reached.delivered,
+            tell=self._trouble.hear,
+            poison=policy(pipeline.sink.retry, self._claim, about),
+            has_messages=pipeline.source.gives_messages,
+            row_lease=leases.open(Stamp(epoch, self._task)) if leases else None,
+            is_current=self._is_current,
+        )
 
     def _is_current(self) -> bool:
         return time.monotonic() - self._recorded_at <= self._spec.pipeline.state.ttl
@@ -285,7 +279,6 @@ class LaneWriter:
             self._mark(outcome.last.position, self._behind(outcome.last))
 
     def _drain(self) -> None:
-        """Wait until all changes are durable, or a stop is requested."""
         while not self._spec.is_stopped() and not self._delivery.drain(0.05):
             self._tick()
 
