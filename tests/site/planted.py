@@ -90,7 +90,7 @@ def writer(module: ModuleType) -> None:
             return sound(self)
         return self._progress.durable(change.replace(ordinal=None), self._behind(change))
 
-    instead(module, "_assignment", "previous-wrong", misnamed)
+    instead(module.LaneWriter, "_assigned", "previous-wrong", misnamed)
     instead(module.LaneWriter, "_drain", "end-of-input-is-success", ended)
     instead(module.LaneWriter, "_above_floor", "floor-ignored", lambda sound, self, run: run)
     instead(module.LaneWriter, "_durable", "part-of-a-position-counts", partial)
