@@ -535,9 +535,8 @@ def test_a_receiver_that_hangs_up_as_soon_as_hands_are_shaken_fails(
 ) -> None:
     with shaking_hands(asking, then) as port:
         closed, *_ = shown_to(port, showing(authority))
-    said = (
-        f"localhost, port {port}: it closed the connection without an answer (it may require a certificate: see tls.cert and tls.key)"
-    )
+    reason = "it closed the connection without an answer (it may require a certificate: see tls.cert and tls.key)"
+    said = f"localhost, port {port}: {reason}"
     assert (closed.verdict, closed.said, closed.remedy) == (FAILED, said, _SEE)
 
 
