@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from bench.outbox import KEYS, ROWS, RUNS, Place, insert_numbers, median, stash_numbers, wal
+from bench.outbox import KEYS, ROWS, RUNS, Rig, insert_numbers, median, stash_numbers, wal
 from bench.rig import Figure, at_least, at_most, keep
 from bench.warmth import steady_broker
 from penstock.change import from_batch
@@ -31,7 +31,7 @@ def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as temporary, PostgresServer() as server:
         windows = {name: [_windows(server, *case) for _ in range(RUNS)] for name, case in WINDOWS.items()}
         with steady_broker(Path(temporary, "kafka")) as broker:
-            place = Place(Path(temporary), server, broker)
+            place = Rig(Path(temporary), server, broker)
             many = [place.drained("barrier", KEYS) for _ in range(RUNS)]
             hot = [place.drained("barrier", 1, HOT) for _ in range(RUNS)]
             late = [place.late("barrier") for _ in range(RUNS)]

@@ -35,7 +35,7 @@ Writer = Callable[[psycopg.Connection[Any], str, Numbers], None]
 
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as temporary, PostgresServer() as server, steady_broker(Path(temporary, "kafka")) as broker:
-        place = Place(Path(temporary), server, broker)
+        place = Rig(Path(temporary), server, broker)
         many = [place.drained("exactly-once", KEYS) for _ in range(RUNS)]
         one = [place.drained("exactly-once", 1) for _ in range(RUNS)]
         at_least_once = [place.late("at-least-once") for _ in range(RUNS)]
@@ -69,7 +69,7 @@ def _spread(runs: list[dict[str, float]], name: str) -> float:
     return max(run[name] for run in runs) / min(run[name] for run in runs)
 
 
-class Place:
+class Rig:
     """A database server and a broker, with an outbox and a topic of its own for each run; reader mark for delivery barrier."""
 
     def __init__(self, folder: Path, server: PostgresServer, broker: Broker) -> None:

@@ -21,7 +21,7 @@ from penstock.coordinators.postgres.coordinator import PostgresCoordinator
 from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.duration import parse
 from penstock.errors import StateUnavailable
-from penstock.sources.sqlite.place import of_cursor
+from penstock.sources.sqlite.point import of_cursor
 from penstock.sources.sqlite.source import LANE
 from penstock.testing import oracle
 from penstock.testing.receiver import ReceiverProcess

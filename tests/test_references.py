@@ -18,7 +18,7 @@ from penstock.config import load
 from penstock.coordinator import Tally
 from penstock.cursor import Watermark
 from penstock.errors import ConfigInvalid
-from penstock.finding import Verdict
+from penstock.finding import Severity
 from penstock.sink import Assignment
 from penstock.sources.sqlite.source import LANE
 
@@ -83,7 +83,7 @@ def test_commands_that_deliver_nothing_need_no_secrets_of_the_sink(parts: Mappin
         said = capsys.readouterr().err
         assert said.startswith("config.invalid")
         assert "refers to ${" in said
-    assert [one.verdict for one in examine([Path(file)])] == [Verdict.FAILED]
+    assert [one.verdict for one in examine([Path(file)])] == [Severity.FAILED]
     is_kept = parts in (UNSET["kafka"], UNSET["type"])
     for words in (["rewind", file, "--to", "now", "--yes", "--skip"], ["forget", file, "--yes"]):
         capsys.readouterr()

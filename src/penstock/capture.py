@@ -40,7 +40,7 @@ class TableState:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ReaderState:
     """A registered pipeline, the number of changes `kept` for it alone, and its `state`: at work, gone, or released."""
 
     pipeline: str
@@ -63,7 +63,7 @@ class Survey:
     first: int | None
     head: int | None
     tables: tuple[TableState, ...]
-    readers: tuple[Reader, ...]
+    readers: tuple[ReaderState, ...]
 
     @property
     def is_broken(self) -> bool:
@@ -85,7 +85,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Comparison:
     """The comparison of one table with the log: the number of keys compared, of rows that differ, and of keys not judged."""
 
     table: str
@@ -111,7 +111,7 @@ class Verification:
     database: str
     first: int | None
     head: int | None
-    tables: tuple[Verdict, ...]
+    tables: tuple[Comparison, ...]
 
     @property
     def is_equal(self) -> bool:

@@ -18,6 +18,9 @@ from penstock.raw import json_of
 KEY_SHOWN = 200
 """Characters of a key that an error shows."""
 
+Place = tuple[int, int]
+"""The position and ordinal of a change in its lane."""
+
 Lane = NewType("Lane", str)
 """The name of an ordered sub-stream of a source, which one Spark task reads and delivers."""
 
@@ -102,7 +105,7 @@ class Change:
         return self.key if isinstance(self.key, str) else key_text(self.key)
 
     @property
-    def place(self) -> tuple[int, int]:
+    def place(self) -> Place:
         """Position and ordinal, which order the changes of a lane."""
         return self.position, self.ordinal or 0
 
@@ -182,7 +185,7 @@ def of_values(rows: Iterable[tuple[Any, ...]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.array(given, _STRUCT if str in kinds or not given else _MESSAGE_STRUCT))
 
 
-def last_place(changes: pa.RecordBatch) -> tuple[int, int]:
+def last_place(changes: pa.RecordBatch) -> Place:
     """Position and ordinal of the last change."""
     end = changes.num_rows - 1
     return last_position(changes), changes.column("ordinal")[end].as_py() or 0

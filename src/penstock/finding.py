@@ -13,7 +13,7 @@ from penstock.errors import PenstockError
 MACHINE = "machine"
 
 
-class Verdict(StrEnum):
+class Severity(StrEnum):
     """The severity of a finding: a warning can wait, a failure prevents a pipeline from running."""
 
     OK = "ok"
@@ -26,7 +26,7 @@ class Finding:
     """The result of one check; `about` is its pipeline file, or the machine."""
 
     check: str
-    verdict: Verdict
+    verdict: Severity
     said: str
     remedy: str = ""
     about: str = MACHINE
@@ -39,17 +39,17 @@ class Finding:
 
 def ok(check: str, said: str) -> Finding:
     """A finding without a problem."""
-    return Finding(check, Verdict.OK, said)
+    return Finding(check, Severity.OK, said)
 
 
 def warning(check: str, said: str, remedy: str) -> Finding:
     """A problem that can wait."""
-    return Finding(check, Verdict.WARNING, said, remedy)
+    return Finding(check, Severity.WARNING, said, remedy)
 
 
 def failed(check: str, said: str, remedy: str) -> Finding:
     """A problem that prevents a pipeline from running."""
-    return Finding(check, Verdict.FAILED, said, remedy)
+    return Finding(check, Severity.FAILED, said, remedy)
 
 
 Check = Callable[[], Iterable[Finding]]

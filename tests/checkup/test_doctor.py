@@ -28,7 +28,7 @@ from standardwebhooks.webhooks import Webhook
 
 from deadline import PATIENCE
 from penstock import finding, room
-from penstock.capture import Reader, Survey
+from penstock.capture import ReaderState, Survey
 from penstock.checkup import machine, secrecy, standing
 from penstock.checkup.examination import checks, examine
 from penstock.cli import main
@@ -37,7 +37,7 @@ from penstock.coordinator import PipelineState
 from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import JavaMissing, TransformInvalid
-from penstock.finding import Check, Finding, Verdict, examined
+from penstock.finding import Check, Finding, Severity, examined
 from penstock.sinks.webhook import certificate
 from penstock.sinks.webhook import checks as endpoint
 from penstock.sinks.webhook.signing import Signing
@@ -48,7 +48,7 @@ from penstock.sources.sqlite.source import LANE, SqliteSource
 from penstock.testing.receiver import Receiver
 from shop import Shop
 
-OK, WARNING, FAILED = Verdict
+OK, WARNING, FAILED = Severity
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 Write = Callable[..., Path]
 
@@ -102,7 +102,7 @@ def files_in(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if not path.name.endswith(("-wal", "-shm"))}
 
 
-def of(findings: Iterable[Finding], check: str) -> list[tuple[Verdict, str]]:
+def of(findings: Iterable[Finding], check: str) -> list[tuple[Severity, str]]:
     return [(one.verdict, f"{one.said} | {one.remedy}") for one in remedied(findings) if one.check == check]
 
 
@@ -219,7 +219,7 @@ def test_a_folder_where_nothing_more_fits_cannot_be_written(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("free", "verdict"), [(room.LEAST - 1, FAILED), (room.LEAST, WARNING), (room.ENOUGH, OK)])
-def test_room_on_the_disk(free: int, verdict: Verdict) -> None:
+def test_room_on_the_disk(free: int, verdict: Severity) -> None:
     assert room.judged(Path("/"), free).verdict is verdict
 
 
@@ -294,10 +294,10 @@ def test_a_file_that_is_no_database_fails(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_held_back_or_very_long_is_a_warning() -> None:
-    def judged(length: int, *readers: Reader) -> list[Finding]:
+    def judged(length: int, *readers: ReaderState) -> list[Finding]:
         return list(capture.judged_log("shop.db", Survey("shop.db", True, "wal", "x", 1, length, (), readers)))
 
-    gone = Reader("old", "main", 1, "2026-01-01T00:00:00Z", 9, "gone")
+    gone = ReaderState("old", "main", 1, "2026-01-01T00:00:00Z", 9, "gone")
     [held] = judged(10, gone)
     assert (held.verdict, "penstock forget --database shop.db old" in held.remedy) == (WARNING, True)
     assert [one.verdict for one in judged(capture.LONG_LOG + 1)] == [WARNING]
@@ -409,7 +409,7 @@ def test_certificates(
     days: int,
     name: str,
     trusts: bool,
-    verdict: Verdict,
+    verdict: Severity,
     said: str,
 ) -> None:
     context, now = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), datetime.now(UTC)
@@ -515,7 +515,7 @@ def test_an_expired_certificate_of_ours_fails_where_the_receiver_does_not_ask_fo
     [(90, OK, "client.pem ends in 89 days"), (endpoint.SOON_DAYS, WARNING, f"client.pem ends in {endpoint.SOON_DAYS - 1} days")],
 )
 def test_a_certificate_of_ours_that_is_taken_is_in_order_until_it_soon_ends(
-    authority: trustme.CA, asking: ssl.SSLContext, showing: Showing, days: int, verdict: Verdict, said: str
+    authority: trustme.CA, asking: ssl.SSLContext, showing: Showing, days: int, verdict: Severity, said: str
 ) -> None:
     with shaking_hands(asking) as port:
         reached, ours = shown_to(port, showing(authority, days))
@@ -600,7 +600,7 @@ def test_a_probe_that_is_not_trusted_names_the_key_that_mends_it(authority: trus
 @pytest.mark.parametrize(
     ("status", "verdict"), [(204, OK), (302, FAILED), (401, FAILED), (404, FAILED), (422, WARNING), (503, FAILED)]
 )
-def test_what_an_answer_to_the_probe_means(status: int, verdict: Verdict) -> None:
+def test_what_an_answer_to_the_probe_means(status: int, verdict: Severity) -> None:
     assert endpoint.judged_answer(status).verdict is verdict
 
 

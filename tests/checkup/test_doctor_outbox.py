@@ -14,7 +14,7 @@ from penstock.checkup.examination import examine
 from penstock.cli import main
 from penstock.config import load
 from penstock.cursor import Cursor
-from penstock.finding import Finding, Verdict
+from penstock.finding import Finding, Severity
 from penstock.outbox import stash
 from penstock.source import Reader
 from penstock.sources.outbox import survey
@@ -49,7 +49,7 @@ def found(file: Path, check: str) -> list[Finding]:
 
 def test_a_sound_outbox_is_found_sound(file: Path) -> None:
     verdicts = {one.check: one.verdict for one in examine([file])}
-    assert verdicts["outbox"] == verdicts["space"] == verdicts["secrets"] == Verdict.OK
+    assert verdicts["outbox"] == verdicts["space"] == verdicts["secrets"] == Severity.OK
 
 
 def test_an_outbox_that_is_purged_meanwhile_is_found_sound(
@@ -69,14 +69,14 @@ def test_an_outbox_that_is_purged_meanwhile_is_found_sound(
 
     monkeypatch.setattr(OutboxSource, "begin", then_purged)
     try:
-        assert [one.verdict for one in found(file, "outbox")] == [Verdict.OK]
+        assert [one.verdict for one in found(file, "outbox")] == [Severity.OK]
     finally:
         source.retention.forget("p")
 
 
 def test_who_holds_vacuum_back_is_named_with_what_ends_it(file: Path, idle: int) -> None:
     [finding] = [one for one in found(file, "space") if "report" in one.said]
-    assert (finding.verdict, finding.remedy) == (Verdict.WARNING, f"select pg_terminate_backend({idle})")
+    assert (finding.verdict, finding.remedy) == (Severity.WARNING, f"select pg_terminate_backend({idle})")
     assert any(f"session {idle} of report" in said for said in remarks(load(file)))
 
 
@@ -96,16 +96,16 @@ def test_ids_taken_ahead_and_a_listener_without_a_trigger_are_found(file: Path, 
     values["source"]["notify"] = True
     file.write_text(yaml.safe_dump(values))
 
-    def said() -> list[tuple[Verdict, str]]:
+    def said() -> list[tuple[Severity, str]]:
         return [(one.verdict, one.remedy) for one in found(file, "outbox")]
 
     with psycopg.connect(postgres_of_module, autocommit=True) as connection:
         connection.execute("alter table outbox alter column id set cache 10")
-        assert said() == [(Verdict.FAILED, "penstock outbox init DSN")]
+        assert said() == [(Severity.FAILED, "penstock outbox init DSN")]
         assert main(["outbox", "init", postgres_of_module]) == 0
-        assert (Verdict.WARNING, "penstock outbox init DSN --notify") in said()
+        assert (Severity.WARNING, "penstock outbox init DSN --notify") in said()
     assert main(["outbox", "init", postgres_of_module, "--notify"]) == 0
-    assert [one.verdict for one in found(file, "outbox")] == [Verdict.OK]
+    assert [one.verdict for one in found(file, "outbox")] == [Severity.OK]
 
 
 def test_a_pipeline_that_is_gone_is_named_as_the_one_to_forget() -> None:

@@ -27,7 +27,7 @@ from penstock.config import load
 from penstock.coordinator import Tally, Term
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted
-from penstock.finding import Verdict
+from penstock.finding import Severity
 from penstock.letter import DeadLetter
 from penstock.poison.condemned import Circumstances
 from penstock.poison.policy import Poison
@@ -386,7 +386,7 @@ def test_status_doctor_and_forget_tell_of_letters(office: Office, capsys: Any) -
     assert (standing.dead, standing.waiting, standing.dropped, standing.passed) == (4, 2, 2, 1)
     assert summarise(pipeline, standing, {}, datetime.now(UTC)).dead == 4
     _, warned = leader(pipeline)
-    assert (warned.verdict, "4 changes could not be delivered" in warned.said) == (Verdict.WARNING, True)
+    assert (warned.verdict, "4 changes could not be delivered" in warned.said) == (Severity.WARNING, True)
     assert list(_poison("orders", standing)) == [
         "orders: 4 dead letters, 2 of them wait for another, passed by 1 later changes of their keys: penstock dead list FILE",
         "orders: 2 changes were dropped",

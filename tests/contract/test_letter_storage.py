@@ -16,9 +16,9 @@ from penstock.change import Change, Lane, Op
 from penstock.coordinators.kafka.letters import Letters, read, written
 from penstock.coordinators.letters import Storage, alter, take
 from penstock.coordinators.postgres.letters import PostgresLetters
-from penstock.coordinators.postgres.store import Store as PostgresStore
+from penstock.coordinators.postgres.store import StateStore as PostgresStore
 from penstock.coordinators.sqlite.letters import SqliteLetters
-from penstock.coordinators.sqlite.store import Store as SqliteStore
+from penstock.coordinators.sqlite.store import StateStore as SqliteStore
 from penstock.letter import DeadLetter, in_order
 from penstock.message import Message, document, native, to_change
 

@@ -28,10 +28,10 @@ from penstock.change import Change, Lane, Op
 from penstock.config import parse
 from penstock.coordinator import PipelineState, Tally
 from penstock.coordinators.kafka import log, topics
-from penstock.coordinators.kafka.address import Place
+from penstock.coordinators.kafka.address import Address
 from penstock.coordinators.kafka.client import Ear
 from penstock.coordinators.kafka.coordinator import KafkaCoordinator
-from penstock.coordinators.kafka.log import Log, shared
+from penstock.coordinators.kafka.log import StateLog, shared
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid, StateInvalid, StateUnavailable, TermFenced, TermLost
 from penstock.letter import DeadLetter
@@ -85,10 +85,10 @@ def test_a_state_of_an_earlier_version_is_read_and_one_of_a_later_version_is_ref
         earlier.setattr(log, "VERSION", log.VERSION - 1)
         with closing(state.candidate("p", "leader")) as leader:
             state.place(until(leader.campaign), {LANE: mark(7)})
-    assert Log(state.where).look(lambda machine: machine.of("p").lanes[LANE].position) == 7
+    assert StateLog(state.where).look(lambda machine: machine.of("p").lanes[LANE].position) == 7
     monkeypatch.setattr(log, "VERSION", log.VERSION - 2)
     with pytest.raises(StateInvalid, match="this program reads versions up to"):
-        Log(state.where).look(lambda machine: machine)
+        StateLog(state.where).look(lambda machine: machine)
 
 
 def test_after_a_checkpoint_the_old_records_are_gone_and_a_new_reader_knows_the_same(
@@ -105,7 +105,7 @@ def test_after_a_checkpoint_the_old_records_are_gone_and_a_new_reader_knows_the_
             claim.advance(mark(position), Tally(1))
         leader.renew()
         claim.advance(mark(30), Tally(1))
-        other = Log(state.where)
+        other = StateLog(state.where)
         assert other.look(lambda machine: machine.written()) == shared(state.where).look(lambda machine: machine.written())
         low, _ = other._ends()
         assert low > 20
@@ -121,7 +121,7 @@ def test_a_state_that_could_not_be_read_anew_is_read_anew_the_next_time(
     monkeypatch.setattr(log, "CHECKPOINT", 5)
     term = leader.campaign()
     state.place(term, {LANE: mark(0)})
-    behind = Log(state.where)
+    behind = StateLog(state.where)
     assert behind.look(lambda machine: machine.of("p").lanes[LANE].position) == 0
     with state.claim(term, LANE, 0) as claim:
         for position in range(1, 20):
@@ -141,7 +141,7 @@ def test_a_state_that_could_not_be_read_anew_is_read_anew_the_next_time(
 
 def test_a_refusal_that_has_passed_is_not_remembered(state: KafkaCoordinator, leader: Any) -> None:
     leader.campaign()
-    known = Log(state.where)
+    known = StateLog(state.where)
     known._ear(KafkaError(KafkaError._AUTHENTICATION, "the token was too old"))
     known.look(lambda machine: machine)
     assert isinstance(known._ear.told(KafkaError(KafkaError._TIMED_OUT), "reading"), StateUnavailable)
@@ -182,7 +182,7 @@ def test_records_that_somebody_else_has_removed_or_written_are_noticed(
     [removed] = admin.delete_records([TopicPartition(state.where.topic, 0, 2)], request_timeout=PATIENCE).values()
     removed.result(PATIENCE)
     with pytest.raises(StateInvalid, match="first records were removed"):
-        Log(state.where).look(lambda machine: machine)
+        StateLog(state.where).look(lambda machine: machine)
     producer = Producer({"bootstrap.servers": broker.servers})
     producer.produce(state.where.topic, b'{"do":"open"}', b"other", 0)
     producer.produce(state.where.topic, b"hello", b"other", 0)
@@ -220,7 +220,7 @@ def test_a_leader_that_loses_its_partition_waits_for_no_heartbeat(state: KafkaCo
 def test_a_leader_that_is_cut_off_stands_down_before_another_leads_and_changes_nothing_afterwards(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Place, "patience", PATIENCE)
+    monkeypatch.setattr(Address, "patience", PATIENCE)
     host, _, port = broker.servers.partition(":")
     session, skipped = 20.0, [0.0]
     options = f"state-{uuid.uuid4().hex[:8]}?session-timeout={session}s"
@@ -380,13 +380,13 @@ def test_an_error_that_does_not_pass_is_raised_at_the_first_request() -> None:
 def test_a_record_that_was_sent_twice_because_its_answer_was_lost_counts_once_and_is_answered(
     state: KafkaCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send = Log._send
+    send = StateLog._send
 
-    def twice(self: Log, text: str) -> int:
+    def twice(self: StateLog, text: str) -> int:
         send(self, text)
         return send(self, text)
 
-    monkeypatch.setattr(Log, "_send", twice)
+    monkeypatch.setattr(StateLog, "_send", twice)
     with closing(state.candidate("p", "leader")) as leader:
         term = until(leader.campaign)
         state.place(term, {LANE: mark(0)})
@@ -428,7 +428,7 @@ class _Clock:
 def hurried(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Answers that cannot come are not waited for long."""
     with monkeypatch.context() as patched:
-        patched.setattr(Place, "patience", HURRY)
+        patched.setattr(Address, "patience", HURRY)
         yield
 
 

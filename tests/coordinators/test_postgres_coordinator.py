@@ -25,7 +25,7 @@ from penstock.coordinators.postgres.candidate import PostgresCandidate
 from penstock.coordinators.postgres.coordinator import PostgresCoordinator
 from penstock.coordinators.postgres.numbers import number_of
 from penstock.coordinators.postgres.schema import NAME, VERSION
-from penstock.coordinators.postgres.store import Store, spelled
+from penstock.coordinators.postgres.store import StateStore, spelled
 from penstock.coordinators.row_coordinator import PLACE
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid, PenstockError, StateInvalid, StateUnavailable, TermLost
@@ -245,9 +245,9 @@ def test_no_password_shows_anywhere(postgres_server: PostgresServer) -> None:
         assert secret not in str(refused.value)
 
 
-def opened(dsn: str) -> Store | None:
+def opened(dsn: str) -> StateStore | None:
     try:
-        return Store(dsn)
+        return StateStore(dsn)
     except StateUnavailable:  # a connection is not waited for longer than an answer
         return None
 
@@ -255,7 +255,7 @@ def opened(dsn: str) -> Store | None:
 def test_an_answer_is_waited_for_as_long_as_the_address_says(empty_state: str) -> None:
     with closing(until(lambda: opened(empty_state))) as usual, pytest.raises(StateUnavailable):
         usual.rows("select pg_sleep(86400)")
-    with closing(Store(patient(empty_state))) as other:
+    with closing(StateStore(patient(empty_state))) as other:
         assert other.rows("select pg_sleep(2.5), 1") == [("", 1)]
     with pytest.raises(ConfigInvalid, match="connect_timeout"):
         PostgresCoordinator(f"{empty_state}?connect_timeout=soon")
@@ -485,7 +485,7 @@ def test_a_claim_of_an_older_term_cannot_move_what_was_placed_while_it_waited(
         new = rival.campaign()
         assert new
         back = {"pipeline": "p", "lane": LANE, "cursor": "c2", "position": 2, "delivered": 2, "epoch": new.epoch}
-        blocker.execute(spelled(PLACE.format(schema=Store.schema)), back)
+        blocker.execute(spelled(PLACE.format(schema=StateStore.schema)), back)
         blocker.commit()
         with pytest.raises(TermLost):
             late.result()

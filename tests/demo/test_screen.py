@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from penstock.demo.arrivals import Arrival
-from penstock.demo.audit import Verdict
+from penstock.demo.audit import Audited
 from penstock.demo.figures import Figures
 from penstock.demo.screen import Lines, bars, milliseconds, picture, summary
 from penstock.demo.story import ACTS, PROOF, Act, Summary, View
@@ -48,8 +48,8 @@ def test_the_picture_fits_a_small_terminal_in_every_act(act: Act) -> None:
 
 def test_the_summary_fits_and_names_verdicts_and_the_next_steps() -> None:
     verdicts = (
-        Verdict("nothing lost", True, "all 3220 committed changes arrived unaltered"),
-        Verdict("in order", False, "2"),
+        Audited("nothing lost", True, "all 3220 committed changes arrived unaltered"),
+        Audited("in order", False, "2"),
     )
     found = Summary(commits=12_345, rollbacks=321, retries=45, figures=figures(), verdicts=verdicts)
     lines = drawn(summary(found, None), 80)

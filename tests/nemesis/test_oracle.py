@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.testing import oracle
-from penstock.testing.oracle import Mark, deliveries
+from penstock.testing.oracle import Reached, deliveries
 from penstock.testing.replica import Replica, row_name
 from penstock.testing.request import Request
 
@@ -50,7 +50,7 @@ HONEST = [
 
 @pytest.mark.parametrize("seen", HONEST)
 def test_an_honest_record_passes_every_oracle(seen):
-    assert every(seen, [Mark(0.5, 0), Mark(9.0, 5)]) == []
+    assert every(seen, [Reached(0.5, 0), Reached(9.0, 5)]) == []
 
 
 def test_what_was_not_taken_does_not_count():
@@ -120,8 +120,8 @@ def test_repeats_sees_runs_that_are_not_contiguous_or_go_back(runs, text):
 
 def test_repeats_sees_a_run_that_starts_below_the_watermark():
     seen = record([1, 2, 3], [2, 3, 4, 5])
-    assert oracle.repeats(seen, [Mark(0.5, 1)]) == []
-    assert "2 came again when the watermark already stood at 2" in oracle.repeats(seen, [Mark(0.5, 2)])[0]
+    assert oracle.repeats(seen, [Reached(0.5, 1)]) == []
+    assert "2 came again when the watermark already stood at 2" in oracle.repeats(seen, [Reached(0.5, 2)])[0]
 
 
 def test_chain_sees_a_gap():
@@ -169,8 +169,8 @@ def test_rebuilt_follows_changes_of_schema_and_rescans():
 
 def test_resolved_sees_what_is_new_below_the_watermark():
     seen = record([1, 2], [3, 4])
-    assert oracle.resolved(seen, [Mark(0.5, 2), Mark(1.5, 4)]) == []
-    assert len(oracle.resolved(seen, [Mark(0.5, 4)])) == 2
+    assert oracle.resolved(seen, [Reached(0.5, 2), Reached(1.5, 4)]) == []
+    assert len(oracle.resolved(seen, [Reached(0.5, 4)])) == 2
 
 
 def test_a_deposed_leaders_late_request_is_the_one_exception():
@@ -185,8 +185,8 @@ def test_a_late_request_of_a_deposed_leader_is_no_delivery_to_a_receiver_that_re
     assert oracle.completeness(seen, MADE, epochs=oracle.everything) == []
     assert oracle.order(seen, epochs=oracle.everything)
     assert oracle.chain(seen, epochs=oracle.everything)
-    assert oracle.resolved(seen, [Mark(1.5, 5)], epochs=oracle.everything)
-    assert oracle.resolved(seen, [Mark(1.5, 5)]) == []
+    assert oracle.resolved(seen, [Reached(1.5, 5)], epochs=oracle.everything)
+    assert oracle.resolved(seen, [Reached(1.5, 5)]) == []
 
 
 def several(*places, at=1.0):

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from deadline import PATIENCE
 from penstock.change import Lane
 from penstock.coordinators.kafka import topics
-from penstock.coordinators.kafka.address import Place
+from penstock.coordinators.kafka.address import Address
 from penstock.coordinators.kafka.client import Ear
 from penstock.errors import PenstockError
 from penstock.kafka_answer import answered
@@ -68,7 +68,7 @@ def test_a_lane_that_was_never_delivered_on(broker: Broker, watch: Watch) -> Non
 
 
 def test_a_state_whose_records_cannot_be_deleted(broker: Broker, watch: Watch) -> None:
-    place = Place(broker.servers, broker.create(partitions=1), "nowhere", deadline=PATIENCE)
+    place = Address(broker.servers, broker.create(partitions=1), "nowhere", deadline=PATIENCE)
 
     def delete() -> None:
         with suppress(PenstockError):

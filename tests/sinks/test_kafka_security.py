@@ -8,7 +8,7 @@ from deadline import PATIENCE
 from penstock.change import Lane, to_batch
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import SinkRefused
-from penstock.finding import Verdict
+from penstock.finding import Severity
 from penstock.message import Message, to_change
 from penstock.sink import Assignment
 from penstock.sinks.kafka.checks import brokers
@@ -63,7 +63,7 @@ def test_who_may_come_in_delivers(broker, papers, way, delivery):
     sink = KafkaSink(config=ways(broker, papers)[way], delivery=delivery)
     deliver(sink, topic := broker.create())
     assert [record.value for record in broker.records(topic)] == [b"v"]
-    assert [finding.verdict for finding in brokers(sink)] == [Verdict.OK]
+    assert [finding.verdict for finding in brokers(sink)] == [Severity.OK]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deadline import PATIENCE
-from penstock.testing.dials import Dials, Verdict, judge
+from penstock.testing.dials import Dials, Reaction, judge
 from penstock.testing.receiver import Receiver, ReceiverProcess
 from penstock.testing.request import Record, Request, line_of, recorded
 
@@ -134,8 +134,8 @@ def test_rates_share_out_what_happens(chance):
     verdict = judge(dials, chance)
     expected = [(False, False), (False, False), (False, True), (True, True), (True, False)][min(4, int(chance * 5 + 1e-9))]
     assert (verdict.is_taken, verdict.is_closed) == expected
-    assert judge(Dials(fail_rate=1, statuses=(429,)), chance) == Verdict(False, 429)
-    assert judge(Dials(), chance) == Verdict(True, 200)
+    assert judge(Dials(fail_rate=1, statuses=(429,)), chance) == Reaction(False, 429)
+    assert judge(Dials(), chance) == Reaction(True, 200)
 
 
 def test_the_same_seed_gives_the_same_faults():

@@ -8,7 +8,7 @@ import pytest
 from penstock.batch_target import heads
 from penstock.change import from_batch
 from penstock.source import ANONYMOUS, Span, count
-from penstock.sources.outbox.place import Place
+from penstock.sources.outbox.point import Point
 from penstock.sources.outbox.source import LANE as OUTBOX
 from penstock.sources.outbox.source import OutboxSource
 from penstock.sources.synthetic import LANE, SyntheticSource
@@ -93,7 +93,7 @@ def test_few_changes_are_read_in_one_piece(changes, pieces):
 
 def test_a_batch_of_a_source_that_is_away_is_planned_since_spark_repeats_tasks_and_not_plans():
     source = OutboxSource(database="postgresql://127.0.0.1:1/away")
-    span = Span(OUTBOX, Place("life", 0).to_cursor(), Place("life", 4 * LEAST).to_cursor())
+    span = Span(OUTBOX, Point("life", 0).to_cursor(), Point("life", 4 * LEAST).to_cursor())
     assert len(Request(source, {}, partitions=4).pieces(span)) == 4
 
 

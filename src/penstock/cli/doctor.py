@@ -34,10 +34,10 @@ def doctor(
     Examples: `penstock doctor`, `penstock doctor orders.yaml --probe`
     """
     from penstock.checkup.examination import examine, examine_machine
-    from penstock.finding import Verdict
+    from penstock.finding import Severity
 
     found = [*examine_machine(), *examine(files or [], probes=probe, deep=deep)]
-    is_well = all(one.verdict is not Verdict.FAILED for one in found)
+    is_well = all(one.verdict is not Severity.FAILED for one in found)
     if as_json:
         terminal.say_json({"healthy": is_well, "checks": [one.facts() for one in found]})
     else:

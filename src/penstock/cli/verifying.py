@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.cli import terminal
 
 if TYPE_CHECKING:
-    from penstock.capture import Capture, Verdict, Verification
+    from penstock.capture import Capture, Comparison, Verification
 
 
 def show(found: Verification, capture: Capture) -> None:
@@ -26,7 +26,7 @@ def show(found: Verification, capture: Capture) -> None:
             terminal.say(capture.repair_command(found.database, one.table))
 
 
-def _remarks(one: Verdict) -> Iterator[str]:
+def _remarks(one: Comparison) -> Iterator[str]:
     if one.why:
         yield one.why
     if one.unjudged:

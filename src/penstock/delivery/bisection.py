@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
 
+from penstock.change import Place
 from penstock.delivery.schedule import Waiting
-from penstock.poison.parked_keys import Place
 from penstock.rows import Row, bound_by
 
 

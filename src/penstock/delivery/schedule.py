@@ -11,8 +11,7 @@ from typing import NamedTuple, TypeVar, cast
 
 import pyarrow as pa
 
-from penstock.change import Change, columns_of, from_row
-from penstock.poison.parked_keys import Place
+from penstock.change import Change, Place, columns_of, from_row
 from penstock.rows import Row, rows_of
 
 _T = TypeVar("_T")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from penstock.change import Place
 from penstock.delivery.bisection import Bisection, Fault, Part, parted, passing
 from penstock.delivery.queue import Queue
 from penstock.delivery.schedule import Waiting
@@ -12,7 +13,6 @@ from penstock.delivery.transport import Accepted, Failed, Outcome, Refused
 from penstock.errors import DeliveryExhausted
 from penstock.letter import waiting_rows
 from penstock.poison.condemned import IN_A_ROW, Condemned
-from penstock.poison.parked_keys import Place
 from penstock.poison.policy import Poison
 from penstock.retry import Retry
 

@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
+from penstock.change import Place
 from penstock.delivery.schedule import Waiting
-from penstock.poison.parked_keys import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Audited:
     """A property, whether it holds, and the evidence."""
 
     question: str
@@ -24,7 +24,7 @@ class Verdict:
     finding: str
 
 
-def judge(logged: Iterable[Change], seen: Sequence[Delivery], tables: Tables) -> tuple[Verdict, ...]:
+def judge(logged: Iterable[Change], seen: Sequence[Delivery], tables: Tables) -> tuple[Audited, ...]:
     """The verdicts on the logged changes, the deliveries in order of arrival, and the rows of the tables."""
     log = {change.position: _facts(change) for change in logged}
     repeats = len(seen) - len({delivery.position for delivery in seen})
@@ -38,8 +38,8 @@ def judge(logged: Iterable[Change], seen: Sequence[Delivery], tables: Tables) ->
     )
 
 
-def _verdict(question: str, breaches: Sequence[str], finding: str) -> Verdict:
-    return Verdict(question, not breaches, f"{len(breaches)} breaches; first: {breaches[0]}" if breaches else finding)
+def _verdict(question: str, breaches: Sequence[str], finding: str) -> Audited:
+    return Audited(question, not breaches, f"{len(breaches)} breaches; first: {breaches[0]}" if breaches else finding)
 
 
 def _facts(change: Change) -> dict[str, Any]:

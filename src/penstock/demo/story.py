@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.change import from_batch
 from penstock.demo import shop
-from penstock.demo.audit import Verdict, judge
+from penstock.demo.audit import Audited, judge
 from penstock.demo.figures import Figures
 from penstock.demo.stage import Stage
 from penstock.source import ANONYMOUS, Span
@@ -77,7 +77,7 @@ class Summary:
     rollbacks: int
     retries: int
     figures: Figures
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[Audited, ...]
 
     @property
     def holds(self) -> bool:

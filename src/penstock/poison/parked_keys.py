@@ -8,11 +8,8 @@ from operator import itemgetter
 from threading import Lock
 from typing import NamedTuple
 
-from penstock.change import Lane
+from penstock.change import Lane, Place
 from penstock.rows import Row, bound_by
-
-Place = tuple[int, int]
-"""Position and ordinal."""
 
 
 class Hold(NamedTuple):

@@ -10,13 +10,13 @@ from collections.abc import Collection, Sequence
 from threading import Lock
 from typing import Literal
 
-from penstock.change import Change
+from penstock.change import Change, Place
 from penstock.dead_letters import Parking
 from penstock.errors import PenstockError
 from penstock.event import ChangeDropped, ChangesPassed, ChangesWaited
 from penstock.letter import DeadLetter, Stage, waiting_rows
 from penstock.poison.condemned import GATHERED, Circumstances, Condemned, Then, event_of, parked
-from penstock.poison.parked_keys import Hold, ParkedKeys, Place
+from penstock.poison.parked_keys import Hold, ParkedKeys
 from penstock.retry import Retry
 from penstock.rows import Row
 

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from penstock.change import last_place, places
+from penstock.change import Place, last_place, places
 from penstock.coordinator import Tally
 from penstock.poison.policy import Poison
-from penstock.spark.progress import Place
 
 
 class Meter:

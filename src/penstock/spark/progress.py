@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from penstock.change import Change
+from penstock.change import Change, Place
 from penstock.cursor import Cursor, Watermark
-
-Place = tuple[int, int]
-"""Position and ordinal."""
 
 
 @dataclass(slots=True)

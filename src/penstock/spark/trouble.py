@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from penstock.change import Place
 from penstock.errors import DeliveryFailing
 from penstock.event import DeliveryRetried, Event, MessagesReturned, Observer
-from penstock.poison.parked_keys import Place
 
 
 class Trouble:

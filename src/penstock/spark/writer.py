@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from penstock.change import NO_CHANGES, Change, described, from_batch, last_place
+from penstock.change import NO_CHANGES, Change, Place, described, from_batch, last_place
 from penstock.coordinator import Claim, Tally
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateUnavailable, TransformInvalid
@@ -30,7 +30,7 @@ from penstock.spark.death import Death
 from penstock.spark.encoding import encoding_of
 from penstock.spark.meter import Meter
 from penstock.spark.outsize import refused, size_of
-from penstock.spark.progress import Place, Progress
+from penstock.spark.progress import Progress
 from penstock.spark.rows import Aside, Mark, Raised
 from penstock.spark.task_spec import TaskSpec
 from penstock.spark.trouble import Trouble

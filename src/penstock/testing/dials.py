@@ -30,7 +30,7 @@ class Dials:
     seed: int = 0
 
 
-class Verdict(NamedTuple):
+class Reaction(NamedTuple):
     """The decision about a request; without a status there is no answer."""
 
     is_taken: bool
@@ -39,16 +39,16 @@ class Verdict(NamedTuple):
     refused: Collection[int] = ()
 
 
-def judge(dials: Dials, chance: float) -> Verdict:
+def judge(dials: Dials, chance: float) -> Reaction:
     """The decision about a request, for a random number in [0, 1)."""
     if dials.script:
-        return Verdict(200 <= dials.script[0] < 300, dials.script[0])
+        return Reaction(200 <= dials.script[0] < 300, dials.script[0])
     status = dials.statuses[int(chance * 1e6) % len(dials.statuses)]
-    failing = Verdict(200 <= status < 300, status)
-    hanging, cutting, losing = Verdict(False), Verdict(False, is_closed=True), Verdict(True, is_closed=True)
+    failing = Reaction(200 <= status < 300, status)
+    hanging, cutting, losing = Reaction(False), Reaction(False, is_closed=True), Reaction(True, is_closed=True)
     rates = (dials.fail_rate, dials.hang_rate, dials.cut_rate, dials.lose_rate)
     for verdict, rate in zip((failing, hanging, cutting, losing), rates, strict=True):
         if chance < rate:
             return verdict
         chance -= rate
-    return Verdict(True, dials.status)
+    return Reaction(True, dials.status)

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
-from penstock.testing.replica import Place, Replica, canonical, row_name
+from penstock.change import Place
+from penstock.testing.replica import Replica, canonical, row_name
 from penstock.testing.request import Request
 
 _DECODER = json.JSONDecoder()
@@ -62,7 +63,7 @@ class Delivery:
         return {row_name(self.change["table"], one) for one in (key, old)}
 
 
-class Mark(NamedTuple):
+class Reached(NamedTuple):
     """At this moment the watermark was at this position, or beyond."""
 
     at: float
@@ -140,7 +141,7 @@ def completeness(seen: Sequence[Delivery], log: Mapping[Any, Mapping[str, Any]],
     return found
 
 
-def repeats(seen: Sequence[Delivery], marks: Sequence[Mark] = (), epochs: Epochs = current) -> list[str]:
+def repeats(seen: Sequence[Delivery], marks: Sequence[Reached] = (), epochs: Epochs = current) -> list[str]:
     """A repeat has the same bytes; repeats are contiguous runs that lead up to new changes and start above the watermark."""
     taken = epochs(seen)
     return _unequal(taken) + _not_contiguous(taken) + _going_back(taken) + _below_marks(taken, marks, "again")
@@ -168,7 +169,7 @@ def rebuilt(seen: Sequence[Delivery], tables: Mapping[str, Iterable[Mapping[str,
     return found
 
 
-def resolved(seen: Sequence[Delivery], marks: Sequence[Mark], epochs: Epochs = current) -> list[str]:
+def resolved(seen: Sequence[Delivery], marks: Sequence[Reached], epochs: Epochs = current) -> list[str]:
     """No new change arrives at or below a position that the watermark had reached."""
     return _below_marks(list(firsts(epochs(seen))), marks, "for the first time")
 
@@ -227,7 +228,7 @@ def _going_back(taken: Sequence[Delivery]) -> list[str]:
     return found
 
 
-def _below_marks(taken: Sequence[Delivery], marks: Sequence[Mark], how: str) -> list[str]:
+def _below_marks(taken: Sequence[Delivery], marks: Sequence[Reached], how: str) -> list[str]:
     times, heights = [mark.at for mark in marks], list(accumulate((mark.position for mark in marks), max))
     found = []
     for delivery in taken:

@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from penstock.testing.dials import Dials, Verdict, judge
+from penstock.testing.dials import Dials, Reaction, judge
 from penstock.testing.request import Record, Request, line_of
 
 _DIALS_PATH = "/_dials"
@@ -176,7 +176,7 @@ class Receiver:
         """Remove a connection."""
         self._open.discard(transport)
 
-    def take(self, request: Request) -> Verdict:
+    def take(self, request: Request) -> Reaction:
         """Decide about a request and record it, before any answer."""
         dials, content = self.dials, request.content
         places = _places(content, dials.poison.encode()) if dials.poison else []
@@ -184,11 +184,11 @@ class Receiver:
         if dials.script:
             self.turn(script=dials.script[1:])
         if dials.largest is not None and len(request.body) > dials.largest:
-            verdict = Verdict(False, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            verdict = Reaction(False, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         if verdict.is_taken and dials.refuses_repeats:
             positions = set(request.positions())
             if positions & self._positions:
-                verdict = Verdict(False, HTTPStatus.CONFLICT)
+                verdict = Reaction(False, HTTPStatus.CONFLICT)
             else:
                 self._positions |= positions
         verdict = verdict._replace(refused=_named(content, places) if dials.names_poison else [])

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-Place = tuple[int, int]  # position and ordinal
+from penstock.change import Place
 
 Row = Mapping[str, Any]
 

@@ -16,7 +16,7 @@ from penstock.checkup.examination import checks
 from penstock.cli import main
 from penstock.config import load, parse
 from penstock.errors import ConfigInvalid, OutboxMissing, OutboxUnfit, SourceUnavailable
-from penstock.finding import Verdict
+from penstock.finding import Severity
 from penstock.following import follow
 from penstock.retry import Retry
 from penstock.sink import Assignment
@@ -64,7 +64,7 @@ def test_doctor_looks_at_it(desk: Desk, tmp_path: Path) -> None:
     desk.commit("a", "b")
     desk.reader(5).changes(2)
     [found] = checks(file, load(file))["outbox"]()
-    assert (found.verdict, found.said) == (Verdict.OK, f"{desk.table}: 2 messages, read by marks")
+    assert (found.verdict, found.said) == (Severity.OK, f"{desk.table}: 2 messages, read by marks")
     desk.execute("alter table {} rename column kafka_topic to another")
     with pytest.raises(OutboxUnfit, match="kafka_topic"):
         list(checks(file, load(file))["outbox"]())

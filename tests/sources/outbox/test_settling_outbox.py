@@ -31,7 +31,7 @@ from penstock.sources.outbox import follow as outbox_follow
 from penstock.sources.outbox import settle
 from penstock.sources.outbox.log import Life, Log, reading
 from penstock.sources.outbox.naming import Names
-from penstock.sources.outbox.place import Place, of_cursor
+from penstock.sources.outbox.point import Point, of_cursor
 from penstock.sources.outbox.schema import init
 from penstock.sources.outbox.source import LANE, OutboxSource
 from penstock.sources.retain import Registration, Retain
@@ -121,7 +121,7 @@ def test_a_place_is_named_although_its_message_is_purged_meanwhile(box: Box, mon
     box.commit("a", "b", "c")
     end, real = box.source.head(LANE), Log.head
 
-    def then_purged(log: Log) -> Place:
+    def then_purged(log: Log) -> Point:
         head = real(log)
         monkeypatch.setattr(Log, "head", real)
         OutboxSource(database=f"{box.dsn}?application_name=other", table=box.table).retention.settle("p", LANE, end)
@@ -129,7 +129,7 @@ def test_a_place_is_named_although_its_message_is_purged_meanwhile(box: Box, mon
 
     with reading(box.dsn, Names(box.table)) as log:
         monkeypatch.setattr(Log, "head", then_purged)
-        assert log.place(3) == Place(of_cursor(end).incarnation, 3)
+        assert log.place(3) == Point(of_cursor(end).incarnation, 3)
 
 
 A, B = Owner("a" * 16, "a.db", "here:1"), Owner("b" * 16, "b.db", "here:2")

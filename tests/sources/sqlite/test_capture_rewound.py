@@ -20,7 +20,7 @@ from penstock.following import follow
 from penstock.source import ANONYMOUS
 from penstock.sources.sqlite import log
 from penstock.sources.sqlite.install import enable
-from penstock.sources.sqlite.place import Place
+from penstock.sources.sqlite.point import Point
 from penstock.sources.sqlite.source import LANE
 
 
@@ -144,7 +144,7 @@ def test_a_garbled_file_is_damage(writer: sqlite3.Connection, path: Path) -> Non
 
 
 def test_no_call_creates_a_file(tmp_path: Path) -> None:
-    source, cursor = source_of(tmp_path / "absent.db"), Place("x", 1, "y").to_cursor()
+    source, cursor = source_of(tmp_path / "absent.db"), Point("x", 1, "y").to_cursor()
     for deed in (
         lambda: source.head(LANE),
         lambda: source.retention.settle("p", LANE, cursor),

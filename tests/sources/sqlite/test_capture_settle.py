@@ -20,7 +20,7 @@ from penstock.cursor import Cursor
 from penstock.errors import SourceRewound, SourceUnavailable
 from penstock.sources.retain import Registrant, Retain
 from penstock.sources.sqlite import database, settle
-from penstock.sources.sqlite.place import of_cursor
+from penstock.sources.sqlite.point import of_cursor
 from penstock.sources.sqlite.settle import BATCH, BOUND, STILL, Ledger, is_due
 from penstock.sources.sqlite.source import LANE
 

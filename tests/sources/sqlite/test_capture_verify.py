@@ -17,7 +17,7 @@ from test_capture_histories import SCHEMAS, statement
 from typer.testing import CliRunner
 
 from examples import examples
-from penstock.capture import Verdict
+from penstock.capture import Comparison
 from penstock.cli.capture import app
 from penstock.errors import ConfigInvalid
 from penstock.sources.sqlite import verify as verify_module
@@ -50,7 +50,7 @@ def without_triggers(path: Path) -> Iterator[sqlite3.Connection]:
         connection.execute("pragma writable_schema = reset")
 
 
-def found(path: Path, table: str = "orders") -> Verdict:
+def found(path: Path, table: str = "orders") -> Comparison:
     [verdict] = verify(str(path), table).tables
     return verdict
 

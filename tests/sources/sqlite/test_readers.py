@@ -25,7 +25,7 @@ from penstock.source import ANONYMOUS, Settlement
 from penstock.sources import retain
 from penstock.sources.retain import GONE, Registrant, Registration, Retain, is_overdue, kept_for, prunable_below
 from penstock.sources.sqlite import settle
-from penstock.sources.sqlite.place import of_cursor
+from penstock.sources.sqlite.point import of_cursor
 from penstock.sources.sqlite.settle import BEAT, STILL, STILL_BEAT, Ledger, is_due
 from penstock.sources.sqlite.source import LANE, SqliteSource
 

@@ -28,7 +28,7 @@ from penstock.function import ROOM
 from penstock.source import ANONYMOUS
 from penstock.sources.sqlite import snapshot
 from penstock.sources.sqlite.install import enable
-from penstock.sources.sqlite.place import of_cursor
+from penstock.sources.sqlite.point import of_cursor
 from penstock.sources.sqlite.ranges import Ruler
 from penstock.sources.sqlite.source import LANE, SqliteSource
 

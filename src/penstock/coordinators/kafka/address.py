@@ -36,7 +36,7 @@ PATIENCE = 2.0
 
 
 @dataclass(frozen=True)
-class Place:
+class Address:
     """The topics of a state, and the settings of its election. `settings`: those of librdkafka, about connections.
 
     `session`: seconds after which a silent member is gone. `deadline`: seconds after which a leader that receives no heartbeat of
@@ -67,7 +67,7 @@ class Place:
         return self.leader_group or f"{self.topic}.{pipeline}"
 
 
-def parse(url: str) -> Place:
+def parse(url: str) -> Address:
     """The place of this address. Raises ConfigInvalid, which quotes no value: it may be secret."""
     parts = urlsplit(url)
     topic, options = parts.path.strip("/"), dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -84,14 +84,14 @@ def parse(url: str) -> Place:
         remedy = "use at most 249 characters: letters, digits and . _ -"
         raise ConfigInvalid("state: leader-topic is not a topic name", remedy)
     session, deadline = _times(options)
-    return Place(
+    return Address(
         servers=parts.netloc,
         topic=topic,
         leader_topic=leader_topic,
         leader_group=options.get("leader-group"),
         session=session,
         deadline=deadline,
-        assignment=options.get("assignment", Place.assignment),
+        assignment=options.get("assignment", Address.assignment),
         settings={name: value for name, value in options.items() if name not in _OPTIONS},
     )
 

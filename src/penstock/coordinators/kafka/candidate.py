@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from penstock.coordinator import Term
 from penstock.coordinators.held_term import HeldTerm
-from penstock.coordinators.kafka.address import Place
+from penstock.coordinators.kafka.address import Address
 from penstock.coordinators.kafka.log import shared
 from penstock.coordinators.kafka.membership import Membership
 from penstock.coordinators.kafka.neli import Turn
@@ -22,7 +22,7 @@ SETTLING = 3
 class KafkaCandidate:
     """A member of the pipeline's group, from its first campaign on."""
 
-    def __init__(self, place: Place, pipeline: str, holder: str, ttl: float, clock: Callable[[], float]) -> None:
+    def __init__(self, place: Address, pipeline: str, holder: str, ttl: float, clock: Callable[[], float]) -> None:
         self._place, self._pipeline, self._holder, self._ttl, self._clock = place, pipeline, holder, ttl, clock
         self._log = shared(place)
         self._seat = f"penstock-{secrets.token_hex(8)}"

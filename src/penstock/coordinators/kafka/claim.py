@@ -13,7 +13,7 @@ from penstock.coordinator import Tally, Term
 from penstock.coordinators.claim import LaneClaim, require_free
 from penstock.coordinators.kafka import seats
 from penstock.coordinators.kafka.letters import written
-from penstock.coordinators.kafka.log import Log
+from penstock.coordinators.kafka.log import StateLog
 from penstock.coordinators.kafka.state_machine import LaneEntry, StateMachine
 from penstock.coordinators.observation import is_gone, sight
 from penstock.cursor import Watermark
@@ -33,7 +33,7 @@ def mark(watermark: Watermark) -> list[Any]:
 class KafkaClaim(LaneClaim):
     """A lane under (epoch, attempt)."""
 
-    def __init__(self, log: Log, term: Term, lane: Lane, attempt: int, seat: str) -> None:
+    def __init__(self, log: StateLog, term: Term, lane: Lane, attempt: int, seat: str) -> None:
         super().__init__(term, lane, attempt)
         self._log, self._seat = log, seat
         self._mine: dict[str, Any] = {"pipeline": term.pipeline, "lane": lane, "epoch": term.epoch, "attempt": attempt}
@@ -69,7 +69,7 @@ class KafkaClaim(LaneClaim):
 
 
 @contextmanager
-def claimed(log: Log, term: Term, lane: Lane, attempt: int, *, grace: float, ttl: float) -> Iterator[KafkaClaim]:
+def claimed(log: StateLog, term: Term, lane: Lane, attempt: int, *, grace: float, ttl: float) -> Iterator[KafkaClaim]:
     """A claim, once every predecessor has ended or its grace is over."""
     seat = seats.new_seat()
     held = seats.sit(seat)
@@ -84,7 +84,7 @@ def claimed(log: Log, term: Term, lane: Lane, attempt: int, *, grace: float, ttl
         held.release()
 
 
-def _outwait(log: Log, term: Term, lane: Lane, attempt: int, *, grace: float, ttl: float) -> None:
+def _outwait(log: StateLog, term: Term, lane: Lane, attempt: int, *, grace: float, ttl: float) -> None:
     """Wait for the holder of the lane: as long as it lives under this term, up to `grace` under an older one."""
     began, sighting = time.monotonic(), None
     while True:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from threading import Thread
 from typing import Any
 
-from penstock.coordinators.kafka.address import PATIENCE, Place
+from penstock.coordinators.kafka.address import PATIENCE, Address
 from penstock.errors import ConfigInvalid, PenstockError, StateInvalid, StateUnavailable
 
 _REFUSED = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL"}
@@ -27,7 +27,7 @@ def confluent() -> Any:
     return confluent_kafka
 
 
-def settings(place: Place, on_error: Any, **own: Any) -> dict[str, Any]:
+def settings(place: Address, on_error: Any, **own: Any) -> dict[str, Any]:
     """The settings of a client of the library."""
     logger = logging.getLogger("penstock.kafka")
     logger.propagate, logger.disabled = False, True  # errors report everything of importance
@@ -35,7 +35,7 @@ def settings(place: Place, on_error: Any, **own: Any) -> dict[str, Any]:
     return {**shared, **place.settings, **own}
 
 
-def check(place: Place) -> None:
+def check(place: Address) -> None:
     """Raise ConfigInvalid for settings that the library refuses. Values are not quoted: they may be secret."""
     kafka = confluent()
     mute = {name: value for name, value in settings(place, None).items() if name not in ("bootstrap.servers", "error_cb")}
@@ -48,7 +48,7 @@ def check(place: Place) -> None:
 class Ear:
     """The last error of the connections of clients; a refusal takes precedence."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Address) -> None:
         self._place = place
         self._last: Any = None
 

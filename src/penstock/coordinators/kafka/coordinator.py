@@ -15,7 +15,7 @@ from penstock.coordinators.held_term import ended
 from penstock.coordinators.kafka import address, client
 from penstock.coordinators.kafka.candidate import KafkaCandidate
 from penstock.coordinators.kafka.claim import KafkaClaim, claimed, mark
-from penstock.coordinators.kafka.log import Log, shared
+from penstock.coordinators.kafka.log import StateLog, shared
 from penstock.coordinators.kafka.membership import Membership
 from penstock.coordinators.kafka.state_machine import StateMachine
 from penstock.coordinators.letters import StoreLetters
@@ -45,7 +45,7 @@ class KafkaCoordinator(StoreLetters):
         client.check(self.where)  # refuses a malformed address at once
 
     @property
-    def where(self) -> address.Place:
+    def where(self) -> address.Address:
         """The parts of the address."""
         place = address.parse(self.url)
         return replace(place, deadline=self.deadline) if self.deadline else place
@@ -137,7 +137,7 @@ class KafkaCoordinator(StoreLetters):
         return bool(self._log.write(step, number=number, **asked))
 
     @property
-    def _log(self) -> Log:
+    def _log(self) -> StateLog:
         return shared(self.where)
 
     def _under(self, term: Term, do: str, **asked: Any) -> None:

@@ -18,7 +18,7 @@ from threading import RLock
 from typing import Any, TypeVar
 
 from penstock.coordinators.kafka import topics
-from penstock.coordinators.kafka.address import Place
+from penstock.coordinators.kafka.address import Address
 from penstock.coordinators.kafka.client import Ear, confluent, settings
 from penstock.coordinators.kafka.state_machine import VERSION, StateMachine
 from penstock.errors import PenstockError, StateInvalid, StateUnavailable
@@ -39,10 +39,10 @@ _NO_TOPIC = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC")
 _GONE = "restore the topic; or abandon it and its registrations: penstock forget FILE, then penstock run FILE --from ..."
 
 
-class Log:
+class StateLog:
     """The log of one state topic, which all threads of a process share."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Address) -> None:
         self._kafka, self._place, self._ear = confluent(), place, Ear(place)
         self._partition = self._kafka.TopicPartition(place.topic, 0)
         self._writer, self._number = secrets.token_hex(8), 0
@@ -341,15 +341,15 @@ def _text(raw: bytes | None) -> str:
 
 
 _lock = RLock()
-_open: dict[str, Log] = {}
-_inherited: list[Log] = []  # never closed: their threads are the parent's
+_open: dict[str, StateLog] = {}
+_inherited: list[StateLog] = []  # never closed: their threads are the parent's
 
 
-def shared(place: Place) -> Log:
+def shared(place: Address) -> StateLog:
     """The one log of this process for this place."""
     with _lock:
         name = repr((place.servers, place.topic, place.leader_topic, place.patience, sorted(place.settings.items())))
-        return _open.setdefault(name, Log(place))
+        return _open.setdefault(name, StateLog(place))
 
 
 def _forget_all() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from penstock.coordinators.kafka.address import Place
+from penstock.coordinators.kafka.address import Address
 from penstock.coordinators.kafka.client import Ear, closed, confluent, settings
 from penstock.coordinators.kafka.neli import Ownership, Turn
 from penstock.errors import StateInvalid
@@ -23,7 +23,7 @@ class Membership:
     """A member of a group, for one thread. `ttl`: seconds without a pulse after which the brokers count it as gone."""
 
     def __init__(
-        self, place: Place, group: str, seat: str, name: str, *, ttl: float, clock: Callable[[], float] = time.monotonic
+        self, place: Address, group: str, seat: str, name: str, *, ttl: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._kafka, self._place, self._ear = confluent(), place, Ear(place)
         self._seat, self._name, self._clock = seat, name.replace("%", "_"), clock

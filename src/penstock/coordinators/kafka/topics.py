@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.coordinators.kafka.address import Place
+from penstock.coordinators.kafka.address import Address
 from penstock.coordinators.kafka.client import Ear, confluent, settings
 from penstock.errors import StateInvalid
 from penstock.kafka_answer import answered
@@ -23,14 +23,14 @@ _PACE = 0.1
 """Seconds between two requests to such a broker."""
 
 
-def admin(place: Place, ear: Ear) -> Any:
+def admin(place: Address, ear: Ear) -> Any:
     """A client for the functions of this module."""
     from confluent_kafka.admin import AdminClient
 
     return AdminClient(settings(place, ear))
 
 
-def make(admin: Any, place: Place, ear: Ear) -> None:
+def make(admin: Any, place: Address, ear: Ear) -> None:
     """Make both topics if they are missing. Raises StateInvalid if the state topic deletes records."""
     from confluent_kafka.admin import NewTopic
 
@@ -44,13 +44,13 @@ def make(admin: Any, place: Place, ear: Ear) -> None:
         _examine(admin, place, ear)
 
 
-def examine(admin: Any, place: Place, ear: Ear) -> None:
+def examine(admin: Any, place: Address, ear: Ear) -> None:
     """Raise the error that prevents the use of the state topic; nothing is changed."""
     if place.topic in _listed(admin, place, ear):
         _examine(admin, place, ear)
 
 
-def members(admin: Any, place: Place, ear: Ear, group: str) -> Sequence[str]:
+def members(admin: Any, place: Address, ear: Ear, group: str) -> Sequence[str]:
     """The client ids of the members of this group.
 
     Not by `describe_consumer_groups`: librdkafka up to 2.16 aborts the process if the connection ends at that moment (its
@@ -66,7 +66,7 @@ def members(admin: Any, place: Place, ear: Ear, group: str) -> Sequence[str]:
         time.sleep(_PACE)
 
 
-def delete_before(admin: Any, place: Place, ear: Ear, offset: int) -> bool:
+def delete_before(admin: Any, place: Address, ear: Ear, offset: int) -> bool:
     """Delete the records before a checkpoint; False if this user may not."""
     kafka = confluent()
     at = [kafka.TopicPartition(place.topic, 0, offset)]
@@ -92,12 +92,12 @@ def _groups(admin: Any, group: str, seconds: float) -> tuple[Sequence[Any], Any]
     return found, next((one.error for one in found if one.error), None)
 
 
-def _listed(admin: Any, place: Place, ear: Ear) -> Sequence[str]:
+def _listed(admin: Any, place: Address, ear: Ear) -> Sequence[str]:
     with ear.translated("asking for the topics"):
         return list(admin.list_topics(timeout=place.patience).topics)
 
 
-def _examine(admin: Any, place: Place, ear: Ear) -> None:
+def _examine(admin: Any, place: Address, ear: Ear) -> None:
     from confluent_kafka.admin import ConfigResource, ResourceType
 
     resource, found = ConfigResource(ResourceType.TOPIC, place.topic), dict[str, Any]()

@@ -10,7 +10,7 @@ from penstock.coordinator import Term
 from penstock.coordinators.candidate import RowCandidate, TermRow
 from penstock.coordinators.postgres import presence
 from penstock.coordinators.postgres.address import PATIENCE
-from penstock.coordinators.postgres.store import Store
+from penstock.coordinators.postgres.store import StateStore
 from penstock.errors import PenstockError, StateInvalid, StateUnavailable
 
 
@@ -19,7 +19,7 @@ class PostgresCandidate(RowCandidate):
 
     alive = presence.ALIVE
     same_seat = "is not distinct from :seat::bigint"
-    _store: Store
+    _store: StateStore
 
     def __init__(self, dsn: str, pipeline: str, holder: str, ttl: float, clock: Callable[[], float]) -> None:
         super().__init__(pipeline, holder, ttl, clock)
@@ -34,7 +34,7 @@ class PostgresCandidate(RowCandidate):
 
     def _sit(self, patience: float | None = None) -> None:
         """Open a session in a new seat: the server may hold the old lock until it notices the end of the old session."""
-        store, self._seat = Store(self._dsn, creates=True, patience=patience), secrets.randbits(62) + 1
+        store, self._seat = StateStore(self._dsn, creates=True, patience=patience), secrets.randbits(62) + 1
         try:
             store.rows("select pg_advisory_lock(:seat)", seat=self._seat)
         except PenstockError:

@@ -13,7 +13,7 @@ from penstock.coordinators.claim import require_free
 from penstock.coordinators.postgres.letters import PostgresLetters
 from penstock.coordinators.postgres.numbers import number_of
 from penstock.coordinators.postgres.schema import NAME
-from penstock.coordinators.postgres.store import Store
+from penstock.coordinators.postgres.store import StateStore
 from penstock.coordinators.row_claim import ATTEMPT, LANE, TERM, RowClaim
 from penstock.cursor import Watermark
 from penstock.errors import StateUnavailable
@@ -43,9 +43,9 @@ class PostgresClaim(RowClaim):
 
     letters_in = PostgresLetters
     more = ", step = :step"
-    _store: Store
+    _store: StateStore
 
-    def __init__(self, store: Store, term: Term, lane: Lane, attempt: int) -> None:
+    def __init__(self, store: StateStore, term: Term, lane: Lane, attempt: int) -> None:
         self._step, self._is_locked = 0, True
         self._counted = Tally()  # counts that the store has already, though the answer was lost
         self._unanswered: Tally | None = None
@@ -72,7 +72,7 @@ class PostgresClaim(RowClaim):
         """After the end of a session: open another, lock the lane again, and find out whether the last write arrived."""
         if not self._store.is_usable():
             self._store.close()
-            self._store, self._is_locked = Store(self._store.dsn), False
+            self._store, self._is_locked = StateStore(self._store.dsn), False
         if self._unanswered is not None:
             step = self._store.rows(_STEP, **self._mine)
             self._counted = self._unanswered if step == [(self._step,)] else self._counted
@@ -84,7 +84,7 @@ class PostgresClaim(RowClaim):
 @contextmanager
 def claimed(dsn: str, term: Term, lane: Lane, attempt: int, grace: float) -> Iterator[PostgresClaim]:
     """A claim, once every predecessor has ended or its grace is over."""
-    store = Store(dsn)
+    store = StateStore(dsn)
     try:
         _outwait_older_term(store, term, lane, _wait_for_lane(store, term, lane, attempt), grace)
         claim = PostgresClaim(store, term, lane, attempt)
@@ -97,7 +97,7 @@ def claimed(dsn: str, term: Term, lane: Lane, attempt: int, grace: float) -> Ite
         claim.close()
 
 
-def _wait_for_lane(store: Store, term: Term, lane: Lane, attempt: int) -> int:
+def _wait_for_lane(store: StateStore, term: Term, lane: Lane, attempt: int) -> int:
     """Lock the lane under this term; returns the epoch of its last claim. Raises as soon as the claim cannot succeed."""
     facts = {"pipeline": term.pipeline, "lane": lane, "epoch": term.epoch, "lock": lock_of(term, lane)}
     while True:
@@ -108,7 +108,7 @@ def _wait_for_lane(store: Store, term: Term, lane: Lane, attempt: int) -> int:
         time.sleep(TICK)
 
 
-def _outwait_older_term(store: Store, term: Term, lane: Lane, epoch: int, grace: float) -> None:
+def _outwait_older_term(store: StateStore, term: Term, lane: Lane, epoch: int, grace: float) -> None:
     """Wait up to `grace` for the last claim of an older term; that claim has awaited those before it."""
     lock, deadline = lock_of(Term(term.pipeline, term.holder, epoch), lane), time.monotonic() + grace
     if epoch == term.epoch:

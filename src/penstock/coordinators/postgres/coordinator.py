@@ -18,7 +18,7 @@ from penstock.coordinators.postgres.idle import borrowed
 from penstock.coordinators.postgres.letters import PostgresLetters
 from penstock.coordinators.postgres.numbers import number_of
 from penstock.coordinators.postgres.schema import NAME
-from penstock.coordinators.postgres.store import Store
+from penstock.coordinators.postgres.store import StateStore
 from penstock.coordinators.row_coordinator import RowCoordinator
 from penstock.dsn import shown
 from penstock.errors import StateUnavailable
@@ -27,7 +27,7 @@ _TERM = f"select epoch, holder, coalesce({presence.ALIVE}, false), error from {N
 
 
 @dataclass(frozen=True)
-class PostgresCoordinator(RowCoordinator[Store]):
+class PostgresCoordinator(RowCoordinator[StateStore]):
     """Terms and watermarks in a Postgres database; processes of any machine share it.
 
     `grace`: seconds that a claim waits for processes of older terms; a stopped process keeps its lock for ever.
@@ -62,12 +62,12 @@ class PostgresCoordinator(RowCoordinator[Store]):
         return claimed(self.dsn, term, lane, attempt, self.grace)
 
     @contextmanager
-    def _reading(self) -> Iterator[Store | None]:
+    def _reading(self) -> Iterator[StateStore | None]:
         with borrowed(self.dsn) as store:
             yield None if store.is_new else store
 
     @contextmanager
-    def _writing(self) -> Iterator[Store]:
+    def _writing(self) -> Iterator[StateStore]:
         with borrowed(self.dsn) as store, store.atomic():
             yield store
 
@@ -81,7 +81,7 @@ class PostgresCoordinator(RowCoordinator[Store]):
                 with suppress(StateUnavailable):  # then the session has ended, and the lock with it
                     store.rows("select pg_advisory_unlock_all()")
 
-    def _term(self, store: Store, pipeline: str) -> dict[str, Any]:
+    def _term(self, store: StateStore, pipeline: str) -> dict[str, Any]:
         found = store.rows(_TERM, pipeline=pipeline)
         epoch, holder, is_held, error = found[0] if found else (0, None, False, None)
         term = {"epoch": epoch, "holder": holder, "is_held": is_held, "error": json.loads(error) if error else None}

@@ -9,19 +9,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-from penstock.coordinators.postgres.store import Store
+from penstock.coordinators.postgres.store import StateStore
 
 KEPT = 2
 """Number of sessions kept for each database."""
 
 _lock = Lock()
-_idle: defaultdict[str, list[Store]] = defaultdict(list)
+_idle: defaultdict[str, list[StateStore]] = defaultdict(list)
 
 
 @contextmanager
-def borrowed(dsn: str) -> Iterator[Store]:
+def borrowed(dsn: str) -> Iterator[StateStore]:
     """A session for exclusive use; after any error it is closed."""
-    store = _taken(dsn) or Store(dsn)
+    store = _taken(dsn) or StateStore(dsn)
     try:
         yield store
     except BaseException:
@@ -30,7 +30,7 @@ def borrowed(dsn: str) -> Iterator[Store]:
     _give_back(store)
 
 
-def _taken(dsn: str) -> Store | None:
+def _taken(dsn: str) -> StateStore | None:
     while True:
         with _lock:
             if not _idle[dsn]:
@@ -41,7 +41,7 @@ def _taken(dsn: str) -> Store | None:
         store.close()
 
 
-def _give_back(store: Store) -> None:
+def _give_back(store: StateStore) -> None:
     with _lock:
         if not store.is_new and len(_idle[store.dsn]) < KEPT:
             _idle[store.dsn].append(store)

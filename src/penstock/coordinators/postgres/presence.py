@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.coordinators.postgres.schema import NAME
-from penstock.coordinators.postgres.store import Store
+from penstock.coordinators.postgres.store import StateStore
 
 ALIVE = "case when seat is not null then not pg_try_advisory_xact_lock_shared(seat) end"
 """Whether the session in this seat lives. Observers share the lock for that moment."""
@@ -14,7 +14,7 @@ SWEEP = f"delete from {NAME}.standbys where pipeline = :pipeline and not ({ALIVE
 """Removes the standbys whose sessions have ended."""
 
 
-def standbys(store: Store, pipeline: str) -> Sequence[int]:
+def standbys(store: StateStore, pipeline: str) -> Sequence[int]:
     """The seats of the standbys of this pipeline."""
     sql = f"select seat, {ALIVE} from {NAME}.standbys where pipeline = :pipeline"
     return [seat for seat, is_alive in store.rows(sql, pipeline=pipeline) if is_alive]

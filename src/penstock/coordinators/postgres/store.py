@@ -72,7 +72,7 @@ def _limited(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any,
         return answer
 
 
-class Store:
+class StateStore:
     """One checked session; the tables exist unless `is_new`.
 
     `patience`: seconds to wait for the session, and for each answer; by default the value of the DSN.

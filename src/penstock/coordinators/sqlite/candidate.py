@@ -11,14 +11,14 @@ from penstock.coordinators import locks
 from penstock.coordinators.candidate import RowCandidate, TermRow
 from penstock.coordinators.sqlite import presence
 from penstock.coordinators.sqlite.condition import Condition
-from penstock.coordinators.sqlite.store import Store
+from penstock.coordinators.sqlite.store import StateStore
 from penstock.errors import StateInvalid, StateUnavailable
 
 
 class SqliteCandidate(RowCandidate):
     """Holds a lock that dies with the process, and a connection."""
 
-    _store: Store
+    _store: StateStore
 
     def __init__(self, path: Path, pipeline: str, holder: str, ttl: float, clock: Callable[[], float]) -> None:
         super().__init__(pipeline, holder, ttl, clock)
@@ -34,7 +34,7 @@ class SqliteCandidate(RowCandidate):
         self._store.close()
 
     def _open(self) -> None:
-        self._store, self._condition = Store(self._path, creates=True), Condition(self._path)
+        self._store, self._condition = StateStore(self._path, creates=True), Condition(self._path)
 
     def _sit(self) -> locks.Lock:
         while not (lock := locks.seize(presence.lock_of(self._path, self._seat))):

@@ -13,7 +13,7 @@ from penstock.coordinators import locks
 from penstock.coordinators.claim import require_free
 from penstock.coordinators.row_claim import LANE, TERM, RowClaim
 from penstock.coordinators.sqlite.letters import SqliteLetters
-from penstock.coordinators.sqlite.store import Store, folder
+from penstock.coordinators.sqlite.store import StateStore, folder
 from penstock.cursor import Watermark
 
 TICK = 0.005
@@ -31,7 +31,7 @@ class SqliteClaim(RowClaim):
     """A lane under (epoch, attempt). A commit to a file that was replaced does not count."""
 
     letters_in = SqliteLetters
-    _store: Store
+    _store: StateStore
 
     def _stands(self) -> bool:
         return super()._stands() and not self._store.is_replaced()
@@ -41,7 +41,7 @@ class SqliteClaim(RowClaim):
 
 
 @contextmanager
-def claimed(store: Store, term: Term, lane: Lane, attempt: int, grace: float) -> Iterator[SqliteClaim]:
+def claimed(store: StateStore, term: Term, lane: Lane, attempt: int, grace: float) -> Iterator[SqliteClaim]:
     """A claim, once every predecessor has ended or its grace is over."""
     lock = _wait_for_lane(store, term, lane, attempt)
     try:
@@ -51,7 +51,7 @@ def claimed(store: Store, term: Term, lane: Lane, attempt: int, grace: float) ->
         lock.release()
 
 
-def _wait_for_lane(store: Store, term: Term, lane: Lane, attempt: int) -> locks.Lock:
+def _wait_for_lane(store: StateStore, term: Term, lane: Lane, attempt: int) -> locks.Lock:
     path = folder(store.path) / f"{_prefix(term, lane)}{term.epoch}"
     look_at = 0.0
     while True:

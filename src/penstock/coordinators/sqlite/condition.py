@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
-from penstock.coordinators.sqlite.store import APPLICATION, Store, translated
+from penstock.coordinators.sqlite.store import APPLICATION, StateStore, translated
 from penstock.errors import StateInvalid, StateUnavailable
 
 _TABLES = ("terms", "watermarks", "standbys")
@@ -29,7 +29,7 @@ class Condition:
         with translated(self._path):
             if _application(self._path) not in (0, APPLICATION):  # 0: all writes are still in the journal
                 raise StateInvalid(f"{self._path} was overwritten with another database", _RESTORE)
-        with closing(Store(self._path, writes=False)) as store:
+        with closing(StateStore(self._path, writes=False)) as store:
             for table in _TABLES:
                 store.rows(f"select * from {table}")
             if size < self._size:  # after a truncation, or VACUUM
@@ -57,7 +57,7 @@ def _application(path: Path) -> int:
         return int(connection.execute("pragma application_id").fetchone()[0])
 
 
-def silent(store: Store, who: str, beat_at: float, ttl: float) -> Mapping[str, str] | None:
+def silent(store: StateStore, who: str, beat_at: float, ttl: float) -> Mapping[str, str] | None:
     """The error of a leader that lives and has not renewed its term, by the wall clock, for display."""
     age = time.time() - beat_at
     if age <= ttl:
@@ -66,7 +66,7 @@ def silent(store: Store, who: str, beat_at: float, ttl: float) -> Mapping[str, s
     return StateUnavailable(fact, "free space on the disk of the state file, and check that the process is not stopped").facts()
 
 
-def _obstacle(store: Store) -> str:
+def _obstacle(store: StateStore) -> str:
     """The reason why the file cannot be written, found by a transaction without lasting effect."""
     try:
         if os.access(store.path, os.W_OK):

@@ -20,7 +20,7 @@ from penstock.coordinators.sqlite.candidate import SqliteCandidate
 from penstock.coordinators.sqlite.claim import SqliteClaim, claimed
 from penstock.coordinators.sqlite.condition import silent
 from penstock.coordinators.sqlite.letters import SqliteLetters
-from penstock.coordinators.sqlite.store import Store, folder, is_new
+from penstock.coordinators.sqlite.store import StateStore, folder, is_new
 from penstock.errors import StateUnavailable
 from penstock.room import unwritable
 
@@ -28,7 +28,7 @@ _TERM = "select epoch, holder, seat, beat_at, coalesce(ttl, :ttl), error from te
 
 
 @dataclass(frozen=True)
-class SqliteCoordinator(RowCoordinator[Store]):
+class SqliteCoordinator(RowCoordinator[StateStore]):
     """Terms and watermarks in one SQLite file; processes on one machine share it.
 
     `grace`: seconds that a claim waits for processes of older terms; a stopped process keeps its lock for ever.
@@ -57,7 +57,7 @@ class SqliteCoordinator(RowCoordinator[Store]):
     @contextmanager
     def claim(self, term: Term, lane: Lane, attempt: int) -> Iterator[SqliteClaim]:
         """Hold a lane; blocks while a predecessor of this term still does."""
-        with closing(Store(self._file)) as store, claimed(store, term, lane, attempt, self.grace) as claim:
+        with closing(StateStore(self._file)) as store, claimed(store, term, lane, attempt, self.grace) as claim:
             yield claim
 
     @property
@@ -66,16 +66,16 @@ class SqliteCoordinator(RowCoordinator[Store]):
         return Path(os.path.realpath(self.path))
 
     @contextmanager
-    def _reading(self) -> Iterator[Store | None]:
+    def _reading(self) -> Iterator[StateStore | None]:
         if is_new(self._file):
             yield None
             return
-        with closing(Store(self._file, writes=False)) as store:
+        with closing(StateStore(self._file, writes=False)) as store:
             yield store
 
     @contextmanager
-    def _writing(self) -> Iterator[Store]:
-        with closing(Store(self._file)) as store, store.atomic():
+    def _writing(self) -> Iterator[StateStore]:
+        with closing(StateStore(self._file)) as store, store.atomic():
             yield store
 
     @contextmanager
@@ -87,7 +87,7 @@ class SqliteCoordinator(RowCoordinator[Store]):
             if lock:
                 lock.release()
 
-    def _term(self, store: Store, pipeline: str) -> dict[str, Any]:
+    def _term(self, store: StateStore, pipeline: str) -> dict[str, Any]:
         found = store.rows(_TERM, pipeline=pipeline, ttl=self.ttl)
         epoch, holder, seat, beat_at, ttl, error = found[0] if found else (0, None, None, None, self.ttl, None)
         is_held = seat is not None and presence.is_present(store.path, seat, beat_at, ttl)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.coordinators import locks
-from penstock.coordinators.sqlite.store import Store, folder
+from penstock.coordinators.sqlite.store import StateStore, folder
 
 
 def new_seat() -> str:
@@ -32,13 +32,13 @@ def is_present(path: Path, seat: str, seen_at: float, ttl: float) -> bool:
     return abs(time.time() - seen_at) <= ttl if alive is None else alive
 
 
-def standbys(store: Store, pipeline: str, ttl: float, *, present: bool = True) -> Sequence[str]:
+def standbys(store: StateStore, pipeline: str, ttl: float, *, present: bool = True) -> Sequence[str]:
     """The seats of the standbys of this pipeline; with `present` False those that are gone."""
     rows = store.rows("select seat, seen_at from standbys where pipeline = :pipeline", pipeline=pipeline)
     return [seat for seat, seen_at in rows if is_present(store.path, seat, seen_at, ttl) is present]
 
 
-def sweep(store: Store, pipeline: str, ttl: float) -> None:
+def sweep(store: StateStore, pipeline: str, ttl: float) -> None:
     """Remove the standbys that are gone, and the files of all dead candidates."""
     for seat in standbys(store, pipeline, ttl, present=False):
         store.write("delete from standbys where pipeline = :pipeline and seat = :seat", pipeline=pipeline, seat=seat)

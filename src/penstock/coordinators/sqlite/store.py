@@ -60,7 +60,7 @@ _ODD = re.compile("no such (table|column)")
 """The error of a file that was overwritten with another database."""
 
 
-class Store:
+class StateStore:
     """One connection to the state file."""
 
     schema, is_new = "", False

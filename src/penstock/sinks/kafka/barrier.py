@@ -26,7 +26,7 @@ from penstock.failpoint import reach
 from penstock.poison.condemned import Condemned
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
-from penstock.sinks.kafka.fault import Verdict, condemning, ending, is_refusal, said, unfit, verdict
+from penstock.sinks.kafka.fault import ErrorScope, condemning, ending, is_refusal, said, unfit, verdict
 from penstock.sinks.kafka.handing import flushed, refused
 from penstock.sinks.kafka.key_barrier import KeyBarrier
 from penstock.sinks.kafka.record import Made, Record, Recorder, Unfit
@@ -244,7 +244,7 @@ class BarrierDelivery:
         for entry, error in failed:
             if isinstance(error, Unfit):
                 self._condemn(entry, unfit(error.reason))
-            elif verdict(error) is Verdict.PASSING:
+            elif verdict(error) is ErrorScope.PASSING:
                 returned.append((entry, error))
             elif self._suspects.convict(entry.number, verdict(error)):
                 assert entry.record

@@ -36,7 +36,7 @@ _REFUSED = {
 _OF_CERTIFICATE = re.compile(r"alert (bad|unsupported|certificate|unknown ca|access denied|handshake failure)")
 
 
-class Verdict(Enum):
+class ErrorScope(Enum):
     """The cause of an error."""
 
     RECORD = "this record will never be accepted"
@@ -44,11 +44,11 @@ class Verdict(Enum):
     PASSING = "the record may be accepted later"
 
 
-def verdict(error: Any) -> Verdict:
+def verdict(error: Any) -> ErrorScope:
     """The cause of this error of a record."""
     if error.name() in _OF_TOPIC:
-        return Verdict.RECORD
-    return Verdict.BATCH if error.name() in _OF_BATCH else Verdict.PASSING
+        return ErrorScope.RECORD
+    return ErrorScope.BATCH if error.name() in _OF_BATCH else ErrorScope.PASSING
 
 
 def said(error: Any) -> str:

@@ -21,7 +21,7 @@ from penstock.failpoint import reach
 from penstock.poison.condemned import Condemned
 from penstock.sink import Assignment
 from penstock.sinks.kafka import client
-from penstock.sinks.kafka.fault import Verdict, condemning, ending, is_refusal, said, unfit, verdict
+from penstock.sinks.kafka.fault import ErrorScope, condemning, ending, is_refusal, said, unfit, verdict
 from penstock.sinks.kafka.footing import Footing
 from penstock.sinks.kafka.handing import refused
 from penstock.sinks.kafka.record import Recorder, Unfit
@@ -153,7 +153,7 @@ class PipelinedDelivery:
         elif isinstance(error, Unfit):
             told = f"topic {entry.record.topic} never accepts it: {error.reason}"
             self._condemn(entry, DeliveryExhausted(told, "correct its topic, key or headers"))
-        elif verdict(error) is Verdict.PASSING:
+        elif verdict(error) is ErrorScope.PASSING:
             self._failed[entry.number] = error
         else:  # refused by the library itself: the record was in no batch
             self._condemn(entry, condemning(error, entry.record.topic))
@@ -170,7 +170,7 @@ class PipelinedDelivery:
         else:
             self._known.footing.heard(entry.record, None)
             self._failed[entry.number] = error
-            if verdict(error) is Verdict.PASSING:
+            if verdict(error) is ErrorScope.PASSING:
                 self._doubtful.add(entry.number)
 
     def _serve(self, seconds: float) -> None:
@@ -195,17 +195,17 @@ class PipelinedDelivery:
             return
         failed = [(self._shelf[number], error) for number, error in sorted(self._failed.items())]
         self._failed.clear()
-        suspects = [entry.number for entry, error in failed if verdict(error) is Verdict.BATCH]
+        suspects = [entry.number for entry, error in failed if verdict(error) is ErrorScope.BATCH]
         if self._is_broken or (suspects and not self._careful):
             self._begin_anew()
         if len(suspects) > 1:
             self._careful_upto, self._careful = suspects[-1], self._made(client.ONE_BY_ONE)
         else:
-            failed = [one for one in failed if not self._is_condemned(*one, Verdict.BATCH)]
-        failed = [one for one in failed if not self._is_condemned(*one, Verdict.RECORD)]
+            failed = [one for one in failed if not self._is_condemned(*one, ErrorScope.BATCH)]
+        failed = [one for one in failed if not self._is_condemned(*one, ErrorScope.RECORD)]
         self._waiting.extendleft(entry for entry, _ in reversed(failed))
 
-    def _is_condemned(self, entry: Entry, error: Any, fault: Verdict) -> bool:
+    def _is_condemned(self, entry: Entry, error: Any, fault: ErrorScope) -> bool:
         assert entry.record
         is_poison = verdict(error) is fault
         if is_poison:
@@ -214,7 +214,7 @@ class PipelinedDelivery:
 
     def _is_to_rest(self) -> bool:
         """Whether failed records may be accepted later, and have not rested yet."""
-        passing = [error for error in self._failed.values() if verdict(error) is Verdict.PASSING]
+        passing = [error for error in self._failed.values() if verdict(error) is ErrorScope.PASSING]
         if not passing or self._rests_until:
             self._rests_until = 0.0
             return False

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from penstock.change import Change
 from penstock.poison.policy import Poison
-from penstock.sinks.kafka.fault import Verdict
+from penstock.sinks.kafka.fault import ErrorScope
 from penstock.sinks.kafka.record import Record
 
 
@@ -31,9 +31,9 @@ def sifted(entries: Sequence[Entry], poison: Poison) -> Sequence[Entry]:
 class Suspects(set[int]):
     """The numbers of entries that failed together with others: each of them is sent alone."""
 
-    def convict(self, number: int, fault: Verdict) -> bool:
+    def convict(self, number: int, fault: ErrorScope) -> bool:
         """Whether a failed entry is poison; if not, it becomes a suspect."""
-        is_poison = fault is Verdict.RECORD or number in self
+        is_poison = fault is ErrorScope.RECORD or number in self
         if not is_poison:
             self.add(number)
         return is_poison

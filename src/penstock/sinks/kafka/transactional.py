@@ -14,10 +14,10 @@ from penstock.cursor import Watermark
 from penstock.delivery.interpreter import share_interpreter
 from penstock.errors import SinkUnavailable
 from penstock.sink import Assignment
+from penstock.sinks.kafka.open_transaction import OpenTransaction
 from penstock.sinks.kafka.record import Made, Recorder
 from penstock.sinks.kafka.settings import KafkaSettings
 from penstock.sinks.kafka.transaction import Ended, Transactions
-from penstock.sinks.kafka.window import Window
 
 ROOM = 20_000  # the most changes that wait to be sent
 STUCK_SECONDS = 5.0  # a call of at most a second that lasts longer will not return
@@ -44,7 +44,7 @@ class TransactionalDelivery:
         self._changed = Condition()
         self._transactions = Transactions(sink, assignment, lambda: not self._is_ending)
         self._kept = self._transactions.committed
-        self._window = Window(sink, assignment, self._transactions, self._rest)
+        self._window = OpenTransaction(sink, assignment, self._transactions, self._rest)
         self._due_at = self._rests_until = 0.0
         share_interpreter()
         self._thread = Thread(target=self._run, name="kafka", daemon=True)

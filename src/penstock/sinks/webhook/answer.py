@@ -10,8 +10,8 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
+from penstock.change import Place
 from penstock.delivery.transport import ACCEPTED, Accepted, Deferred, Outcome, Refused
-from penstock.poison.parked_keys import Place
 from penstock.sinks.webhook.response import REFUSED
 
 SHOWN_CHARACTERS = 120

@@ -10,19 +10,19 @@ import pyarrow as pa
 
 from penstock.cursor import Cursor
 from penstock.following import Steps
-from penstock.source import Window as Given
+from penstock.source import Window
 from penstock.sources.outbox.database import Connection
 from penstock.sources.outbox.log import Log, last_of, place_after, reading
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.pace import GATHER, rest
-from penstock.sources.outbox.place import Place
-from penstock.sources.outbox.window import Window
+from penstock.sources.outbox.point import Point
+from penstock.sources.outbox.window import RecordedWindow
 
 CHECK = 0.5  # seconds between checks of incarnation and sequence, under load
 LONGEST = 0.025  # seconds between queries, when idle
 
 
-def follow(dsn: str, names: Names, place: Place, notify: bool) -> Steps:
+def follow(dsn: str, names: Names, place: Point, notify: bool) -> Steps:
     """Windows for ever."""
     with reading(dsn, names, anew=True) as log:
         log.confirm(place)
@@ -52,19 +52,19 @@ def follow(dsn: str, names: Names, place: Place, notify: bool) -> Steps:
             patience = GATHER if windows else min(2 * patience, LONGEST)
 
 
-def _number_before(log: Log, place: Place) -> int:
+def _number_before(log: Log, place: Point) -> int:
     """The number of the last window that ends at or before this place."""
     window = log.windows.at(place.position)
     return window.number if window.end <= place.position else window.number - 1
 
 
-def _given(pages: Iterable[pa.RecordBatch], window: Window, position: int, life: str, *, is_last: bool) -> Iterator[Given]:
+def _given(pages: Iterable[pa.RecordBatch], window: RecordedWindow, position: int, life: str, *, is_last: bool) -> Iterator[Window]:
     """A window in pieces; only the last one is whole."""
     for batch in pages:
         position += batch.num_rows
         is_whole = position == window.end
         upto: Cursor | None = place_after(last_of(batch), life).to_cursor() if is_whole else None
-        yield Given(batch, upto, idle=is_whole and is_last)
+        yield Window(batch, upto, idle=is_whole and is_last)
 
 
 def _wait(connection: Connection, seconds: float, notify: bool, *, gathers: bool) -> None:

@@ -15,9 +15,9 @@ from penstock.errors import ConfigInvalid, LogDamaged, OutboxMissing, SourcePrun
 from penstock.sources.outbox import sequence
 from penstock.sources.outbox.database import Connection, connected, remedy_of
 from penstock.sources.outbox.naming import Names
-from penstock.sources.outbox.place import Place
+from penstock.sources.outbox.point import Point
 from penstock.sources.outbox.rows import Row, to_changes
-from penstock.sources.outbox.window import Window, Windows, pruned
+from penstock.sources.outbox.window import RecordedWindow, RecordedWindows, pruned
 
 _SEEN = ("position", "op", "table", "key", "at")
 
@@ -40,7 +40,7 @@ class Log:
 
     def __init__(self, dsn: str, names: Names, connection: Connection) -> None:
         self._dsn, self._names, self.connection = dsn, names, connection
-        self.windows = Windows(connection, names)
+        self.windows = RecordedWindows(connection, names)
 
     def life(self) -> Life:
         """The current incarnation. Raises SourceRewound if the outbox was restored into another cluster."""
@@ -62,7 +62,7 @@ class Log:
             raise OutboxMissing(f"the outbox {self._names.table} in {shown(self._dsn)} has no incarnation", remedy_of(self._names))
         return Life(*found)
 
-    def confirm(self, place: Place) -> Life:
+    def confirm(self, place: Point) -> Life:
         """Check that the outbox continues at a place. Raises SourceRewound, SourcePruned."""
         life = self.lives(place.incarnation)
         end = self.windows.tip().end
@@ -93,7 +93,7 @@ class Log:
             return last_of(to_changes(rows, position - 1))
         return None
 
-    def since(self, moment: datetime) -> Place:
+    def since(self, moment: datetime) -> Point:
         """The place before the first window that may hold a message of this moment or later. Raises ConfigInvalid."""
         head, life = self.head(), self.life()
         if life.pruned_at and moment <= life.pruned_at:
@@ -102,28 +102,28 @@ class Log:
                 f"choose a moment after {life.pruned_at:%Y-%m-%d %H:%M:%S %Z}; retain.history keeps more",
             )
         window = self.windows.since(moment)
-        return Place(life.incarnation, max(window.after, life.pruned)) if window else head
+        return Point(life.incarnation, max(window.after, life.pruned)) if window else head
 
-    def head(self) -> Place:
+    def head(self) -> Point:
         """The place after all committed messages; this records a window of the new ones. Raises OutboxUnfit."""
         sequence.confirm(self.connection, self._names)
         life, tip, known = self.life(), self.windows.tip(), -1
         while tip.number != known:  # another reader may record at the same time, from an earlier snapshot
             known = tip.number
             if made := self.windows.advance(life.incarnation, known):
-                return Place(life.incarnation, made[-1][0].end)
+                return Point(life.incarnation, made[-1][0].end)
             tip = self.windows.tip()
-        return Place(life.incarnation, tip.end)
+        return Point(life.incarnation, tip.end)
 
-    def place(self, position: int) -> Place:
+    def place(self, position: int) -> Point:
         """The place after this position. Raises ConfigInvalid if there is none."""
         life, end = self.life(), self.head().position
         if not life.pruned <= position <= end:
             raise ConfigInvalid(f"the outbox has no message {position}", f"choose a position from {life.pruned} to {end}")
         checksum = self._checksum(position) if position > life.pruned else ""
-        return self.place(position) if checksum is None else Place(life.incarnation, position, checksum)
+        return self.place(position) if checksum is None else Point(life.incarnation, position, checksum)
 
-    def read(self, window: Window, position: int, found: Sequence[Row] = ()) -> Generator[pa.RecordBatch, None, None]:
+    def read(self, window: RecordedWindow, position: int, found: Sequence[Row] = ()) -> Generator[pa.RecordBatch, None, None]:
         """The changes of a window after a position, from these rows or the table. Raises LogDamaged if some are missing."""
         if position < window.after:  # the windows before it were purged meanwhile
             raise pruned(self._names, position)
@@ -140,7 +140,7 @@ class Log:
                 f"they are lost; continue after them: penstock run FILE --from {window.end}",
             )
 
-    def between(self, place: Place, upto: Place) -> Iterator[pa.RecordBatch]:
+    def between(self, place: Point, upto: Point) -> Iterator[pa.RecordBatch]:
         """The changes after one place, up to another."""
         self.confirm(place)
         self.confirm(upto)
@@ -173,9 +173,9 @@ def reading(dsn: str, names: Names, *, anew: bool = False) -> Iterator[Log]:
         yield Log(dsn, names, connection)
 
 
-def place_after(change: Change, incarnation: str) -> Place:
+def place_after(change: Change, incarnation: str) -> Point:
     """The place immediately after a change."""
-    return Place(incarnation, change.position, change.checksum())
+    return Point(incarnation, change.position, change.checksum())
 
 
 def last_of(batch: pa.RecordBatch) -> Change:

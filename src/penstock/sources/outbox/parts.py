@@ -13,7 +13,7 @@ from penstock.source import Reader, Settlement
 from penstock.sources.outbox import readers, schema
 from penstock.sources.outbox.log import reading
 from penstock.sources.outbox.naming import Names
-from penstock.sources.outbox.place import of_cursor
+from penstock.sources.outbox.point import of_cursor
 from penstock.sources.outbox.settle import register, settle
 from penstock.sources.outbox.survey import survey
 from penstock.sources.retain import Registrant, Retain

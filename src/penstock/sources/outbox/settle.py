@@ -12,8 +12,8 @@ from penstock.sources.outbox import readers
 from penstock.sources.outbox.database import Connection
 from penstock.sources.outbox.log import Log, reading
 from penstock.sources.outbox.naming import Names
-from penstock.sources.outbox.place import Place
-from penstock.sources.outbox.window import INSIDE, Window, pruned
+from penstock.sources.outbox.point import Point
+from penstock.sources.outbox.window import INSIDE, RecordedWindow, pruned
 from penstock.sources.retain import Registrant, Registration, Retain, Sightings, is_overdue
 
 BATCH = 10_000  # rows deleted in one transaction
@@ -26,7 +26,7 @@ _sightings = Sightings()
 _unswept: dict[tuple[str, str], int] = {}
 
 
-def settle(dsn: str, names: Names, who: Registrant, upto: Place, retain: Retain) -> Settlement:
+def settle(dsn: str, names: Names, who: Registrant, upto: Point, retain: Retain) -> Settlement:
     """Record and purge. Raises SourcePruned and SourceRewound if the outbox does not continue at this place, SourceOwned."""
     failpoint.reach("source.settling")
     now = who.at(upto.position, retain)
@@ -52,7 +52,7 @@ def _is_due(mine: Registration, now: Registration) -> bool:
     return mine.is_released or mine.owner != now.owner or mine.position != now.position or mine.silent >= BEAT
 
 
-def register(dsn: str, names: Names, who: Registrant, upto: Place, retain: Retain) -> None:
+def register(dsn: str, names: Names, who: Registrant, upto: Point, retain: Retain) -> None:
     """Record a place at once. Raises SourcePruned, SourceOwned."""
     with reading(dsn, names) as log:
         log.confirm(upto)
@@ -109,7 +109,7 @@ def _needed(connection: Connection, names: Names) -> int:
     return int(lowest) if not recent or recent[0] is None else min(int(lowest), int(recent[0]))
 
 
-def _delete(connection: Connection, names: Names, first: Window, last: Window) -> int:
+def _delete(connection: Connection, names: Names, first: RecordedWindow, last: RecordedWindow) -> int:
     """Delete all rows of consecutive windows."""
     facts = {"since": first.since, "upto": last.upto}
     visible = "pg_visible_in_snapshot(xid, %(upto)s)"
@@ -118,7 +118,7 @@ def _delete(connection: Connection, names: Names, first: Window, last: Window) -
     return sum(connection.execute(f"delete from {names.rows} where {of}".encode(), facts).rowcount for of in (later, opened))
 
 
-def _delete_first(connection: Connection, names: Names, window: Window, rows: int) -> int:
+def _delete_first(connection: Connection, names: Names, window: RecordedWindow, rows: int) -> int:
     """Delete the first remaining rows of a long window, or of one that is settled in part."""
     facts = {"since": window.since, "upto": window.upto, "rows": rows}
     first = f"select id from {names.rows} where {INSIDE} order by id limit %(rows)s"

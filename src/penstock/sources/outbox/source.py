@@ -19,7 +19,7 @@ from penstock.sources.outbox.follow import follow
 from penstock.sources.outbox.log import reading
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.parts import OutboxRetention, OutboxSeek
-from penstock.sources.outbox.place import Place, of_cursor
+from penstock.sources.outbox.point import Point, of_cursor
 from penstock.sources.retain import Retain
 
 LANE = Lane("outbox")
@@ -62,7 +62,7 @@ class OutboxSource(OneLane):
                 return log.head().to_cursor()
             if start == "beginning":
                 life = log.life()
-                return Place(life.incarnation, life.pruned).to_cursor()
+                return Point(life.incarnation, life.pruned).to_cursor()
             return log.place(number(start, "beginning, now")).to_cursor()
 
     def head(self, lane: Lane) -> Cursor:
@@ -79,12 +79,12 @@ class OutboxSource(OneLane):
 
     def cursor_after(self, change: Change, since: Cursor) -> Cursor:
         """The cursor immediately after this message."""
-        return Place(of_cursor(since).incarnation, change.position, change.checksum()).to_cursor()
+        return Point(of_cursor(since).incarnation, change.position, change.checksum()).to_cursor()
 
     def split(self, span: Span, parts: int) -> Sequence[Span]:
         """Spans with about equal numbers of messages."""
         after, upto = of_cursor(span.after), of_cursor(span.upto)
-        inner = [Place(upto.incarnation, cut).to_cursor() for cut in cuts(after.position, upto.position, parts)]
+        inner = [Point(upto.incarnation, cut).to_cursor() for cut in cuts(after.position, upto.position, parts)]
         return pieces(span, inner) if after.position < upto.position else []
 
     def read(self, span: Span, reader: Stamp) -> Iterator[pa.RecordBatch]:

@@ -26,7 +26,7 @@ _FIELDS = "number, after, rows, since::text, upto::text"
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RecordedWindow:
     """The rows whose transactions are visible in `upto` and not in `since`, at the positions after `after`."""
 
     number: int
@@ -105,17 +105,17 @@ class Sql:
         return " union all ".join(f"select * from {self.names.rows} where {of} {further}" for of in (later, opened))
 
 
-class Windows:
+class RecordedWindows:
     """The windows of an outbox, over one connection."""
 
     def __init__(self, connection: Connection, names: Names) -> None:
         self._connection, self._names, self._sql = connection, names, Sql(names)
         self._cursor, self._advance = connection.cursor(binary=True), self._sql.advance.encode()
 
-    def advance(self, life: str, number: int) -> list[tuple[Window, list[Row]]]:
+    def advance(self, life: str, number: int) -> list[tuple[RecordedWindow, list[Row]]]:
         """Record a window if there are new rows; return the next windows after this number, without a gap, with rows if few."""
         lines = self._cursor.execute(self._advance, {"life": life, "number": number, "table": self._names.rows}).fetchall()
-        found = [(Window(*of), [line[5:] for line in same]) for of, same in groupby(lines, lambda line: line[:5])]
+        found = [(RecordedWindow(*of), [line[5:] for line in same]) for of, same in groupby(lines, lambda line: line[:5])]
         # a window without rows has one line of nulls
         return [
             (one, rows if rows[0][0] is not None else [])
@@ -123,26 +123,26 @@ class Windows:
             if one.number == place
         ]
 
-    def tip(self) -> Window:
+    def tip(self) -> RecordedWindow:
         """The last window; the first one is created with the outbox."""
         found = self._one("order by number desc limit 1")
         assert found is not None
         return found
 
-    def at(self, position: int) -> Window:
+    def at(self, position: int) -> RecordedWindow:
         """The window of the row after a position; the last window if there is none yet."""
         before = self._one("where after <= %s and rows > 0 order by after desc limit 1", position)
         if before and before.end > position:
             return before
         return self._one("where after >= %s and rows > 0 order by after limit 1", position) or self.tip()
 
-    def last_before(self, after: int, upto: int) -> Window | None:
+    def last_before(self, after: int, upto: int) -> RecordedWindow | None:
         """The last window after a position that ends at or before another."""
         return self._one(
             "where after >= %s and after <= %s and after + rows <= %s and rows > 0 order by after desc limit 1", after, upto, upto
         )
 
-    def since(self, moment: datetime) -> Window | None:
+    def since(self, moment: datetime) -> RecordedWindow | None:
         """The first window that was recorded at this time or later; earlier windows have only earlier rows."""
         return self._one("where made_at >= %s and rows > 0 order by number limit 1", moment)
 
@@ -151,7 +151,7 @@ class Windows:
         count, at = self._connection.execute(self._sql.waiting.encode()).fetchone() or (0, None)
         return count, at
 
-    def pages(self, window: Window, position: int, page: int = PAGE) -> Iterator[Sequence[Row]]:
+    def pages(self, window: RecordedWindow, position: int, page: int = PAGE) -> Iterator[Sequence[Row]]:
         """The rows of a window after a position. Raises SourcePruned if the first of them are purged."""
         sql = (self._sql.short if window.rows <= 2 * PAGE else self._sql.long).encode()
         facts = {"since": window.since, "upto": window.upto, "after": window.after, "limit": page, "position": position, "id": 0}
@@ -168,9 +168,9 @@ class Windows:
         except InvalidRowCountInResultOffsetClause as error:
             raise pruned(self._names, facts["position"]) from error
 
-    def _one(self, rest: str, *facts: object) -> Window | None:
+    def _one(self, rest: str, *facts: object) -> RecordedWindow | None:
         found = self._connection.execute(f"select {_FIELDS} from {self._names.window} {rest}".encode(), facts).fetchone()
-        return Window(*found) if found else None
+        return RecordedWindow(*found) if found else None
 
 
 def pruned(names: Names, position: int) -> SourcePruned:

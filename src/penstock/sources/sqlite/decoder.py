@@ -12,7 +12,7 @@ from penstock.errors import CaptureBroken, LogDamaged, PenstockError
 from penstock.sources.sqlite.catalog import Healing
 from penstock.sources.sqlite.database import repair_remedy
 from penstock.sources.sqlite.image import COLUMNS, OP, SEQ, SHAPE, VALUES, Imager, Row, change_at, to_changes
-from penstock.sources.sqlite.place import Place
+from penstock.sources.sqlite.point import Point
 from penstock.sources.sqlite.ranges import catch_up
 
 CHOOSE = "choose where to continue: penstock run FILE --from POSITION|beginning|now"
@@ -23,7 +23,7 @@ class LogChunk:
     """The changes up to a place, and the head of the log at that time; cut if the next row cannot be delivered."""
 
     changes: pa.RecordBatch
-    end: Place
+    end: Point
     head: int
     is_cut: bool = False
 
@@ -52,11 +52,11 @@ class LogDecoder:
     def _query(self, values: int) -> str:
         return f"select {', '.join([COLUMNS, *(f'c{i}' for i in range(values))])} {self._chosen}"
 
-    def place_after(self, row: Row, incarnation: str) -> Place:
+    def place_after(self, row: Row, incarnation: str) -> Point:
         """The place after a row."""
-        return Place(incarnation, row[SEQ], change_at(row, self.imagers).checksum())
+        return Point(incarnation, row[SEQ], change_at(row, self.imagers).checksum())
 
-    def moved(self, after: Place, row: Row, is_cut: bool) -> Place:
+    def moved(self, after: Point, row: Row, is_cut: bool) -> Point:
         """The place after the last row that was read."""
         is_partial = is_cut and after.overlaps(row[SEQ])
         return after.moved(row[SEQ], "" if is_partial else change_at(row, self.imagers).checksum())
@@ -70,7 +70,7 @@ class LogDecoder:
         lineage = self.lineages.get(-(row[SHAPE] or 0))
         return lineage is not None and healed.get(lineage, Healing()).covers(row[SEQ], row[OP])
 
-    def chunk(self, found: Rows, after: Place, head: int, healed: Mapping[int, Healing]) -> LogChunk:
+    def chunk(self, found: Rows, after: Point, head: int, healed: Mapping[int, Healing]) -> LogChunk:
         """The changes of the rows after a place, up to the first row that cannot be delivered."""
         wanted = [row for row in found.rows if abs(row[SHAPE]) in self.chosen] if self.is_choosy else found.rows
         if not self.is_clear(wanted):

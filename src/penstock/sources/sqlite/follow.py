@@ -12,14 +12,14 @@ from penstock.sources.sqlite.database import Identity, identity, is_replaced
 from penstock.sources.sqlite.decoder import LogChunk
 from penstock.sources.sqlite.image import EVERYTHING, Choice
 from penstock.sources.sqlite.log import Log, reading
-from penstock.sources.sqlite.place import Place
+from penstock.sources.sqlite.point import Point
 from penstock.sources.sqlite.schema import Selects
 from penstock.sources.sqlite.wake import Wake, waking
 
 GATHER = 0.002  # seconds between windows, under load
 
 
-def follow(path: str, is_meant: Selects, place: Place, choice: Choice = EVERYTHING, *, heals: bool = False) -> Steps:
+def follow(path: str, is_meant: Selects, place: Point, choice: Choice = EVERYTHING, *, heals: bool = False) -> Steps:
     """Windows for ever; a file that was replaced is opened again and must continue at the same place."""
     with waking(path) as wake:
         until = yield None
@@ -30,8 +30,8 @@ def follow(path: str, is_meant: Selects, place: Place, choice: Choice = EVERYTHI
 
 
 def _until_replaced(
-    path: str, opened_as: Identity | None, log: Log, place: Place, wake: Wake, *, until: float
-) -> Generator[Window | None, float, tuple[Place, float]]:
+    path: str, opened_as: Identity | None, log: Log, place: Point, wake: Wake, *, until: float
+) -> Generator[Window | None, float, tuple[Point, float]]:
     patience, seen, known = GATHER, -1, place
     while not is_replaced(opened_as, now := identity(path)):
         opened_as, version = now, log.version()
@@ -53,7 +53,7 @@ def _until_replaced(
     return place, until
 
 
-def _windows(log: Log, chunk: LogChunk) -> Generator[Window, float, tuple[Place, float]]:
+def _windows(log: Log, chunk: LogChunk) -> Generator[Window, float, tuple[Point, float]]:
     """The changes up to the head of the first chunk, where the window is whole."""
     head = chunk.head
     while chunk.end.position < head:

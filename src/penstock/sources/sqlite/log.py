@@ -18,7 +18,7 @@ from penstock.sources.sqlite.database import data_version, enable_remedy, opened
 from penstock.sources.sqlite.decoder import CHOOSE, LogChunk, LogDecoder, Rows
 from penstock.sources.sqlite.heal import heal
 from penstock.sources.sqlite.image import AT, COLUMNS, EVERYTHING, OP, SEQ, Choice, Row, imager, text_or_bytes
-from penstock.sources.sqlite.place import Place
+from penstock.sources.sqlite.point import Point
 from penstock.sources.sqlite.portion import CHUNK_BYTES, limited, small_values
 from penstock.sources.sqlite.schema import Selects, read_schema
 
@@ -73,7 +73,7 @@ class Log:
         """The present extent of the log."""
         return self._healing(lambda: self._confirm(None))
 
-    def place(self, position: int) -> Place | None:
+    def place(self, position: int) -> Point | None:
         """The place after the change at this position, if there is one."""
         self.extent()
         with transaction(self._connection):
@@ -81,7 +81,7 @@ class Log:
             rows = self._rows(position, position).rows
         return self._decoder.place_after(rows[0], extent.incarnation) if rows else None
 
-    def since(self, moment: datetime) -> Place:
+    def since(self, moment: datetime) -> Point:
         """The place before the first change of this time or later. Raises ConfigInvalid if the log begins later."""
         with transaction(self._connection):
             extent = self._extent()
@@ -92,20 +92,20 @@ class Log:
         if first == extent.first > 1:
             reaches = f"choose --to {extent.first - 1}, or a time after {oldest[1]} UTC"
             raise ConfigInvalid(f"the log of {self._path} begins at change {extent.first}, which was made {oldest[1]} UTC", reaches)
-        return self.place(first - 1) or Place(extent.incarnation, extent.first - 1, "")
+        return self.place(first - 1) or Point(extent.incarnation, extent.first - 1, "")
 
-    def confirm(self, place: Place) -> Extent:
+    def confirm(self, place: Point) -> Extent:
         """Prove that the log still has this place. Raises SourceRewound."""
         return self._healing(lambda: self._confirm(place))
 
-    def _confirm(self, place: Place | None) -> Extent:
+    def _confirm(self, place: Point | None) -> Extent:
         with transaction(self._connection):
             extent = self._extent()
             if place:
                 self._continues(extent, place, self._rows(place.position, place.position).rows)
             return extent
 
-    def chunk(self, after: Place, bound: int | None = None) -> LogChunk:
+    def chunk(self, after: Point, bound: int | None = None) -> LogChunk:
         """The changes after a place, up to `bound` or the head, over a limited number of positions."""
         return self._healing(lambda: self._chunk(after, bound))
 
@@ -119,7 +119,7 @@ class Log:
         heal(self._path, self._is_meant, self._sound)
         return deed()
 
-    def _chunk(self, after: Place, bound: int | None) -> LogChunk:
+    def _chunk(self, after: Point, bound: int | None) -> LogChunk:
         with transaction(self._connection):
             extent = self._extent()
             last = min(extent.head, after.position + self._reach, extent.head if bound is None else bound)
@@ -205,7 +205,7 @@ class Log:
                 rows, is_cut = limited(cursor, CHUNK, CHUNK_BYTES, least=2)
                 return Rows(rows, is_doubtful, is_cut)
 
-    def _continues(self, extent: Extent, after: Place, rows: list[Row]) -> None:
+    def _continues(self, extent: Extent, after: Point, rows: list[Row]) -> None:
         if extent.incarnation != after.incarnation:
             raise SourceRewound(f"the log of {self._path} has another incarnation than the one that was read", CHOOSE)
         if extent.first > (after.position if after.checksum else after.position + 1):

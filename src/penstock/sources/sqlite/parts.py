@@ -17,8 +17,8 @@ from penstock.sources.sqlite import readers
 from penstock.sources.sqlite.image import Choice
 from penstock.sources.sqlite.install import renew
 from penstock.sources.sqlite.log import Log
-from penstock.sources.sqlite.place import any_place, of_cursor
-from penstock.sources.sqlite.ranges import RangePlace
+from penstock.sources.sqlite.point import any_place, of_cursor
+from penstock.sources.sqlite.ranges import RangePoint
 from penstock.sources.sqlite.settle import register, settle
 from penstock.sources.sqlite.snapshot import read, remaining
 
@@ -40,20 +40,20 @@ class SqliteSnapshot:
     def rows(self, cursor: Cursor, *, again: bool) -> Iterator[Window]:
         """The present rows of a range."""
         place = any_place(cursor)
-        assert isinstance(place, RangePlace)
+        assert isinstance(place, RangePoint)
         with self.reading() as log:
             log.extent()  # heals, if the settings allow it
         return read(self.database, place, self.choice, again=again)
 
     def remaining(self, ranges: Sequence[Cursor]) -> Backlog:
         """The rows of these ranges; their age is that of the plan."""
-        places = [place for place in map(any_place, ranges) if isinstance(place, RangePlace)]
+        places = [place for place in map(any_place, ranges) if isinstance(place, RangePoint)]
         at = min((place.planned_at for place in places), default=None)
         return Backlog(max((place.since for place in places), default=0), remaining(self.database, places), moment(at))
 
     def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
         """The cursor of the log after ranges that ended with these cursors."""
-        read = [place for place in map(any_place, ends) if isinstance(place, RangePlace)]
+        read = [place for place in map(any_place, ends) if isinstance(place, RangePoint)]
         return of_cursor(cursor).joined(read).to_cursor()
 
 

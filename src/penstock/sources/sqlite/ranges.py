@@ -89,7 +89,7 @@ def merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class RangePlace:
+class RangePoint:
     """A range as a lane; its snapshot was planned at the position `since`, the time `planned_at` and a `version` of the schema."""
 
     incarnation: str
@@ -104,7 +104,7 @@ class RangePlace:
         """The position of the log at which it was read; -1 before."""
         return -1 if self.range.head is None else self.range.head
 
-    def read_at(self, head: int) -> RangePlace:
+    def read_at(self, head: int) -> RangePoint:
         """The same range, read at a head."""
         return replace(self, range=replace(self.range, head=head))
 

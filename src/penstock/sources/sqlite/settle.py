@@ -22,7 +22,7 @@ from penstock.sources.sqlite import readers
 from penstock.sources.sqlite.database import data_version, is_busy, opened, transaction
 from penstock.sources.sqlite.image import EVERYTHING
 from penstock.sources.sqlite.log import Extent, Log
-from penstock.sources.sqlite.place import Place
+from penstock.sources.sqlite.point import Point
 
 BATCH = 500  # rows deleted in one transaction: half a millisecond
 BOUND = 50_000  # changes beyond which a call prunes during writes
@@ -66,7 +66,7 @@ def is_due(ledger: Ledger, still_seconds: float) -> bool:
     return still_seconds >= STILL and (due > 0 or ledger.is_stained or bool(ledger.doomed) or ledger.silent >= STILL_BEAT)
 
 
-def settle(path: str, who: Registrant, upto: Place, retain: Retain, *, budget: float = BUDGET) -> Settlement:
+def settle(path: str, who: Registrant, upto: Point, retain: Retain, *, budget: float = BUDGET) -> Settlement:
     """Record and prune, unless that would disturb writers. Raises SourcePruned, SourceOwned, SourceUnavailable."""
     failpoint.reach("source.settling")
     try:
@@ -77,7 +77,7 @@ def settle(path: str, who: Registrant, upto: Place, retain: Retain, *, budget: f
         return Settlement(is_put_off=True)
 
 
-def _settle(path: str, now: Registration, upto: Place, retain: Retain, budget: float) -> Settlement:
+def _settle(path: str, now: Registration, upto: Point, retain: Retain, budget: float) -> Settlement:
     with opened(path, "rw", _PATIENCE) as connection:
         known = {one.name: one for one in readers.load(connection)}
         mine = known.pop(now.name, None)
@@ -93,7 +93,7 @@ def _settle(path: str, now: Registration, upto: Place, retain: Retain, budget: f
         return replace(done, overdue=[one.shown([now, *living], extent.head) for one in held])
 
 
-def register(path: str, who: Registrant, upto: Place, retain: Retain) -> None:
+def register(path: str, who: Registrant, upto: Point, retain: Retain) -> None:
     """Record a place at once. Raises SourcePruned, SourceOwned, SourceUnavailable."""
     with opened(path, "rw", _REGISTER_PATIENCE) as connection:
         seen = _confirmed(path, connection, upto, None)
@@ -104,7 +104,7 @@ def register(path: str, who: Registrant, upto: Place, retain: Retain) -> None:
             readers.note(connection, who.at(upto.position, retain))
 
 
-def _confirmed(path: str, connection: sqlite3.Connection, upto: Place, mine: Registration | None) -> Extent:
+def _confirmed(path: str, connection: sqlite3.Connection, upto: Point, mine: Registration | None) -> Extent:
     try:
         return Log(path, connection, lambda table: True, EVERYTHING, verifies=False, heals=False).confirm(upto)
     except SourcePruned as error:

@@ -17,9 +17,9 @@ from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Captured
 from penstock.sources.sqlite.database import enable_remedy, opened, schema_version, transaction
 from penstock.sources.sqlite.image import EVERYTHING, Choice, Row, text_or_bytes, to_changes
-from penstock.sources.sqlite.place import Place
+from penstock.sources.sqlite.point import Point
 from penstock.sources.sqlite.portion import CHUNK_BYTES, portion, small_values, weight
-from penstock.sources.sqlite.ranges import ORDINALS, Edge, Range, RangePlace, Ruler, cut, ruler
+from penstock.sources.sqlite.ranges import ORDINALS, Edge, Range, RangePoint, Ruler, cut, ruler
 from penstock.sources.sqlite.schema import Selects, read_schema
 from penstock.sources.sqlite.shape import Shape
 from penstock.sources.sqlite.triggers import quoted
@@ -34,7 +34,7 @@ _ORDINAL = CHANGES.get_field_index("ordinal")
 _AGAIN = "begin again: penstock run FILE --from snapshot"
 
 
-def plan(path: str, is_meant: Selects, start: Place) -> Place:
+def plan(path: str, is_meant: Selects, start: Point) -> Point:
     """The place before the rows of all captured tables; the stream continues from `start`."""
     with opened(path) as connection:
         live = [captured for captured in catalog.load(connection).live if is_meant(captured.shape.table)]
@@ -65,7 +65,7 @@ def _column(shape: Shape, measure: Ruler) -> str:
     return f"{quoted(measure.column)} collate {measure.collation}" if measure.column else str(shape.row_id)
 
 
-def read(path: str, place: RangePlace, choice: Choice = EVERYTHING, *, again: bool = False) -> Iterator[Window]:
+def read(path: str, place: RangePoint, choice: Choice = EVERYTHING, *, again: bool = False) -> Iterator[Window]:
     """The rows of a range as `refresh`, the head in the last cursor; again: rows removed since an earlier read as `delete`."""
     with opened(path) as connection:
         with transaction(connection):
@@ -80,7 +80,7 @@ def read(path: str, place: RangePlace, choice: Choice = EVERYTHING, *, again: bo
         yield from _windows(iter(found), vanished, read_at, rows.is_doubtful)
 
 
-def _captured(path: str, connection: sqlite3.Connection, place: RangePlace) -> Captured:
+def _captured(path: str, connection: sqlite3.Connection, place: RangePoint) -> Captured:
     table = place.range.table
     captured = next((one for one in catalog.load(connection).live if one.shape.table == table), None)
     if captured is None:
@@ -98,7 +98,7 @@ def _captured(path: str, connection: sqlite3.Connection, place: RangePlace) -> C
 class _Rows:
     """The rows of one range, in the layout of log rows."""
 
-    def __init__(self, connection: sqlite3.Connection, captured: Captured, place: RangePlace) -> None:
+    def __init__(self, connection: sqlite3.Connection, captured: Captured, place: RangePoint) -> None:
         self._connection, one, shape = connection, place.range, captured.shape
         self.is_doubtful = False
         fixed = [str(place.position), str(captured.number), "'refresh'", str(place.planned_at), "null", "null"]
@@ -140,7 +140,7 @@ def condition(shape: Shape, one: Range) -> tuple[str, list[Edge]]:
     return " and ".join(sql for sql, _ in parts), [edge for _, edge in parts]
 
 
-def remaining(path: str, places: Sequence[RangePlace]) -> int:
+def remaining(path: str, places: Sequence[RangePoint]) -> int:
     """The rows of these ranges when they were cut; in the last range of a table the present rows, up to twice the usual number."""
     ends = [place for place in places if place.range.high is None]
     with opened(path) as connection:
@@ -150,7 +150,7 @@ def remaining(path: str, places: Sequence[RangePlace]) -> int:
     return counted + sum(ROWS if rows is None else rows for rows in planned)
 
 
-def _counted(connection: sqlite3.Connection, shape: Shape, place: RangePlace) -> int:
+def _counted(connection: sqlite3.Connection, shape: Shape, place: RangePoint) -> int:
     where, bounds = condition(shape, place.range)
     limit = 2 * ROWS
     sql = f"select count(*) from (select 1 from {quoted(shape.table)} where {where} limit {limit})"
@@ -163,7 +163,7 @@ def _counted(connection: sqlite3.Connection, shape: Shape, place: RangePlace) ->
     return int(found) if found < limit else max(limit, place.range.rows or 0)
 
 
-def _windows(rows: Iterator[Row], vanished: Vanished, place: RangePlace, is_doubtful: bool = True) -> Iterator[Window]:
+def _windows(rows: Iterator[Row], vanished: Vanished, place: RangePoint, is_doubtful: bool = True) -> Iterator[Window]:
     ordinal, rest = (place.number + 1) * ORDINALS, chain(map(vanished.found, rows), vanished.rows())
     while piece := portion(rest, PIECE, CHUNK_BYTES):
         changes = to_changes(piece, vanished.imagers, is_doubtful=is_doubtful)

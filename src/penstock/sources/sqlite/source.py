@@ -22,8 +22,8 @@ from penstock.sources.sqlite.follow import follow
 from penstock.sources.sqlite.image import Choice
 from penstock.sources.sqlite.log import Log, reading
 from penstock.sources.sqlite.parts import SqliteRetention, SqliteSeek, SqliteSnapshot
-from penstock.sources.sqlite.place import Place, any_place, of_cursor
-from penstock.sources.sqlite.ranges import RangePlace
+from penstock.sources.sqlite.point import Point, any_place, of_cursor
+from penstock.sources.sqlite.ranges import RangePoint
 from penstock.sources.sqlite.schema import matcher, selector
 from penstock.sources.sqlite.snapshot import plan
 
@@ -78,7 +78,7 @@ class SqliteSource(OneLane):
             position = (
                 before if start == "beginning" else extent.head if start == "now" else number(start, "beginning, now, snapshot")
             )
-            place = Place(extent.incarnation, before, "") if position == before else log.place(position)
+            place = Point(extent.incarnation, before, "") if position == before else log.place(position)
         if place is None:
             raise ConfigInvalid(f"the log has no change {position}", f"choose a position from {before} to {extent.head}")
         return place.to_cursor()
@@ -98,7 +98,7 @@ class SqliteSource(OneLane):
     def cursor_after(self, change: Change, since: Cursor) -> Cursor:
         """The cursor immediately after this change."""
         place = any_place(since)
-        if isinstance(place, RangePlace):
+        if isinstance(place, RangePoint):
             return since  # a reader can continue only at the end of a range
         return place.moved(change.position, "" if place.overlaps(change.position) else change.checksum()).to_cursor()
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from penstock.capture import Reader, Survey, TableState
+from penstock.capture import ReaderState, Survey, TableState
 from penstock.sources.sqlite import readers
 from penstock.sources.sqlite.catalog import Captured, Role
 from penstock.sources.sqlite.database import opened, transaction
@@ -65,11 +65,11 @@ def state_of(work: Installation, captured: Captured, touched: int) -> tuple[str,
     return "broken" if wrong else "captured", "; ".join(wrong)
 
 
-def _readers(connection: sqlite3.Connection) -> tuple[Reader, ...]:
+def _readers(connection: sqlite3.Connection) -> tuple[ReaderState, ...]:
     found = []
     for one, seen in zip(readers.load(connection), readers.seen(connection), strict=True):
         at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=one.noted_at - _JULIAN_1970)
         noted_at = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         state = "released" if seen.is_released else "gone" if seen.is_gone else "at work"
-        found.append(Reader(*one.name, one.position, noted_at, seen.kept, state, one.owner))
+        found.append(ReaderState(*one.name, one.position, noted_at, seen.kept, state, one.owner))
     return tuple(found)

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from penstock.errors import SourcePruned
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.image import COLUMNS, OLD, OP, SEQ, SHAPE, Choice, Imager, Row, imager, text_or_bytes
-from penstock.sources.sqlite.ranges import SIDES, RangePlace, one_side, ruler, side_value
+from penstock.sources.sqlite.ranges import SIDES, RangePoint, one_side, ruler, side_value
 
 
 class Vanished:
     """Rows that left the range since the snapshot was planned and are not in it again: only their positions in the log are kept."""
 
-    def __init__(self, connection: sqlite3.Connection, place: RangePlace, choice: Choice, *, again: bool) -> None:
+    def __init__(self, connection: sqlite3.Connection, place: RangePoint, choice: Choice, *, again: bool) -> None:
         shapes = catalog.load(connection).shapes.items()
         self.imagers = {number: imager(one.shape, choice) for number, one in shapes if one.shape.table == place.range.table}
         self._connection, self._place = connection, place
@@ -40,7 +40,7 @@ class Vanished:
         return (self._place.position, *one_side(row, OLD, len(self.imagers[row[SHAPE]].shape.columns))[1:])
 
 
-def _departures(connection: sqlite3.Connection, imagers: Mapping[int, Imager], place: RangePlace) -> Iterator[Row]:
+def _departures(connection: sqlite3.Connection, imagers: Mapping[int, Imager], place: RangePoint) -> Iterator[Row]:
     """Deletes of rows in the range, and updates, which may have changed a key, in order."""
     shapes = ", ".join(map(str, imagers))
     for row in _logged(connection, imagers, f"seq > ? and seq <= ? and shape in ({shapes})", place.since, place.position):
@@ -57,7 +57,7 @@ def _logged(connection: sqlite3.Connection, imagers: Mapping[int, Imager], where
     return connection.execute(f"select {columns} from _penstock_log where {where} order by seq", bounds)
 
 
-def _is_inside(row: Row, reader: Imager, place: RangePlace) -> bool:
+def _is_inside(row: Row, reader: Imager, place: RangePoint) -> bool:
     one, measure = place.range, ruler(reader.shape)
     if measure is None:
         return True

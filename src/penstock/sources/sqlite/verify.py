@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from penstock.capture import Difference, Verdict, Verification
+from penstock.capture import Comparison, Difference, Verification
 from penstock.errors import ConfigInvalid
 from penstock.sources.sqlite.catalog import Captured, Role
 from penstock.sources.sqlite.database import opened, transaction
@@ -34,15 +34,15 @@ def verify(path: str, tables: str | None = None, sample: int | None = None) -> V
         return Verification(path, first, head, tuple(_verdict(work, captured, sample) for captured in meant))
 
 
-def _verdict(work: Installation, captured: Captured, sample: int | None) -> Verdict:
+def _verdict(work: Installation, captured: Captured, sample: int | None) -> Comparison:
     touched = work.one(f"select count(*) from (select distinct * from {TOUCHED} where lineage = {captured.lineage})")
     state, why = state_of(work, captured, touched)
     table, facts, shape = work.name(captured), work.facts(captured), work.catalogue.last(captured.lineage).shape
     if facts is None:
-        return Verdict(table, "not comparable", "the table does not exist")
+        return Comparison(table, "not comparable", "the table does not exist")
     present = {column["name"] for column in facts.columns}
     if not present.issuperset(shape.key) or (shape.row_id in present) or (facts.without_rowid and shape.row_id):
-        return Verdict(table, "not comparable", "; ".join(part for part in ("its key was altered", why) if part))
+        return Comparison(table, "not comparable", "; ".join(part for part in ("its key was altered", why) if part))
     compared = _Comparison(work, captured, shape, table)
     compared.gather(sample)
     return compared.verdict(state, why, present, is_sample=sample is not None)
@@ -82,7 +82,7 @@ class _Comparison:
             columns = ", ".join(["row_id", *self.keys])
             yield f"select {2 * self.work.head() + 2}, {-one.number}, {columns} from {TOUCHED} where lineage = {one.lineage}"
 
-    def verdict(self, state: str, why: str, present: set[str], *, is_sample: bool) -> Verdict:
+    def verdict(self, state: str, why: str, present: set[str], *, is_sample: bool) -> Comparison:
         """The result of the comparison."""
         one = self.work.one
         unjudged = one(f"select count(*) from {_LAST} k where not ({_JUDGED})")
@@ -94,7 +94,7 @@ class _Comparison:
         for difference in self._differences(present, judges_unmentioned=is_whole and bool(unmentioned)):
             count += 1
             found += [difference] if count <= LISTED else []
-        return Verdict(self.table, state, why, compared, count, tuple(found), unjudged, unmentioned, is_whole)
+        return Comparison(self.table, state, why, compared, count, tuple(found), unjudged, unmentioned, is_whole)
 
     def _differences(self, present: set[str], *, judges_unmentioned: bool) -> Iterator[Difference]:
         for number, columns in self._columns(present).items():

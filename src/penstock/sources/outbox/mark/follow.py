@@ -13,7 +13,7 @@ from penstock.cursor import Cursor
 from penstock.errors import TermLost
 from penstock.following import Steps
 from penstock.source import Stamp, Window
-from penstock.sources.outbox.mark.place import of_cursor, to_cursor
+from penstock.sources.outbox.mark.point import of_cursor, to_cursor
 from penstock.sources.outbox.mark.stamp import Span, astray, before, later, mark, of, renumbered
 from penstock.sources.outbox.mark.table import Opened, Table, is_page, to_changes
 from penstock.sources.outbox.pace import GATHER, rest

@@ -13,7 +13,7 @@ from penstock.failpoint import reach
 from penstock.owner import Owner
 from penstock.source import ANONYMOUS, Reader, RowLease, Settlement, Stamp
 from penstock.sources.outbox.mark.follow import PAGE, left
-from penstock.sources.outbox.mark.place import of_cursor, to_cursor
+from penstock.sources.outbox.mark.point import of_cursor, to_cursor
 from penstock.sources.outbox.mark.row_lease import TableLease
 from penstock.sources.outbox.mark.stamp import EVERY, of, stamp_of
 from penstock.sources.outbox.mark.table import Opened

@@ -9,7 +9,7 @@ from penstock.change import Change
 from penstock.cursor import Cursor
 from penstock.errors import TermLost
 from penstock.source import RowName, Stamp
-from penstock.sources.outbox.mark.place import of_cursor, to_cursor
+from penstock.sources.outbox.mark.point import of_cursor, to_cursor
 from penstock.sources.outbox.mark.stamp import of
 from penstock.sources.outbox.mark.table import Opened, Table
 from penstock.sources.outbox.rows import row_of

@@ -22,7 +22,7 @@ from penstock.sources.one_lane import OneLane, moment
 from penstock.sources.outbox.mark.databases import named, opened
 from penstock.sources.outbox.mark.follow import PAGE, follow, left, take_over
 from penstock.sources.outbox.mark.parts import MarkLeases, MarkRetention
-from penstock.sources.outbox.mark.place import LIFE, of_cursor, to_cursor
+from penstock.sources.outbox.mark.point import LIFE, of_cursor, to_cursor
 from penstock.sources.outbox.mark.stamp import EVERY, mark, of, position_of
 from penstock.sources.outbox.mark.table import Opened
 

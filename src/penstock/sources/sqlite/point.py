@@ -8,11 +8,11 @@ from typing import Any
 
 from penstock.cursor import Cursor
 from penstock.errors import CursorInvalid
-from penstock.sources.sqlite.ranges import Range, RangePlace, merged
+from penstock.sources.sqlite.ranges import Range, RangePoint, merged
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Point:
     """After the change at `position`, which has this `checksum`; an empty one before the first change of the log.
 
     `ranges` are rows to read before the stream; once all are read, those whose heads the stream has not reached.
@@ -30,31 +30,31 @@ class Place:
         """Whether rows are to be read before the stream."""
         return any(one.head is None for one in self.ranges)
 
-    def pending(self) -> list[RangePlace]:
+    def pending(self) -> list[RangePoint]:
         """The ranges to read."""
         if not self.is_pending:
             return []
         plan = (self.position, self.planned_at, self.version)
-        return [RangePlace(self.incarnation, number, one, *plan) for number, one in enumerate(self.ranges)]
+        return [RangePoint(self.incarnation, number, one, *plan) for number, one in enumerate(self.ranges)]
 
-    def joined(self, read: list[RangePlace]) -> Place:
+    def joined(self, read: list[RangePoint]) -> Point:
         """The place of the stream after these ranges were read."""
         return replace(self, ranges=merged(one.range for one in read)).passed()
 
-    def moved(self, position: int, checksum: str) -> Place:
+    def moved(self, position: int, checksum: str) -> Point:
         """This place at a later position."""
         if not self.ranges:
-            return Place(self.incarnation, position, checksum)
+            return Point(self.incarnation, position, checksum)
         return replace(self, position=position, checksum=checksum).passed()
 
     def overlaps(self, position: int) -> bool:
         """Whether a range may have delivered a part of the change there: then it differs from its log row."""
         return any(position <= (one.head or 0) for one in self.ranges)
 
-    def passed(self) -> Place:
+    def passed(self) -> Point:
         """This place without ranges, if the stream has reached all of their heads."""
         is_past = not self.is_pending and all(self.position >= (one.head or 0) for one in self.ranges)
-        return Place(self.incarnation, self.position, self.checksum) if is_past else self
+        return Point(self.incarnation, self.position, self.checksum) if is_past else self
 
     def to_cursor(self) -> Cursor:
         """The cursor of this place."""
@@ -67,23 +67,23 @@ class Place:
         return Cursor(json.dumps(facts, separators=(",", ":")))
 
 
-def of_cursor(cursor: Cursor) -> Place:
+def of_cursor(cursor: Cursor) -> Point:
     """The place of a cursor in the log. Raises CursorInvalid."""
     place = any_place(cursor)
-    if isinstance(place, RangePlace):
+    if isinstance(place, RangePoint):
         raise _invalid(cursor)
     return place
 
 
-def any_place(cursor: Cursor) -> Place | RangePlace:
+def any_place(cursor: Cursor) -> Point | RangePoint:
     """The place of a cursor, in the log or in a range. Raises CursorInvalid."""
     try:
         facts = json.loads(cursor)
         if "range" in facts:
             one = Range(facts["table"], facts["low"], facts["high"], facts["head"], facts.get("rows"))
-            return RangePlace(facts["incarnation"], facts["range"], one, facts["since"], facts["at"], facts["version"])
+            return RangePoint(facts["incarnation"], facts["range"], one, facts["since"], facts["at"], facts["version"])
         ranges = tuple(Range(*one) for one in facts.pop("ranges", ()))
-        place = Place(checksum=facts.pop("witness"), **facts) if not ranges else _with_ranges(facts, ranges)
+        place = Point(checksum=facts.pop("witness"), **facts) if not ranges else _with_ranges(facts, ranges)
     except (ValueError, TypeError, KeyError) as error:
         raise _invalid(cursor) from error
     if not (isinstance(place.position, int) and isinstance(place.checksum, str) and isinstance(place.incarnation, str)):
@@ -91,10 +91,10 @@ def any_place(cursor: Cursor) -> Place | RangePlace:
     return place
 
 
-def _with_ranges(facts: dict[str, Any], ranges: tuple[Range, ...]) -> Place:
+def _with_ranges(facts: dict[str, Any], ranges: tuple[Range, ...]) -> Point:
     counted = facts.get("rows") or [None] * len(ranges)
     ranges = tuple(replace(one, rows=rows) for one, rows in zip(ranges, counted, strict=True))
-    return Place(facts["incarnation"], facts["position"], facts["witness"], ranges, facts["at"], facts["version"])
+    return Point(facts["incarnation"], facts["position"], facts["witness"], ranges, facts["at"], facts["version"])
 
 
 def _invalid(cursor: Cursor) -> CursorInvalid:

@@ -11,14 +11,14 @@ from penstock.errors import DeliveryExhausted, PenstockError
 from penstock.failpoint import reach
 from penstock.poison.condemned import Condemned
 from penstock.sink import Assignment
-from penstock.sinks.kafka.fault import Verdict, condemning, said, unfit, unkept, verdict
+from penstock.sinks.kafka.fault import ErrorScope, condemning, said, unfit, unkept, verdict
 from penstock.sinks.kafka.record import Made, Unfit
 from penstock.sinks.kafka.settings import KafkaSettings
 from penstock.sinks.kafka.shelf import Entry, Suspects, sifted
 from penstock.sinks.kafka.transaction import Aborted, Transactions
 
 
-class Window:
+class OpenTransaction:
     """The changes since the last commit, in order."""
 
     def __init__(
@@ -104,8 +104,8 @@ class Window:
     def _undo(self, aborted: Aborted) -> None:
         """Abort, and remove poison, or rest if there is none."""
         failed = self._transactions.abort()
-        found = {number: error for number, error in failed.items() if verdict(error) is not Verdict.PASSING}
-        if not found and verdict(aborted.error) is not Verdict.PASSING:
+        found = {number: error for number, error in failed.items() if verdict(error) is not ErrorScope.PASSING}
+        if not found and verdict(aborted.error) is not ErrorScope.PASSING:
             if self._alone is None:  # one of the records is at fault, and the error does not name it
                 self._suspect_all(aborted)
                 return

@@ -10,7 +10,7 @@ from penstock.errors import CursorInvalid
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Point:
     """After the message at `position`; `checksum` distinguishes it from another message at that position after a restore."""
 
     incarnation: str
@@ -23,11 +23,11 @@ class Place:
         return Cursor(json.dumps(facts, separators=(",", ":")))
 
 
-def of_cursor(cursor: Cursor) -> Place:
+def of_cursor(cursor: Cursor) -> Point:
     """The place of a cursor. Raises CursorInvalid."""
     try:
         facts = dict(json.loads(cursor))
-        place = Place(checksum=facts.pop("witness", ""), **facts)
+        place = Point(checksum=facts.pop("witness", ""), **facts)
     except (ValueError, TypeError) as error:
         raise CursorInvalid(f"{cursor!r} is not a cursor of an outbox") from error
     if not (isinstance(place.position, int) and isinstance(place.checksum, str) and isinstance(place.incarnation, str)):
