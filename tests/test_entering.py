@@ -44,11 +44,11 @@ class Process:
     def __init__(self, state: Any) -> None:
         self.pipeline, self.stop, self.told = Pipeline("p", SyntheticSource(rate=1.0), DiscardSink(), state), Flag(), list[Event]()
         self.watch = Watch([self.pipeline])
-        self.run = PipelineRun(self.pipeline, None, self.stop, self.hear)
+        self.run = PipelineRun(self.pipeline, None, self.stop, self.on_event)
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         self.told.append(event)
-        self.watch.hear(event)
+        self.watch.on_event(event)
 
     def has(self, kind: type[Event]) -> bool:
         return any(isinstance(event, kind) for event in self.told)
@@ -158,7 +158,7 @@ def test_who_waits_for_the_state_learns_that_the_engine_is_lost() -> None:
 def test_a_pipeline_whose_state_is_away_keeps_no_other_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stop, told = Flag(), list[Event]()
 
-    def hear(event: Event) -> None:
+    def on_event(event: Event) -> None:
         told.append(event)
         if isinstance(event, Led):
             stop.set()
@@ -166,6 +166,8 @@ def test_a_pipeline_whose_state_is_away_keeps_no_other_down(tmp_path: Path, monk
     monkeypatch.setattr(running, "Engine", lambda *_: ClosedEngine())
     states = {"away": PostgresCoordinator(ELSEWHERE), "here": SqliteCoordinator(str(tmp_path / "state.db"))}
     running.run(
-        *(Pipeline(name, SyntheticSource(rate=1.0), DiscardSink(), state) for name, state in states.items()), stop=stop, tell=hear
+        *(Pipeline(name, SyntheticSource(rate=1.0), DiscardSink(), state) for name, state in states.items()),
+        stop=stop,
+        observer=on_event,
     )
     assert {(type(event), event.pipeline) for event in told} >= {(StateAway, "away"), (Led, "here")}

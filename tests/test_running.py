@@ -84,7 +84,7 @@ class HeldQuery(FailingQuery):
         self._run, self._stop, self._is_asked, self.done = run, stop, False, list[str]()
 
     def start(self, term: object) -> None:
-        self._run.hear(LaneClaimed(pipeline="p", lane="main", epoch=1, attempt=0, position=0))
+        self._run.on_event(LaneClaimed(pipeline="p", lane="main", epoch=1, attempt=0, position=0))
         self._stop.set()
 
     def has_ended(self) -> bool:
@@ -99,7 +99,7 @@ class HeldQuery(FailingQuery):
     def failure(self) -> None:
         if self._is_asked:  # the process looks whether it must still wait
             self.done.append("released")
-            self._run.hear(LaneReleased(pipeline="p", lane="main", position=0))
+            self._run.on_event(LaneReleased(pipeline="p", lane="main", position=0))
 
     def stop(self) -> None:
         self.done.append("stopped")
@@ -159,7 +159,7 @@ def test_none_of_several_starts_when_the_state_of_one_cannot_be_used(tmp_path: P
     (tmp_path / "away.db").mkdir()
     stop, told = Flag(), list[tuple[str, str]]()
 
-    def hear(event: Event) -> None:
+    def on_event(event: Event) -> None:
         told.append((type(event).__name__, event.pipeline))
         if isinstance(event, Led):
             stop.set()
@@ -168,7 +168,7 @@ def test_none_of_several_starts_when_the_state_of_one_cannot_be_used(tmp_path: P
         Pipeline(n, SyntheticSource(rate=1.0), DiscardSink(), SqliteCoordinator(path=str(tmp_path / n))) for n in ("a", "away.db")
     ]
     with pytest.raises(StateRefused):
-        run(*made, stop=stop, tell=hear)
+        run(*made, stop=stop, observer=on_event)
     assert told == [("Halted", "away.db")]
 
 
@@ -265,14 +265,14 @@ def test_what_a_person_said_counts_once_and_not_for_a_standby_that_leads_later(t
                 state.halt(term, error)
             candidate.resign()
 
-    def hear(event: Event) -> None:
+    def on_event(event: Event) -> None:
         told.append(type(event).__name__)
         if isinstance(event, Restarted):
             stop.set()
 
     halted = SourcePruned("gone").facts()
     led(halted, 3)
-    standby = PipelineRun(Pipeline("p", source, DiscardSink(), state), "now", stop, hear)
+    standby = PipelineRun(Pipeline("p", source, DiscardSink(), state), "now", stop, on_event)
     with standby.entered():
         if since:
             led(halted if since == "halted again" else None, 10)

@@ -154,7 +154,7 @@ class Sending:
             attempt=0,
             incarnation=letter.incarnation,
             previous=None,
-            tell=lambda event: None,  # the outcome is the report
+            emit=lambda event: None,  # the outcome is the report
             is_redrive=True,
             has_messages=pipeline.source.gives_messages,
         )

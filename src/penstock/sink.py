@@ -33,7 +33,7 @@ class Assignment:
     attempt: int
     incarnation: str
     previous: int | None
-    tell: Callable[[Event], None]
+    emit: Callable[[Event], None]
     poison: Poison = HALTING
     is_redrive: bool = False
     has_messages: bool = False
@@ -42,7 +42,7 @@ class Assignment:
 
     def retried(self, reason: str, tries: int, wait: float) -> None:
         """Report a failed try, and the seconds until the next one."""
-        self.tell(DeliveryRetried(pipeline=self.pipeline, reason=reason, tries=tries, wait_seconds=round(wait, 3)))
+        self.emit(DeliveryRetried(pipeline=self.pipeline, reason=reason, tries=tries, wait_seconds=round(wait, 3)))
 
 
 class Delivery(Protocol):

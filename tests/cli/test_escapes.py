@@ -180,11 +180,11 @@ def test_what_a_command_does_with_hostile_names_is_told_by_codes(words: list[str
 def test_a_text_log_is_one_line_for_each_event_whatever_it_says() -> None:
     for kind in LogFormat:
         stream = io.StringIO()
-        tell = log_to(stream, kind, verbose=True)
-        tell(
+        emit = log_to(stream, kind, verbose=True)
+        emit(
             Halted(pipeline="orders", code="sink.exhausted", message=f"no: {EVIL}\n12:00:00 info  orders: all is well", remedy=EVIL)
         )
-        tell(ChangeParked(pipeline="orders", position=1, table=TABLE, key=EVIL, code="sink.exhausted", message=EVIL))
+        emit(ChangeParked(pipeline="orders", position=1, table=TABLE, key=EVIL, code="sink.exhausted", message=EVIL))
         assert harmful(stream.getvalue()) == []
         assert stream.getvalue().count("\n") == 2
 

@@ -94,7 +94,7 @@ def test_a_copy_of_the_state_is_the_same_owner(folder: Path, second: Pipeline) -
 def test_a_process_of_a_second_state_ends_without_spark(second: Pipeline) -> None:
     told: list[object] = []
     with pytest.raises(SourceOwned):
-        run(second, start="now", tell=told.append)
+        run(second, start="now", observer=told.append)
     assert [type(event).__name__ for event in told] == ["Halted"]
 
 

@@ -34,10 +34,10 @@ class Puppet:
 
     def told(self, *order: Any) -> Any:
         """Do this, and say what came of it: a value, or the code of an error."""
-        self.tell(*order)
+        self.send(*order)
         return self.heard()
 
-    def tell(self, *order: Any) -> None:
+    def send(self, *order: Any) -> None:
         assert self.process.stdin
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()

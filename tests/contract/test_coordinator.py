@@ -485,7 +485,7 @@ def test_what_was_recorded_survives_a_kill_at_any_moment(coordinator: Any, leade
     for attempt in range(5):
         with Puppet(coordinator, "q", "worker") as worker:
             begun = worker.told("hold", "p", "leader", term.epoch, LANE, 2 * attempt)
-            worker.tell("advance_for_ever")
+            worker.send("advance_for_ever")
             last = max(worker.heard() for _ in range(20 + attempt * 7))
             worker.process.kill()
             rest, _ = worker.process.communicate()
@@ -540,7 +540,7 @@ def test_lanes_that_are_placed_together_are_placed_in_one_step_whenever_the_proc
     term, lanes = leader.campaign(), [Lane(f"lane {number}") for number in range(20)]
     for attempt in range(5):
         with Puppet(coordinator, "q", "placer") as placer:
-            placer.tell("place_for_ever", "p", "leader", term.epoch, lanes)
+            placer.send("place_for_ever", "p", "leader", term.epoch, lanes)
             placer.heard()
             for _ in range(3 + attempt):
                 assert len(set(coordinator.pipeline_state("p").watermarks.values())) == 1, "a step that is seen in parts"

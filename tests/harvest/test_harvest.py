@@ -52,7 +52,7 @@ def test_what_a_persons_own_handler_raises_ends_the_harvest_and_is_told() -> Non
 
     harvest = Harvest()
     harvest.set_event_handler(raising)
-    harvest._hear(Led(pipeline=harvest.pipeline.name, epoch=1, holder="me"))
+    harvest._receive(Led(pipeline=harvest.pipeline.name, epoch=1, holder="me"))
     assert harvest._stop.is_set()
     with pytest.raises(ZeroDivisionError):
         harvest.wait(0)
@@ -95,23 +95,23 @@ def test_what_happens_is_told_in_goharvests_words_and_ids_are_never_used_again()
     told: list[HarvestEvent] = []
     harvest = Harvest({"leaderGroupID": "orders"}, told.append)
     about = {"pipeline": "orders"}
-    harvest._hear(Led(pipeline="another", epoch=1, holder="a"))
+    harvest._receive(Led(pipeline="another", epoch=1, holder="a"))
     assert not harvest.is_leader
-    harvest._hear(InFlight(**about, records=9, keys=9))  # of another harvest of this process
+    harvest._receive(InFlight(**about, records=9, keys=9))  # of another harvest of this process
     assert harvest.in_flight_records == 0
-    harvest._hear(Led(**about, epoch=1, holder="a"))
+    harvest._receive(Led(**about, epoch=1, holder="a"))
     first = harvest.leader_id
     assert harvest.is_leader
-    harvest._hear(InFlight(**about, records=3, keys=3))
+    harvest._receive(InFlight(**about, records=3, keys=3))
     assert (harvest.in_flight_records, harvest.in_flight_keys) == (3, 3)
-    harvest._hear(MessagesReturned(**about, messages=1, reason="x"))
-    harvest._hear(Delivered(**about, lane="outbox", changes=4, position=4))
-    harvest._hear(LaneReleased(**about, lane="outbox", position=4))
+    harvest._receive(MessagesReturned(**about, messages=1, reason="x"))
+    harvest._receive(Delivered(**about, lane="outbox", changes=4, position=4))
+    harvest._receive(LaneReleased(**about, lane="outbox", position=4))
     assert harvest.in_flight_records == 0
-    harvest._hear(TermGone(**about, epoch=1, reason="x", fenced=True))
+    harvest._receive(TermGone(**about, epoch=1, reason="x", fenced=True))
     assert harvest.leader_id is None
-    harvest._hear(Led(**about, epoch=2, holder="a"))
-    harvest._hear(TermGone(**about, epoch=2, reason="x"))
+    harvest._receive(Led(**about, epoch=2, holder="a"))
+    harvest._receive(TermGone(**about, epoch=2, reason="x"))
     kinds = [LeaderAcquired, LeaderRefreshed, LeaderFenced, LeaderAcquired, LeaderRevoked]
     assert [type(event) for event in told] == kinds
     ids = [event.leader_id for event in told if isinstance(event, LeaderAcquired | LeaderRefreshed)]

@@ -99,8 +99,8 @@ def reach(pipeline: Pipeline, position: int, trouble: dict[str, str] | None = No
 class Served:
     """A server, and who tells it of events."""
 
-    def __init__(self, port: int, tell: Callable[[Event], None]) -> None:
-        self.port, self.tell = port, tell
+    def __init__(self, port: int, emit: Callable[[Event], None]) -> None:
+        self.port, self.emit = port, emit
 
     def get(self, path: str, **headers: str) -> tuple[int, str, str]:
         try:
@@ -122,8 +122,8 @@ class Served:
 @pytest.fixture
 def served(pipeline: Pipeline) -> Iterator[Served]:
     port = free_port()
-    with serving([pipeline], str(port)) as tell:
-        yield Served(port, tell)
+    with serving([pipeline], str(port)) as emit:
+        yield Served(port, emit)
 
 
 POISON: Any = {"position": 1, "table": "t", "key": "{}", "code": "sink.exhausted", "message": "refused"}
@@ -151,9 +151,9 @@ EVENTS = (
 
 @pytest.mark.parametrize("event", [LED, TermGone(pipeline=NAME, epoch=1, reason="gone"), StandingBy(pipeline=NAME, holder="b")])
 def test_an_error_of_an_errand_that_is_over_is_told_no_more(served: Served, pipeline: Pipeline, event: Event) -> None:
-    served.tell(RESTARTED)
+    served.emit(RESTARTED)
     assert served.samples()["penstock_error", ("engine.failed",)] == 1
-    served.tell(event)
+    served.emit(event)
     until(lambda: "penstock_error" not in {name for name, _ in served.samples()})
 
 
@@ -161,7 +161,7 @@ def test_what_the_stores_know_and_what_the_process_has_seen_is_served(served: Se
     shop.sell(9)
     reach(pipeline, 7)
     for event in EVENTS:
-        served.tell(event)
+        served.emit(event)
     found = served.samples()
     assert {
         "penstock_epoch": 1,
@@ -195,7 +195,7 @@ def test_the_documented_metrics_are_those_that_are_served(served: Served, shop: 
     shop.sell(2)
     reach(pipeline, 1)
     for event in (*EVENTS, RESTARTED):
-        served.tell(event)
+        served.emit(event)
     text = served.get("/metrics")[2]
     kinds = dict(re.findall(r"^# TYPE (penstock_\w+) (\w+)", text, re.MULTILINE))
     assert kinds == dict(re.findall(r"^\| `(penstock_\w+)` \| (\w+) \|", DOCS, re.MULTILINE))
@@ -248,7 +248,7 @@ def test_health_follows_from_what_the_process_is_to_the_pipeline(
     served: Served, events: tuple[Event, ...], state: str, reason: str | None
 ) -> None:
     for event in events:
-        served.tell(event)
+        served.emit(event)
     status, _, text = served.get("/healthz")
     found = json.loads(text)
     assert (found["pipelines"][NAME]["state"], found["pipelines"][NAME]["reason"]) == (state, reason)
@@ -256,7 +256,7 @@ def test_health_follows_from_what_the_process_is_to_the_pipeline(
 
 
 def test_a_source_that_cannot_be_read_is_no_health(served: Served, shop: Shop) -> None:
-    served.tell(LED)
+    served.emit(LED)
     shop.path.rename(shop.path.with_name("away.db"))
     status, _, text = served.get("/healthz")
     assert status == 503
@@ -270,10 +270,10 @@ def test_a_leader_that_gets_nowhere_is_stalled_and_one_that_moves_is_not(shop: S
     with closing(sqlite3.connect(shop.path)) as connection, connection:
         connection.execute("update _penstock_log set at = at - 0.1")  # more than two hours
     reach(pipeline, 1)
-    watch.hear(LED)
+    watch.on_event(LED)
     assert health(watch)[0] == 200, "it has only begun"
     now[0] = 59.0
-    watch.hear(Delivered(pipeline=NAME, lane="main", changes=1, position=2))
+    watch.on_event(Delivered(pipeline=NAME, lane="main", changes=1, position=2))
     now[0] = 118.0
     assert health(watch)[0] == 200, "old changes are being worked off"
     now[0] = 120.0
@@ -289,17 +289,17 @@ def test_a_leader_that_gets_nowhere_is_stalled_and_one_that_moves_is_not(shop: S
 def test_changes_that_have_just_come_to_an_idle_leader_are_no_stall(shop: Shop, pipeline: Pipeline) -> None:
     now = [0.0]
     watch = Watch([pipeline], lambda: now[0])
-    watch.hear(LED)
+    watch.on_event(LED)
     now[0] = 9999.0
     shop.sell(1)
     assert health(watch)[0] == 200
 
 
 def test_an_error_shows_until_something_is_delivered(served: Served) -> None:
-    served.tell(LED)
-    served.tell(RESTARTED)
+    served.emit(LED)
+    served.emit(RESTARTED)
     assert ("penstock_error", ("engine.failed",)) in served.samples()
-    served.tell(Delivered(pipeline=NAME, lane="main", changes=1, position=2))
+    served.emit(Delivered(pipeline=NAME, lane="main", changes=1, position=2))
     assert "penstock_error" not in {name for name, _ in served.samples()}
 
 
@@ -313,15 +313,15 @@ def test_an_error_of_a_pipeline_with_nothing_to_deliver_is_past_once_its_lane_wa
         return sight.trouble
 
     for event in (LED, claimed, RESTARTED):
-        watch.hear(event)
+        watch.on_event(event)
     now[0] += PAST_SECONDS
     assert trouble(), "no lane was claimed since"
-    watch.hear(claimed)
+    watch.on_event(claimed)
     now[0] += PAST_SECONDS / 2
-    watch.hear(claimed)
+    watch.on_event(claimed)
     assert trouble()
-    watch.hear(RESTARTED)
-    watch.hear(claimed)
+    watch.on_event(RESTARTED)
+    watch.on_event(claimed)
     now[0] += PAST_SECONDS / 2
     assert trouble(), "it has failed again"
     now[0] += PAST_SECONDS / 2
@@ -329,28 +329,28 @@ def test_an_error_of_a_pipeline_with_nothing_to_deliver_is_past_once_its_lane_wa
 
 
 def test_a_source_that_cannot_be_settled_shows_beside_a_leader_that_delivers(served: Served) -> None:
-    served.tell(LED)
-    served.tell(Unsettled(pipeline=NAME, code="source.unavailable", message="read-only", remedy="make it writable"))
-    served.tell(Delivered(pipeline=NAME, lane="main", changes=1, position=2))
+    served.emit(LED)
+    served.emit(Unsettled(pipeline=NAME, code="source.unavailable", message="read-only", remedy="make it writable"))
+    served.emit(Delivered(pipeline=NAME, lane="main", changes=1, position=2))
     assert ("penstock_error", ("source.unavailable",)) in served.samples()
     status, _, text = served.get("/healthz")
     assert (status, json.loads(text)["pipelines"][NAME]["trouble"]) == (200, "source.unavailable: read-only")
-    served.tell(StandingBy(pipeline=NAME, holder="another"))
+    served.emit(StandingBy(pipeline=NAME, holder="another"))
     assert "penstock_error" not in {name for name, _ in served.samples()}, "that is the other one's now"
-    served.tell(LED)
+    served.emit(LED)
     assert "penstock_error" in {name for name, _ in served.samples()}
-    served.tell(SettledAgain(pipeline=NAME))
+    served.emit(SettledAgain(pipeline=NAME))
     assert "penstock_error" not in {name for name, _ in served.samples()}
 
 
 def test_a_state_that_does_not_work_shows_until_it_does_again_whoever_leads(served: Served) -> None:
-    served.tell(LED)
-    served.tell(StateAway(pipeline=NAME, code="state.unavailable", message="the disk is full", remedy="make room"))
-    served.tell(TermGone(pipeline=NAME, epoch=1, reason="gone"))
+    served.emit(LED)
+    served.emit(StateAway(pipeline=NAME, code="state.unavailable", message="the disk is full", remedy="make room"))
+    served.emit(TermGone(pipeline=NAME, epoch=1, reason="gone"))
     assert ("penstock_error", ("state.unavailable",)) in served.samples()
     _, _, text = served.get("/healthz")
     assert json.loads(text)["pipelines"][NAME]["trouble"] == "state.unavailable: the disk is full"
-    served.tell(StateBack(pipeline=NAME))
+    served.emit(StateBack(pipeline=NAME))
     assert "penstock_error" not in {name for name, _ in served.samples()}
 
 
@@ -359,7 +359,7 @@ def test_what_a_worker_elsewhere_has_recorded_shows_though_no_event_tells_of_it(
 ) -> None:
     shop.sell(3)
     reach(pipeline, 1, trouble={"code": "sink.failing", "message": "status 503", "remedy": ""})
-    served.tell(LED)
+    served.emit(LED)
     assert ("penstock_error", ("sink.failing",)) in served.samples()
     status, _, text = served.get("/healthz")
     found = json.loads(text)["pipelines"][NAME]
@@ -384,7 +384,7 @@ def test_nobody_waits_for_long_behind_one_whose_look_takes_long(
     monkeypatch.setattr(watching, "LATE_SECONDS", 0.05)
     answers, watch = threading.Event(), Watch([pipeline])
     monkeypatch.setattr(SqliteRetention, "readers", lambda self: answers.wait(PATIENCE) and ())
-    watch.hear(LED)
+    watch.on_event(LED)
     looking = threading.Thread(target=watch.sights)
     looking.start()
     until(watch._looking.locked)
@@ -401,7 +401,7 @@ def test_a_look_that_hangs_is_no_health_once_the_last_one_is_old(
     monkeypatch.setattr(watching, "LATE_SECONDS", 0.05)
     now, answers = [0.0], threading.Event()
     watch = Watch([pipeline], lambda: now[0])
-    watch.hear(LED)
+    watch.on_event(LED)
     assert health(watch)[0] == 200
     monkeypatch.setattr(SqliteRetention, "readers", lambda self: answers.wait(PATIENCE) and ())
     now[0] = 29.0

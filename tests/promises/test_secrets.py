@@ -64,7 +64,7 @@ class _Refusing(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def tell(rig: Rig, auth: dict[str, Any], then: str) -> None:
+def emit(rig: Rig, auth: dict[str, Any], then: str) -> None:
     """A batch with a secret in every place, to a receiver that tells them."""
     secret(rig, auth, retry=TWICE | {"then": then})
     rig.file.write_text(rig.file.read_text() + "mode: batch\n")
@@ -103,8 +103,8 @@ class Told(Part):
     def way(self) -> Way:
         self.halting, self.parking = (self.rig(name, receiver=Talkative(code)) for name, code in STATUSES.items())
         (self.folder / "key.txt").write_text(HEADER)
-        tell(self.halting, BEARER, "halt")
-        tell(self.parking, USER, "dead-letter")
+        emit(self.halting, BEARER, "halt")
+        emit(self.parking, USER, "dead-letter")
         for _ in range(2):
             self.halting.shop.sell()
             self.parking.shop.sell()

@@ -78,7 +78,7 @@ class Line:
         self.sink = KafkaSink(config={**servers, **(config or {})}, delivery=delivery, retry=QUICK)
 
     def open(self, parking=None, keys="wait", **about):
-        def tell(event):
+        def emit(event):
             if hasattr(event, "position"):
                 self.drop(event.position)
 
@@ -86,10 +86,10 @@ class Line:
             self.then,
             keys,
             parking or Nowhere(),
-            Circumstances(self.topic, Lane("main"), "cafe", 1, lambda events: list(map(tell, events))),
+            Circumstances(self.topic, Lane("main"), "cafe", 1, lambda events: list(map(emit, events))),
         )
         return closing(
-            self.sink.open(Assignment(self.topic, Lane("main"), 1, 0, "cafe", None, tell, poison, has_messages=True, **about))
+            self.sink.open(Assignment(self.topic, Lane("main"), 1, 0, "cafe", None, emit, poison, has_messages=True, **about))
         )
 
     def drop(self, position):

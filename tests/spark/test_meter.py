@@ -36,7 +36,7 @@ def test_a_request_that_ends_inside_a_run_counts_as_far_as_it_goes(meter):
 
 def test_the_store_counts_no_more_than_the_watermark_has_passed(meter):
     meter.reach((4, 1))
-    assert meter.tell(1.0) == 4
+    assert meter.report(1.0) == 4
     assert told(meter, 2) == 2
     assert told(meter, 3) == 1
     meter.reach((5, 0))
@@ -59,12 +59,12 @@ def test_what_is_kept_back_counts_where_it_lies_and_not_before():
 
 def test_the_rate_is_that_of_the_last_stretch_and_each_change_is_told_once(meter):
     meter.reach((3, 0))
-    assert meter.tell(2.0) == 3
+    assert meter.report(2.0) == 3
     assert meter.tally(99).rate == 1.5
     meter.reach((5, 0))
-    assert meter.tell(0.5) == 3
+    assert meter.report(0.5) == 3
     assert meter.tally(99).rate == 6.0
-    assert meter.tell(1.0) == 0
+    assert meter.report(1.0) == 0
     assert meter.tally(99).rate == 0.0
 
 
@@ -73,4 +73,4 @@ def test_what_was_counted_is_not_counted_again(meter):
         meter.reach((4, 1))
     assert told(meter) == 4
     assert told(meter) == 0
-    assert meter.tell(2.0) == 4
+    assert meter.report(2.0) == 4

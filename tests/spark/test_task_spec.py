@@ -81,7 +81,7 @@ def unpacked(line):
 def test_many_events_come_in_order_though_the_driver_looks_only_later(tmp_path):
     told = [_parked(position) for position in range(100)]
     heard = Events(str(tmp_path))
-    replace(spec(), folder=str(tmp_path)).tell_all(told)
+    replace(spec(), folder=str(tmp_path)).emit_all(told)
     assert list(islice(heard, len(told))) == told
 
 
@@ -112,10 +112,10 @@ def test_a_folder_that_others_can_enter_gets_no_events_and_one_that_is_missing_i
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
         heard.bind(f"{sent.folder}/events")
         heard.setblocking(False)
-        sent.tell(_parked(1))
+        sent.emit(_parked(1))
         assert heard.recv(1 << 18)
         os.chmod(sent.folder, 0o755)
-        sent.tell(_parked(1))
+        sent.emit(_parked(1))
         with pytest.raises(BlockingIOError):
             heard.recv(1 << 18)
 

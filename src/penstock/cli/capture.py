@@ -61,7 +61,7 @@ def enable(
     if row_ids_only and columns is not None:
         raise ConfigInvalid("--row-ids-only and --columns exclude each other", "remove one of them")
     report = _of(database).enable(database, tables, columns, row_ids_only=row_ids_only, wal=wal, is_trial=print_sql)
-    _tell(report, print_sql, "no table to capture")
+    _print(report, print_sql, "no table to capture")
     if not report.is_wal and not print_sql:
         terminal.say(
             f"{database} does not use write-ahead logging: readers and writers wait for each other."
@@ -77,7 +77,7 @@ def disable(database: Database, tables: Tables = None, print_sql: PrintSql = Fal
 
     Example: `penstock capture disable shop.db --tables "sessions"`
     """
-    _tell(_of(database).disable(database, tables, is_trial=print_sql), print_sql, "nothing was captured")
+    _print(_of(database).disable(database, tables, is_trial=print_sql), print_sql, "nothing was captured")
 
 
 @app.command()
@@ -103,7 +103,7 @@ def suspend(context: typer.Context, database: Database, table: Table = None) -> 
     Examples: `penstock capture suspend shop.db orders`, `penstock capture suspend shop.db -- python manage.py migrate`
     """
     command: list[str] = context.meta.get(_COMMAND, [])
-    _tell(_of(database).suspend(database, table), False, "nothing was captured")
+    _print(_of(database).suspend(database, table), False, "nothing was captured")
     if not command:
         return
     try:
@@ -121,7 +121,7 @@ def resume(database: Database, table: Table = None) -> None:
     """
     with scanning() as progress:
         report = _of(database).resume(database, table, progress)
-    _tell(report, False, "nothing was suspended")
+    _print(report, False, "nothing was suspended")
 
 
 @app.command()
@@ -133,7 +133,7 @@ def repair(database: Database, table: Table = None) -> None:
     """
     with scanning() as progress:
         report = _of(database).repair(database, table, progress)
-    _tell(report, False, "nothing is missing")
+    _print(report, False, "nothing is missing")
 
 
 @app.command()
@@ -188,7 +188,7 @@ def _of(database: str) -> Capture:
     raise ConfigInvalid(f"{database} is not a database that can be captured", "give the path of a SQLite database")
 
 
-def _tell(report: Report, print_sql: bool, nothing: str) -> None:
+def _print(report: Report, print_sql: bool, nothing: str) -> None:
     if print_sql:
         terminal.say_sql(report.statements)
     elif report.tables:

@@ -93,11 +93,11 @@ def lines(log_format: LogFormat) -> AbstractContextManager[Any]:
 def carry_until_stopped(pipelines: list[Any], start: str | None, metrics: str | None, write: Callable[[Event], None]) -> bool:
     """Run pipelines until a signal; False if the JVM died and the program must restart."""
     began, stop = time.monotonic(), Flag()
-    with stopping_on_signals(stop), watched(pipelines, metrics, write) as tell:
+    with stopping_on_signals(stop), watched(pipelines, metrics, write) as emit:
         from penstock.running.run import run as carry
 
         try:
-            carry(*pipelines, start=start, stop=stop, tell=tell)
+            carry(*pipelines, start=start, stop=stop, observer=emit)
         except EngineLost as error:
             if stop.is_set():
                 return True
@@ -113,20 +113,20 @@ def log_to(stream: Any, log_format: LogFormat, verbose: bool) -> Callable[[Event
     made = json_line if log_format is LogFormat.JSON else text_line
     least, lock = 0 if verbose else 1, Lock()
 
-    def tell(event: Event) -> None:
+    def emit(event: Event) -> None:
         if _LEVELS.index(event.level) >= least:
             with lock, suppress(OSError):  # the reader of the log is gone: the pipelines continue
                 stream.write(made(event, datetime.now(UTC)) + "\n")
                 stream.flush()
 
-    return tell
+    return emit
 
 
 @contextmanager
-def watched(pipelines: list[Any], metrics: str | None, tell: Callable[[Event], None]) -> Iterator[Callable[[Event], None]]:
+def watched(pipelines: list[Any], metrics: str | None, emit: Callable[[Event], None]) -> Iterator[Callable[[Event], None]]:
     """The observer, together with one that serves metrics if an address is given."""
     if not metrics:
-        yield tell
+        yield emit
         return
     from penstock.metrics.server import serving
 
@@ -134,7 +134,7 @@ def watched(pipelines: list[Any], metrics: str | None, tell: Callable[[Event], N
 
         def both(event: Event) -> None:
             count(event)
-            tell(event)
+            emit(event)
 
         yield both
 

@@ -85,7 +85,7 @@ class Carriage(Thread):
     def run(self) -> None:
         """Run the pipeline until closed."""
         try:
-            run(self._pipeline, stop=self._stop_asked, tell=self._hear)
+            run(self._pipeline, stop=self._stop_asked, observer=self._on_event)
         except PenstockError as error:
             self._error = error
 
@@ -102,7 +102,7 @@ class Carriage(Thread):
         if self.is_alive():
             self.join()
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if isinstance(event, Led):
             self.leads = True
         elif isinstance(event, LaneClaimed):

@@ -35,18 +35,18 @@ class State(Enum):
 class Harvest:
     """Delivers an outbox to Kafka while it leads. The harvests of a process share one Spark session.
 
-    `on_event` receives the events of goharvest, in a thread of the harvest; `tell` receives those of Penstock.
+    `on_event` receives the events of goharvest, in a thread of the harvest; `observer` receives those of Penstock.
     """
 
     def __init__(
         self,
         config: HarvestConfig | Mapping[str, Any] | None = None,
         on_event: Callable[[HarvestEvent], None] | None = None,
-        tell: Observer | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.config = config if isinstance(config, HarvestConfig) else parse({"harvest": config or {}}, "the harvest").harvest
         self.pipeline = pipelines.parse(translation.pipeline(self.config))
-        self._on_event, self._tell = on_event, tell
+        self._on_event, self._observe = on_event, observer
         self._state, self._turn, self._stop = State.CREATED, RLock(), Flag()
         self._leader_id: UUID | None = None
         self._in_flight = (0, 0)
@@ -111,13 +111,13 @@ class Harvest:
     def _run(self) -> None:
         name = secrets.token_hex(8)
         try:
-            run = PipelineRun(self.pipeline, None, self._stop, self._hear)
+            run = PipelineRun(self.pipeline, None, self._stop, self._receive)
 
-            def hear(event: Event) -> None:
-                run.hear(event)
-                self._hear(event)
+            def receive(event: Event) -> None:
+                run.on_event(event)
+                self._receive(event)
 
-            engine = works.join(name, self.pipeline, hear)
+            engine = works.join(name, self.pipeline, receive)
             carrying = Thread(target=run.run, args=(engine,), name=f"pipeline {self.pipeline.name}", daemon=True)
             try:
                 with run.entered():
@@ -139,7 +139,7 @@ class Harvest:
         if run.error:
             raise run.error
 
-    def _hear(self, event: Event) -> None:
+    def _receive(self, event: Event) -> None:
         """Report an event of this pipeline as an event of goharvest."""
         if event.pipeline != self.pipeline.name:
             return
@@ -154,8 +154,8 @@ class Harvest:
             self._say(LeaderFenced() if event.fenced else LeaderRevoked())
         elif self.is_leader:  # otherwise another harvest of this process delivers
             self._count(event)
-        if self._tell:
-            self._tell(event)
+        if self._observe:
+            self._observe(event)
 
     def _count(self, event: Event) -> None:
         if isinstance(event, InFlight):

@@ -16,31 +16,31 @@ SLOTS = 16
 
 _lock = Lock()
 _engine: Engine | None = None
-_hearing: dict[str, Observer] = {}
+_observers: dict[str, Observer] = {}
 
 
-def join(name: str, pipeline: Pipeline, hear: Observer) -> Engine:
+def join(name: str, pipeline: Pipeline, emit: Observer) -> Engine:
     """The engine; the observer receives the events of its workers until `leave`. Raises EngineSlots."""
     global _engine  # noqa: PLW0603 - a process can start one JVM only
     with _lock:
-        if len(_hearing) >= SLOTS:
+        if len(_observers) >= SLOTS:
             raise EngineSlots(f"{SLOTS} harvests run in this process already", "run more of them in another process")
         if _engine and (lost := _engine.lost()):
             raise lost
         if _engine is None:
             settings = replace(pipeline.spark, master=pipeline.spark.master or f"local[{SLOTS},4]")
-            _engine = Engine([replace(pipeline, spark=settings)], _hear)
+            _engine = Engine([replace(pipeline, spark=settings)], _emit)
             atexit.register(_engine.close)
-        _hearing[name] = hear
+        _observers[name] = emit
         return _engine
 
 
 def leave(name: str) -> None:
     """Remove the observer; the engine stays ready for the next harvest."""
     with _lock:
-        _hearing.pop(name, None)
+        _observers.pop(name, None)
 
 
-def _hear(event: Event) -> None:
-    for hear in list(_hearing.values()):
-        hear(event)
+def _emit(event: Event) -> None:
+    for emit in list(_observers.values()):
+        emit(event)

@@ -44,7 +44,7 @@ def serving(pipelines: Sequence[Pipeline], at: str) -> Iterator[Observer]:
     thread = Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
     try:
-        yield watch.hear
+        yield watch.on_event
     finally:
         server.shutdown()
         server.server_close()

@@ -79,7 +79,7 @@ class Watch:
         self._looked_at: float | None = None
         self._counting, self._looking = Lock(), Lock()
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Count an event."""
         with self._counting:
             if tally := self._tallies.get(event.pipeline):

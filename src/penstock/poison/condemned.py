@@ -37,13 +37,13 @@ class Condemned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """The circumstances in which changes are condemned. `tell` receives several events at once."""
+    """The circumstances in which changes are condemned. `emit` receives several events at once."""
 
     pipeline: str
     lane: Lane
     incarnation: str
     epoch: int
-    tell: Callable[[Sequence[Event]], None]
+    emit: Callable[[Sequence[Event]], None]
 
 
 def parked(pipeline: str, letters: Sequence[DeadLetter]) -> list[Event]:

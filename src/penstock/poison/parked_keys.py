@@ -59,7 +59,7 @@ class ParkedKeys:
         self._last = max(self._last, hold.place)
         self._known.update(hold.rows)
         self._keys.update(key for _, key in hold.rows)
-        self._tell(key for _, key in hold.rows)
+        self._log_keys(key for _, key in hold.rows)
         self._wholes.update(table for table, key in hold.rows if key is None)
         if hold.is_overtaken and not hold.holds:
             self._passed.update(hold.rows)
@@ -70,7 +70,7 @@ class ParkedKeys:
             if row[0] not in self._tables or hold.is_before(self._tables[row[0]]):
                 self._tables[row[0]] = hold
 
-    def _tell(self, keys: Iterable[str | None]) -> None:
+    def _log_keys(self, keys: Iterable[str | None]) -> None:
         with self._telling:
             for key in keys:
                 self._moment += 1

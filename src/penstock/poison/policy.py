@@ -71,13 +71,13 @@ class Poison:
                 return
             self._dropping += places
         pipeline = self._about.pipeline
-        self._about.tell([event_of(ChangeDropped, pipeline, one.change, one.error.code, one.error.message) for one in found])
+        self._about.emit([event_of(ChangeDropped, pipeline, one.change, one.error.code, one.error.message) for one in found])
 
     def park(self) -> None:
         """Park condemned changes, before progress is recorded. Raises the errors of the store; the next call tries again."""
         with self._lock:
             self._park()
-            self._tell_sums()
+            self._emit_sums()
 
     def secure(self) -> None:
         """Park condemned changes and make the letters durable, before progress past them becomes durable elsewhere."""
@@ -173,7 +173,7 @@ class Poison:
             letters, self._unparked, self._is_loose = self._unparked, [], True
             self._owed += [letter for letter in letters if letter.change.place in self._returned]
             self._returned.clear()
-            self._about.tell(parked(self._about.pipeline, letters))
+            self._about.emit(parked(self._about.pipeline, letters))
         self._give_back()
 
     def _give_back(self) -> None:
@@ -214,12 +214,12 @@ class Poison:
         self._passing.difference_update(waited)
         self._untold = self._untold[0] + len(waited), self._untold[1]
 
-    def _tell_sums(self) -> None:
+    def _emit_sums(self) -> None:
         (waited, passed), self._untold = self._untold, (0, 0)
         if self._about and waited:
-            self._about.tell([ChangesWaited(pipeline=self._about.pipeline, changes=waited)])
+            self._about.emit([ChangesWaited(pipeline=self._about.pipeline, changes=waited)])
         if self._about and passed:
-            self._about.tell([ChangesPassed(pipeline=self._about.pipeline, changes=passed)])
+            self._about.emit([ChangesPassed(pipeline=self._about.pipeline, changes=passed)])
 
     def _letter(
         self, change: Change, stage: Stage, error: PenstockError | None = None, tries: int = 0, is_overtaken: bool = False

@@ -11,15 +11,15 @@ from penstock.event import Observer, StateAway, StateBack
 class Absence:
     """The absence of the state of one pipeline. Each change of it is reported once."""
 
-    def __init__(self, pipeline: str, tell: Observer) -> None:
-        self._pipeline, self._tell = pipeline, tell
+    def __init__(self, pipeline: str, emit: Observer) -> None:
+        self._pipeline, self._emit = pipeline, emit
         self._told: str | None = None
 
     def look(self, trouble: StateUnavailable | None) -> None:
         """Report a change. Messages that differ only in numbers are the same."""
         said = re.sub(r"\d+", "", trouble.message) if trouble else None
         if trouble and said != self._told:
-            self._tell(StateAway(pipeline=self._pipeline, **trouble.facts()))
+            self._emit(StateAway(pipeline=self._pipeline, **trouble.facts()))
         elif self._told and not trouble:
-            self._tell(StateBack(pipeline=self._pipeline))
+            self._emit(StateBack(pipeline=self._pipeline))
         self._told = said

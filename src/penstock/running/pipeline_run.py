@@ -53,22 +53,22 @@ _RESTARTS = Retry(tries="forever")
 class PipelineRun:
     """One pipeline in this process."""
 
-    def __init__(self, pipeline: Pipeline, start: str | None, stop: Flag, tell: Observer) -> None:
+    def __init__(self, pipeline: Pipeline, start: str | None, stop: Flag, emit: Observer) -> None:
         self.pipeline = pipeline
         self.error: PenstockError | None = None
-        self._start, self._stop, self._tell = start, stop, tell
+        self._start, self._stop, self._emit = start, stop, emit
         self._claims: set[str] = set()
         self._died: CallDied | None = None
-        self._settling, self._entered = Settling(pipeline, tell), PipelineState()
+        self._settling, self._entered = Settling(pipeline, emit), PipelineState()
         self._has_entered = False
-        self._absence = Absence(pipeline.name, tell)
+        self._absence = Absence(pipeline.name, emit)
         self._is_placed = False
         self._ready: Query | None = None
         self._ready_lanes = frozenset[Lane]()
         self._batch = Batch(pipeline) if pipeline.mode == "batch" else None
         self._leadership = Leadership(pipeline.state, pipeline.name, holder_name(), asks=start is not None)
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Note the lanes that workers hold, and calls that ended a worker."""
         if isinstance(event, LaneClaimed) and event.pipeline == self.pipeline.name:
             self._claims.add(event.lane)
@@ -82,7 +82,7 @@ class PipelineRun:
         """Whether this is an empty batch, found without Spark; a halted pipeline must try again."""
         with suppress(PenstockError):  # `run` meets the error again
             if self._is_done() and not self.pipeline.state.pipeline_state(self.pipeline.name).error:
-                self._tell(Completed(pipeline=self.pipeline.name, position=self._position()))
+                self._emit(Completed(pipeline=self.pipeline.name, position=self._position()))
                 return True
         return False
 
@@ -131,12 +131,12 @@ class PipelineRun:
         try:
             self._stand(engine)
             while term := self._await_term(engine):
-                self._tell(Led(pipeline=self.pipeline.name, epoch=term.epoch, holder=term.holder))
+                self._emit(Led(pipeline=self.pipeline.name, epoch=term.epoch, holder=term.holder))
                 self._lead(engine, term)
                 if self._is_done():
                     break
             if self._is_done():
-                self._tell(Completed(pipeline=self.pipeline.name, position=self._position()))
+                self._emit(Completed(pipeline=self.pipeline.name, position=self._position()))
         except PenstockError as error:
             self._halted(error)
         except Exception as error:  # the entry of a thread: every error is reported
@@ -148,7 +148,7 @@ class PipelineRun:
 
     def _halted(self, error: PenstockError) -> None:
         self.error = error
-        self._tell(Halted(pipeline=self.pipeline.name, **error.facts()))
+        self._emit(Halted(pipeline=self.pipeline.name, **error.facts()))
 
     def _await_term(self, engine: Engine) -> Term | None:
         """The next term; None on a request to stop, or when a batch is done. A standby waits with its query prepared."""
@@ -164,7 +164,7 @@ class PipelineRun:
             self._absence.look(trouble := self._leadership.trouble)
             if not is_standby and not trouble:
                 self._make_ready(engine)
-                self._tell(StandingBy(pipeline=self.pipeline.name, holder=self._standing().holder or "nobody"))
+                self._emit(StandingBy(pipeline=self.pipeline.name, holder=self._standing().holder or "nobody"))
                 is_standby = True
         return None
 
@@ -208,10 +208,10 @@ class PipelineRun:
             if error.directive is not Directive.HALT or not self._is_deposed(term, error):
                 raise
         if self._leadership.is_lost():
-            self._tell(gone(term, self._leadership.loss))
+            self._emit(gone(term, self._leadership.loss))
             self._leadership.let_go()
         elif not self._is_done():
-            self._tell(Stopped(pipeline=self.pipeline.name, position=self._position()))
+            self._emit(Stopped(pipeline=self.pipeline.name, position=self._position()))
 
     def _is_deposed(self, term: Term, error: PenstockError) -> bool:
         """Record the error that halts it. True if another process leads already: then the error only shows the loss of the term."""
@@ -236,7 +236,7 @@ class PipelineRun:
             error = self._named(error)
             failures = failures + 1 if time.monotonic() - began < 60 else 1
             wait = _RESTARTS.wait(failures, chance=0.0)
-            self._tell(Restarted(pipeline=self.pipeline.name, code=error.code, message=error.message, wait_seconds=wait))
+            self._emit(Restarted(pipeline=self.pipeline.name, code=error.code, message=error.message, wait_seconds=wait))
             with suppress(StateUnavailable, TermLost):  # `leadership` reports both
                 self.pipeline.state.note(term, error.facts())
             self._stop.wait(wait)
@@ -255,7 +255,7 @@ class PipelineRun:
         self._is_placed = True
         if unheeded is not None:
             reason = f"--from {self._start} has no effect, because the pipeline has a watermark, at position {unheeded}"
-            self._tell(
+            self._emit(
                 Warned(pipeline=self.pipeline.name, reason=f"{reason}; to move it, stop the pipeline and use penstock rewind")
             )
 
@@ -286,7 +286,7 @@ class PipelineRun:
         if self._batch:
             return self._batch.target()
         if target := catch_up(self.pipeline):
-            self._tell(CatchingUp(pipeline=self.pipeline.name, position=self._position()))
+            self._emit(CatchingUp(pipeline=self.pipeline.name, position=self._position()))
         return target
 
     def _watch(self, query: Query, lanes: frozenset[Lane] | None) -> None:

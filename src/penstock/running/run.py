@@ -15,7 +15,7 @@ from penstock.spark.engine import Engine
 from penstock.user_function import function_of
 
 
-def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None, tell: Observer | None = None) -> None:
+def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None, observer: Observer | None = None) -> None:
     """Run these pipelines until `stop` is set; those in batch mode up to their present head.
 
     Raises the error of the first pipeline that halted, once all have ended.
@@ -23,13 +23,13 @@ def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None
     """
     for pipeline in pipelines:
         function_of(pipeline)  # raises import errors before the start
-    stop, report = stop or Flag(), tell or (lambda event: None)
+    stop, report = stop or Flag(), observer or (lambda event: None)
     runs = [PipelineRun(pipeline, start, stop, report) for pipeline in pipelines]
 
-    def hear(event: Event) -> None:
+    def on_event(event: Event) -> None:
         report(event)
         for each in runs:
-            each.hear(event)
+            each.on_event(event)
 
     able = [each for each in runs if not each.has_nothing_to_do()]
     with ExitStack() as entered:
@@ -37,7 +37,7 @@ def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None
             entered.enter_context(each.entered())
         able = [each for each in able if not each.is_refused()]
         if able and not stop.is_set():
-            _carry_all(able, Engine([each.pipeline for each in able], hear))
+            _carry_all(able, Engine([each.pipeline for each in able], on_event))
     if errors := [each.error for each in runs if each.error]:
         raise next((error for error in errors if isinstance(error, EngineLost)), errors[0])
 

@@ -20,11 +20,11 @@ UNSETTLED_SECONDS = 10.0
 class Settling:
     """Settles a pipeline in its source, once a second while it leads."""
 
-    def __init__(self, pipeline: Pipeline, tell: Observer) -> None:
-        self._pipeline, self._tell = pipeline, tell
+    def __init__(self, pipeline: Pipeline, emit: Observer) -> None:
+        self._pipeline, self._emit = pipeline, emit
         self._warned_of: set[str] = set()
         self._refused_since: float | None = None
-        self._is_refusal_told = False
+        self._is_refusal_reported = False
 
     def settle(self, patience: float = UNSETTLED_SECONDS) -> int:
         """Settle each lane in the source; returns the number of pruned changes. `patience`: seconds until a refusal is reported."""
@@ -47,31 +47,31 @@ class Settling:
         if not done.is_put_off:
             self._taken()
         if done.pruned:
-            self._tell(Settled(pipeline=name, position=watermark.position, pruned=done.pruned))
-        self._tell_of_others(done)
+            self._emit(Settled(pipeline=name, position=watermark.position, pruned=done.pruned))
+        self._emit_others(done)
         return done.pruned
 
     def _refused(self, error: SourceUnavailable, patience: float) -> None:
         """Report once that the source cannot be settled, if that lasts: delivery continues and would not show it."""
         now = time.monotonic()
         self._refused_since = now if self._refused_since is None else self._refused_since
-        if not self._is_refusal_told and now - self._refused_since >= patience:
-            self._is_refusal_told = True
-            self._tell(Unsettled(pipeline=self._pipeline.name, **error.facts()))
+        if not self._is_refusal_reported and now - self._refused_since >= patience:
+            self._is_refusal_reported = True
+            self._emit(Unsettled(pipeline=self._pipeline.name, **error.facts()))
 
     def _taken(self) -> None:
-        if self._is_refusal_told:
-            self._tell(SettledAgain(pipeline=self._pipeline.name))
-        self._refused_since, self._is_refusal_told = None, False
+        if self._is_refusal_reported:
+            self._emit(SettledAgain(pipeline=self._pipeline.name))
+        self._refused_since, self._is_refusal_reported = None, False
 
-    def _tell_of_others(self, done: Settlement) -> None:
+    def _emit_others(self, done: Settlement) -> None:
         """Report the readers that are gone for too long, each once, and the released ones."""
         name = self._pipeline.name
         for one in done.overdue:
             if one.pipeline not in self._warned_of:
                 self._warned_of.add(one.pipeline)
-                self._tell(
+                self._emit(
                     LogHeld(pipeline=name, reader=one.pipeline, position=one.position, kept=one.kept, silent_seconds=one.silent)
                 )
         for one in done.released:
-            self._tell(ReaderReleased(pipeline=name, reader=one.pipeline, position=one.position, silent_seconds=one.silent))
+            self._emit(ReaderReleased(pipeline=name, reader=one.pipeline, position=one.position, silent_seconds=one.silent))

@@ -97,7 +97,7 @@ class Calls:
         death = self._deaths[name] = replace(self._deaths[name], change=described(change))
         if name == self._news:
             self._news = None
-            self._spec.tell(self._event(change, death))
+            self._spec.emit(self._event(change, death))
         self._save()
         return death.error(self._name, change) if self._retry.is_spent(death.tries) else None
 

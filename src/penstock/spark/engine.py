@@ -34,7 +34,7 @@ LOOK_SECONDS = 0.1
 class Engine:
     """The session of all pipelines of a process."""
 
-    def __init__(self, pipelines: Sequence[Pipeline], tell: Observer) -> None:
+    def __init__(self, pipelines: Sequence[Pipeline], emit: Observer) -> None:
         settings = common_settings(pipelines)
         self._pipelines, self._slots = pipelines, lane_count(pipelines)
         os.environ[MODULES] = ",".join(modules(pipelines))
@@ -48,7 +48,7 @@ class Engine:
             self._workplace.close()
             raise
         self._events = Events(self._folder)
-        self._listening = Thread(target=self._listen, args=(tell,), name="events of workers", daemon=True)
+        self._listening = Thread(target=self._listen, args=(emit,), name="events of workers", daemon=True)
         self._listening.start()
         self._warming, self._is_warm = Lock(), False
         self._trainer: subprocess.Popen[bytes] | None = None
@@ -92,9 +92,9 @@ class Engine:
     def _train(self) -> None:
         self._trainer = training.train_beside(self._folder)
 
-    def _listen(self, tell: Observer) -> None:
+    def _listen(self, emit: Observer) -> None:
         for event in self._events:
-            tell(event)
+            emit(event)
 
 
 def lane_count(pipelines: Sequence[Pipeline]) -> int:

@@ -61,7 +61,7 @@ class Meter:
         self._dropped += self._tally.dropped
         self._passed += self._tally.passed
 
-    def tell(self, seconds: float) -> int:
+    def report(self, seconds: float) -> int:
         """The number of changes delivered since the last call, `seconds` ago."""
         told = max(0, self._untold)
         self._untold -= told

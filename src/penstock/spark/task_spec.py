@@ -143,7 +143,7 @@ class TaskSpec:
             privacy.make_folder(Path(self.folder))  # missing on another host
             Path(self._flag(f"failed-{task}")).touch()
             code = error.code if isinstance(error, PenstockError) else EngineFailed.code
-            self.tell(AttemptFailed(pipeline=self.pipeline.name, code=code, message=str(error), attempt=task))
+            self.emit(AttemptFailed(pipeline=self.pipeline.name, code=code, message=str(error), attempt=task))
             if isinstance(error, PenstockError) and error.directive is Directive.HALT:
                 self.pipeline.state.halt(self.term, error.facts())
                 self.stop()
@@ -180,11 +180,11 @@ class TaskSpec:
     def _flag(self, name: str) -> str:
         return f"{self.folder}/{self.query}.{name}"
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Send an event to the driver, if it runs on this host."""
-        self.tell_all([event])
+        self.emit_all([event])
 
-    def tell_all(self, events: Sequence[Event]) -> None:
+    def emit_all(self, events: Sequence[Event]) -> None:
         """Send events to the driver, many in a datagram: only a few datagrams may wait, and the next one blocks the sender."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.settimeout(0.2)

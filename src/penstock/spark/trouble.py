@@ -10,19 +10,19 @@ from penstock.event import DeliveryRetried, Event, MessagesReturned, Observer
 class Trouble:
     """Receives the events of a sink, on any thread, and passes them on."""
 
-    def __init__(self, tell: Observer) -> None:
-        self._tell = tell
+    def __init__(self, emit: Observer) -> None:
+        self._emit = emit
         self._heard: str | None = None
         self._known: str | None = None
         self._since: Place | None = None
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Note the error of an event, and pass the event on."""
         if isinstance(event, DeliveryRetried):
             self._heard = f"{event.reason}; try {event.tries} failed"
         elif isinstance(event, MessagesReturned):
             self._heard = f"{event.reason}; {event.messages} messages went back"
-        self._tell(event)
+        self._emit(event)
 
     def look(self, reached: Place | None, handed: Place | None) -> dict[str, str] | None:
         """The error, given the last places delivered and handed over; None once the lane makes progress or no change waits."""

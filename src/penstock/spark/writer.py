@@ -94,8 +94,8 @@ class LaneWriter:
     def __init__(self, spec: TaskSpec, task: int, opening: Mark, claim: Claim, calls: Calls | None = None) -> None:
         self._spec, self._task, self._opening, self._claim = spec, task, opening, claim
         self._function, self._is_rewritten = function_of(spec.pipeline), False
-        self._trouble = Trouble(spec.tell)
-        self._tried_at = self._recorded_at = self._told_at = time.monotonic()
+        self._trouble = Trouble(spec.emit)
+        self._tried_at = self._recorded_at = self._reported_at = time.monotonic()
         self._delivery, assignment, reached = _opened(spec, opening, claim, self._assigned)
         self._keeping = cast(TransactionalDelivery, self._delivery) if spec.pipeline.sink.keeps_watermark else None
         self._row_lease = assignment.row_lease
@@ -110,12 +110,12 @@ class LaneWriter:
         claimed = LaneClaimed(
             pipeline=spec.pipeline.name, lane=opening.lane, epoch=spec.term.epoch, attempt=task, position=self._floor
         )
-        spec.tell(claimed)
+        spec.emit(claimed)
 
     def _assigned(self, reached: Watermark) -> Assignment:
         pipeline, epoch, lane = self._spec.pipeline, self._spec.term.epoch, self._opening.lane
         leases, incarnation = pipeline.source.row_lease, pipeline.source.incarnation(reached.cursor)
-        about = Circumstances(pipeline.name, lane, incarnation, epoch, self._spec.tell_all)
+        about = Circumstances(pipeline.name, lane, incarnation, epoch, self._spec.emit_all)
         return Assignment(
             pipeline=pipeline.name,
             lane=lane,
@@ -123,7 +123,7 @@ class LaneWriter:
             attempt=self._task,
             incarnation=incarnation,
             previous=reached.delivered,
-            tell=self._trouble.hear,
+            emit=self._trouble.on_event,
             poison=policy(pipeline.sink.retry, self._claim, about),
             has_messages=pipeline.source.gives_messages,
             row_lease=leases.open(Stamp(epoch, self._task)) if leases else None,
@@ -151,7 +151,7 @@ class LaneWriter:
             self._delivery.close()
             self._record()
         finally:
-            self._spec.tell(LaneReleased(pipeline=name, lane=lane, position=self._progress.watermark.position))
+            self._spec.emit(LaneReleased(pipeline=name, lane=lane, position=self._progress.watermark.position))
 
     def _take(self, piece: pa.RecordBatch | Mark | Raised | Aside) -> None:
         if isinstance(piece, Mark):
@@ -317,7 +317,7 @@ class LaneWriter:
         self._meter.recorded()
         self._forget_deaths(watermark)
         reach("writer.advanced")
-        self._tell_progress(watermark, now)
+        self._emit_progress(watermark, now)
         return True
 
     def _forget_deaths(self, recorded: Watermark) -> None:
@@ -335,15 +335,15 @@ class LaneWriter:
     def _behind(self, change: Change) -> Cursor:
         return self._spec.pipeline.source.cursor_after(change, self._since)
 
-    def _tell_progress(self, watermark: Watermark, now: float) -> None:
-        if now - self._told_at >= TELL_SECONDS:
-            changes = self._meter.tell(now - self._told_at)
-            self._told_at = now
+    def _emit_progress(self, watermark: Watermark, now: float) -> None:
+        if now - self._reported_at >= TELL_SECONDS:
+            changes = self._meter.report(now - self._reported_at)
+            self._reported_at = now
             if changes:
                 told = Delivered(
                     pipeline=self._spec.pipeline.name, lane=self._opening.lane, changes=changes, position=watermark.position
                 )
-                self._spec.tell(told)
+                self._spec.emit(told)
 
 
 def _raised(pipeline: Pipeline, raised: Raised) -> TransformInvalid:

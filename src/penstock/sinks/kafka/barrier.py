@@ -64,7 +64,7 @@ class BarrierDelivery:
         self._returning: list[Entry] = []
         self._suspects = Suspects()
         self._unfit: dict[int, Unfit] = {}
-        self._tries, self._rests_until, self._confirmed_at, self._told_at = 0, 0.0, time.monotonic(), 0.0
+        self._tries, self._rests_until, self._confirmed_at, self._reported_at = 0, 0.0, time.monotonic(), 0.0
         self._returned_at = 0.0
         self._counted, self._counted_at = 0, 0.0
         self._is_ending = self._has_succeeded = False
@@ -149,7 +149,7 @@ class BarrierDelivery:
         count, now = len(self._under_way) + len(self._done), time.monotonic()
         if count != self._counted and now - self._counted_at >= COUNT_SECONDS:
             self._counted, self._counted_at = count, now
-            self._assignment.tell(InFlight(pipeline=self._assignment.pipeline, records=count, keys=count))
+            self._assignment.emit(InFlight(pipeline=self._assignment.pipeline, records=count, keys=count))
 
     def _idle_seconds(self) -> float:
         if self._failure or not (self._barrier or self._done or self._returning):
@@ -183,10 +183,10 @@ class BarrierDelivery:
         """Whether these rows still belong to this pipeline, as far as it can know. Raises TermLost."""
         if time.monotonic() - self._confirmed_at < CONFIRM_SECONDS:
             return True
-        is_heard = self._asked(lambda: self._row_lease.confirm(self._rows(entries)))
-        if not is_heard:
+        is_known = self._asked(lambda: self._row_lease.confirm(self._rows(entries)))
+        if not is_known:
             self._barrier.again(entries)
-        return is_heard
+        return is_known
 
     def _sifted(self, entries: list[Entry]) -> list[Entry]:
         """The entries to send; entries that are parked or have no record are done, and their rows are purged."""
@@ -205,7 +205,7 @@ class BarrierDelivery:
     def _produce(self, entry: Entry) -> None:
         assert entry.record
         reach("sink.sending")
-        error = refused(entry.record, lambda: self._producer, partial(self._hear_of, entry.number), lambda: self._listen(0.05))
+        error = refused(entry.record, lambda: self._producer, partial(self._on_report, entry.number), lambda: self._listen(0.05))
         if error is None:
             self._under_way[entry.number] = entry
             return
@@ -213,7 +213,7 @@ class BarrierDelivery:
             self._suspects.add(entry.number)  # it was in no batch: the error is its own
         self._failed.append((entry, error))
 
-    def _hear_of(self, number: int, error: Any, _: Any) -> None:
+    def _on_report(self, number: int, error: Any, _: Any) -> None:
         if not (entry := self._under_way.pop(number, None)):
             return  # a report of a former producer
         if error is None:
@@ -259,12 +259,12 @@ class BarrierDelivery:
         self._returned_at = time.monotonic()
         self._returning += [one for entry, _ in failed for one in self._barrier.give_back(entry)]
         reason = said(failed[0][1])
-        self._assignment.tell(MessagesReturned(pipeline=self._assignment.pipeline, messages=len(failed), reason=reason))
+        self._assignment.emit(MessagesReturned(pipeline=self._assignment.pipeline, messages=len(failed), reason=reason))
         self._tries += 1
         if self._tries > 1:  # a single failure is no outage; an outage has no limit of tries
             wait = self._sink.retry.wait(self._tries - 1, random())
             self._rests_until = time.monotonic() + wait
-            self._tell(reason, wait)
+            self._report(reason, wait)
 
     def _condemn(self, entry: Entry, error: PenstockError) -> None:
         try:
@@ -301,7 +301,7 @@ class BarrierDelivery:
         try:
             ask()
         except SourceUnavailable as error:
-            self._tell(error.message, AGAIN_SECONDS)
+            self._report(error.message, AGAIN_SECONDS)
             time.sleep(AGAIN_SECONDS)
             return False
         self._confirmed_at = time.monotonic()
@@ -318,17 +318,17 @@ class BarrierDelivery:
             self._changed.notify_all()
 
     def _made(self) -> Any:
-        return self._make(client.producing(client.BARRIER, self._sink.config, self._assignment.pipeline, self._hear))
+        return self._make(client.producing(client.BARRIER, self._sink.config, self._assignment.pipeline, self._on_error))
 
-    def _hear(self, error: Any) -> None:
+    def _on_error(self, error: Any) -> None:
         """An error without a record: the library continues by itself."""
         if is_refusal(error) and not self._has_succeeded:
             self._fail(ending(error, "the brokers refuse the client"))
-        elif self._under_way and time.monotonic() - self._told_at >= TELL_SECONDS:
-            self._tell(said(error), 0.0)
+        elif self._under_way and time.monotonic() - self._reported_at >= TELL_SECONDS:
+            self._report(said(error), 0.0)
 
-    def _tell(self, reason: str, wait: float) -> None:
-        self._told_at = time.monotonic()
+    def _report(self, reason: str, wait: float) -> None:
+        self._reported_at = time.monotonic()
         self._assignment.retried(reason, max(1, self._tries), wait)
 
     def _rows(self, entries: Sequence[Entry]) -> list[RowName]:

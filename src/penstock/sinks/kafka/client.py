@@ -73,11 +73,11 @@ def check(config: Mapping[str, Setting]) -> None:
 
 
 def producing(
-    own: Mapping[str, Setting], config: Mapping[str, Setting], pipeline: str, hear: Callable[[Any], None]
+    own: Mapping[str, Setting], config: Mapping[str, Setting], pipeline: str, on_error: Callable[[Any], None]
 ) -> dict[str, Any]:
     """The settings of an idempotent producer with the settings `own` of its delivery."""
     chosen = {"client.id": f"penstock-{pipeline}", **_COMMON, **own, **config}
-    return {**_plain(chosen), "enable.idempotence": True, "error_cb": hear, "logger": _quiet()}
+    return {**_plain(chosen), "enable.idempotence": True, "error_cb": on_error, "logger": _quiet()}
 
 
 _OF_CONNECTIONS = (
@@ -93,10 +93,10 @@ _OF_CONNECTIONS = (
 )
 
 
-def others(config: Mapping[str, Setting], hear: Callable[[Any], None] | None = None) -> dict[str, Any]:
+def others(config: Mapping[str, Setting], on_error: Callable[[Any], None] | None = None) -> dict[str, Any]:
     """The settings of a client that does not produce: those of connections."""
     chosen = {name: value for name, value in config.items() if name.startswith(_OF_CONNECTIONS)}
-    return {**_plain(chosen), **({"error_cb": hear} if hear else {}), "logger": _quiet()}
+    return {**_plain(chosen), **({"error_cb": on_error} if on_error else {}), "logger": _quiet()}
 
 
 def _quiet() -> Any:

@@ -46,7 +46,7 @@ class GroupWatermark:
     def __init__(self, sink: KafkaSettings, pipeline: str, lane: Lane) -> None:
         self._sink, self._pipeline, self._kafka = sink, pipeline, client.confluent()
         self.name, self.topic = f"penstock.{pipeline}.{lane}", sink.progress_topic
-        self._last_heard: Any = None
+        self._last_error: Any = None
 
     def read(self) -> Watermark | None:
         """The stored watermark, after any transaction that is just being completed.
@@ -78,7 +78,7 @@ class GroupWatermark:
                 if not isinstance(told, SinkUnavailable) or time.monotonic() > deadline:
                     raise told from None
             else:
-                self._last_heard = None
+                self._last_error = None
                 return found
 
     def offsets(self, watermark: Watermark) -> list[Any]:
@@ -107,7 +107,7 @@ class GroupWatermark:
             self.peek()
         ):  # in a new cluster this makes the brokers ready for groups: a transaction would wait for them without an end
             return
-        admin = AdminClient(client.others(self._sink.config, self.hear))
+        admin = AdminClient(client.others(self._sink.config, self.on_error))
         wanted = NewTopic(self.topic, num_partitions=PARTITIONS, replication_factor=-1, config={"cleanup.policy": "compact"})
         try:
             answered(admin.create_topics([wanted], request_timeout=PATIENCE)[self.topic])
@@ -134,7 +134,7 @@ class GroupWatermark:
         from confluent_kafka.admin import AdminClient
 
         producer = self._kafka.Producer(self.producer_settings())
-        admin = AdminClient(client.others(self._sink.config, self.hear))
+        admin = AdminClient(client.others(self._sink.config, self.on_error))
         try:
             producer.init_transactions(PATIENCE)
             answered(admin.delete_consumer_groups([self.name], request_timeout=PATIENCE)[self.name])
@@ -145,12 +145,12 @@ class GroupWatermark:
     def producer_settings(self) -> dict[str, Any]:
         """The settings of a producer that fences every other one of this lane."""
         own = {**client.TRANSACTIONAL, "transactional.id": self.name}
-        return client.producing(own, self._sink.config, self._pipeline, self.hear)
+        return client.producing(own, self._sink.config, self._pipeline, self.on_error)
 
-    def hear(self, error: Any) -> None:
+    def on_error(self, error: Any) -> None:
         """Note an error of connections; a refusal takes precedence."""
-        if self._last_heard is None or not is_refusal(self._last_heard):
-            self._last_heard = error
+        if self._last_error is None or not is_refusal(self._last_error):
+            self._last_error = error
 
     def ending(self, error: Any, doing: str, asked: Any) -> PenstockError:
         """The error to raise: without an answer, the last error of the connections has more information."""
@@ -158,8 +158,8 @@ class GroupWatermark:
         with suppress(self._kafka.KafkaException):  # a broken client reports nothing more
             asked.poll(0)
         is_silence = said.code() in (self._kafka.KafkaError._TIMED_OUT, self._kafka.KafkaError._TRANSPORT)
-        return ending(self._last_heard if is_silence and self._last_heard else said, doing)
+        return ending(self._last_error if is_silence and self._last_error else said, doing)
 
     def _consumer(self, isolation: str) -> Any:
-        settings = client.others(self._sink.config, self.hear)
+        settings = client.others(self._sink.config, self.on_error)
         return self._kafka.Consumer({**settings, "group.id": self.name, "enable.auto.commit": False, "isolation.level": isolation})

@@ -56,7 +56,7 @@ class PipelinedDelivery:
         self._failed: dict[int, Any] = {}
         self._doubtful = set[int]()  # sent, and may have arrived without an answer
         self._careful_upto = 0
-        self._under_way, self._tries, self._rests_until, self._told_at = 0, 0, 0.0, 0.0
+        self._under_way, self._tries, self._rests_until, self._reported_at = 0, 0, 0.0, 0.0
         self._is_broken = self._has_succeeded = False
         self._answers_until = 0.0
         self._failure: PenstockError | None = None
@@ -144,7 +144,7 @@ class PipelinedDelivery:
 
     def _send(self, entry: Entry) -> None:
         assert entry.record
-        heard = partial(self._hear_of, entry)
+        heard = partial(self._on_report, entry)
         reach("sink.sending")
         error = refused(entry.record, lambda: self._known.producer, heard, lambda: self._poll(0.05))
         if error is None:
@@ -158,7 +158,7 @@ class PipelinedDelivery:
         else:  # refused by the library itself: the record was in no batch
             self._condemn(entry, condemning(error, entry.record.topic))
 
-    def _hear_of(self, entry: Entry, error: Any, message: Any) -> None:
+    def _on_report(self, entry: Entry, error: Any, message: Any) -> None:
         assert entry.record
         self._under_way -= 1
         if error is None:
@@ -225,7 +225,7 @@ class PipelinedDelivery:
             return True
         wait = self._sink.retry.wait(self._tries, random())
         self._rests_until = time.monotonic() + wait
-        self._tell(reason, wait)
+        self._report(reason, wait)
         return True
 
     def _condemn(self, entry: Entry, error: PenstockError) -> None:
@@ -246,7 +246,7 @@ class PipelinedDelivery:
             self._usual = self._made(client.PIPELINED)
 
     def _made(self, own: Mapping[str, client.Setting]) -> KnownProducer:
-        producer = kafka.Producer(client.producing(own, self._sink.config, self._assignment.pipeline, self._hear))
+        producer = kafka.Producer(client.producing(own, self._sink.config, self._assignment.pipeline, self._on_error))
         return KnownProducer(producer, Footing(partial(_partitions, producer)))
 
     @property
@@ -255,15 +255,15 @@ class PipelinedDelivery:
         assert known, "it is closed"
         return known
 
-    def _hear(self, error: Any) -> None:
+    def _on_error(self, error: Any) -> None:
         """An error without a record: the library continues by itself."""
         if is_refusal(error) and not self._has_succeeded:
             self._failure = self._failure or ending(error, "the brokers refuse the client")
-        elif len(self._shelf) and time.monotonic() - self._told_at >= TELL_SECONDS:
-            self._tell(said(error), 0.0)
+        elif len(self._shelf) and time.monotonic() - self._reported_at >= TELL_SECONDS:
+            self._report(said(error), 0.0)
 
-    def _tell(self, reason: str, wait: float) -> None:
-        self._told_at = time.monotonic()
+    def _report(self, reason: str, wait: float) -> None:
+        self._reported_at = time.monotonic()
         self._assignment.retried(reason, max(1, self._tries), wait)
 
 

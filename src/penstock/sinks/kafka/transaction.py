@@ -63,7 +63,7 @@ class Transactions:
         """Send a record in the transaction, which begins with the first; return Unfit if it is no valid record."""
         assert entry.record
         self._begin()
-        heard = partial(self._hear_of, self._turn, entry.number)
+        heard = partial(self._on_report, self._turn, entry.number)
         error = refused(entry.record, lambda: self._producer, heard, self._make_room)
         if error is None or isinstance(error, Unfit):
             return error
@@ -141,7 +141,7 @@ class Transactions:
             self._tried(self._producer.begin_transaction)
             self._is_open = True
 
-    def _hear_of(self, turn: int, number: int, error: Any, _: Any) -> None:
+    def _on_report(self, turn: int, number: int, error: Any, _: Any) -> None:
         """The report of a record; for an aborted one it may come late, when the record is sent again."""
         if error is not None and turn == self._turn:
             self._failed[number] = error

@@ -54,7 +54,7 @@ class WebhookDestination(Destination):
         self.shown, self._packer = endpoint.shown, Packer(sink, assignment)
         timeout = sink.timeout.total_seconds()
         for warning in sink.warnings:
-            assignment.tell(Warned(pipeline=assignment.pipeline, reason=warning))
+            assignment.emit(Warned(pipeline=assignment.pipeline, reason=warning))
         self._connected = partial(Connection, endpoint, timeout, _security(sink, endpoint), Redactor(sink))
 
     def texts(self, changes: pa.RecordBatch, previous: int | None) -> Sequence[str | None]:

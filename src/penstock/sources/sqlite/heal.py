@@ -46,7 +46,7 @@ def _heal(work: Installation, captured: Captured, since: int | None) -> None:
     if found:
         renew(work, captured, found, since)
     elif has_doubts(work, captured.lineage):
-        retell(work, captured)
+        refresh(work, captured)
 
 
 def renew(
@@ -56,7 +56,7 @@ def renew(
     facts = work.facts(captured)
     work.release(captured)
     if facts is None:
-        tell_gone(work, captured)
+        log_gone(work, captured)
         return None
     has_writes = wrote(work, captured, since)
     lost = [breach for breach in found if breach.loses(has_writes)]
@@ -64,17 +64,15 @@ def renew(
         work.gap(captured, breach.what)
     fresh = work.capture(facts, captured.shape.choice if choice is None else choice, captured.lineage)
     if lost:
-        tell_new_shape(work, fresh)
+        log_shape(work, fresh)
     else:
         is_same_choice = fresh.shape.choice == captured.shape.choice
-        tell_new_shape(
-            work, fresh, facts if is_same_choice else None, by_place(captured.shape, fresh.shape) if is_same_choice else {}
-        )
-        retell(work, fresh, since if any(breach.loss is Loss.ORDER for breach in found) else None)
+        log_shape(work, fresh, facts if is_same_choice else None, by_place(captured.shape, fresh.shape) if is_same_choice else {})
+        refresh(work, fresh, since if any(breach.loss is Loss.ORDER for breach in found) else None)
     return fresh
 
 
-def tell_new_shape(
+def log_shape(
     work: Installation, fresh: Captured, altered: TableFacts | None = None, renamed: Mapping[str, str] | None = None
 ) -> None:
     """Log a schema event if the columns or the key differ; with renamed and added columns if the table was altered in place."""
@@ -83,12 +81,12 @@ def tell_new_shape(
         added = fresh.shape.names - was.names - frozenset((renamed or {}).values()) - frozenset(fresh.shape.left_out)
         more = {"renamed": renamed or {}, "added": defaults(work.connection, altered, added)}
     if was.outline() != fresh.shape.outline():
-        work.tell(fresh, was, fresh.shape, **{name: what for name, what in more.items() if what})
+        work.log_schema(fresh, was, fresh.shape, **{name: what for name, what in more.items() if what})
 
 
-def tell_gone(work: Installation, captured: Captured) -> None:
+def log_gone(work: Installation, captured: Captured) -> None:
     """Log a schema event without an `after`: all rows are gone with their table, and no change of them is missing."""
-    work.tell(captured, work.catalogue.last(captured.lineage).shape, None)
+    work.log_schema(captured, work.catalogue.last(captured.lineage).shape, None)
     work.run(f"delete from {TOUCHED} where lineage = {captured.lineage}")
     record(work, captured.lineage, whole_upto=work.head())
 
@@ -118,7 +116,7 @@ def healing(work: Installation, lineage: int) -> Healing:
     return catalog.healings(work.connection).get(lineage, Healing())
 
 
-def retell(work: Installation, captured: Captured, since: int | None = None) -> int:
+def refresh(work: Installation, captured: Captured, since: int | None = None) -> int:
     """Log touched rows again, those of untrusted log rows and of all log rows after a position; return their number."""
     upto = work.head()
     healed = healing(work, captured.lineage).upto
@@ -128,7 +126,7 @@ def retell(work: Installation, captured: Captured, since: int | None = None) -> 
             _touch(work, known, f"seq > {healed} and shape = {-known.number}")
         if since is not None:
             _touch(work, known, f"seq > {since} and shape = {known.number}")
-    _tell_touched(work, captured)
+    _refresh_touched(work, captured)
     work.run(f"delete from {TOUCHED} where lineage = {captured.lineage}")
     record(work, captured.lineage, rows_upto=upto)
     return work.head() - upto
@@ -160,7 +158,7 @@ def sides(shape: Shape) -> list[tuple[str, list[str], str]]:
     ]
 
 
-def _tell_touched(work: Installation, captured: Captured) -> None:
+def _refresh_touched(work: Installation, captured: Captured) -> None:
     """Deletes first: other rows may have their unique values now."""
     shape, table = captured.shape, quoted(captured.shape.table)
     keys = [f"c{i}" for i in range(len(shape.key))]

@@ -9,7 +9,7 @@ from penstock.capture import Report
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Captured
 from penstock.sources.sqlite.database import opened, transaction
-from penstock.sources.sqlite.heal import has_doubts, retell
+from penstock.sources.sqlite.heal import has_doubts, refresh
 from penstock.sources.sqlite.heal import renew as renew_capture
 from penstock.sources.sqlite.installation import Installation, begun, has_catalogue, refuse
 from penstock.sources.sqlite.schema import Selects, is_ours, matcher, read_schema, selector
@@ -97,7 +97,7 @@ def _mend(work: Installation, captured: Captured, choice: str | None) -> str:
     is_chosen_anew = choice is not None and choice != captured.shape.choice
     if not found and not is_chosen_anew and facts and facts.master_row == captured.master_row:
         if has_doubts(work, captured.lineage):
-            retell(work, captured)
+            refresh(work, captured)
         return "unchanged"
     renew_capture(work, captured, found, choice=choice)
     reasons = [f"{one.table} {one.what}" for one in found] or ["other columns" if is_chosen_anew else "the file was rewritten"]

@@ -96,7 +96,7 @@ class Installation:
         """Log a gap, at which pipelines stop: changes of this table are missing before it."""
         self._log(f"{-captured.number}, 'gap'", literal(why), "null")
 
-    def tell(self, captured: Captured, was: Shape | None, now: Shape | None, **more: object) -> None:
+    def log_schema(self, captured: Captured, was: Shape | None, now: Shape | None, **more: object) -> None:
         """Log a schema event: the shapes before and after; the table is gone if there is no `now`."""
         before, after = (json.dumps(shape.outline() | facts) if shape else None for shape, facts in ((was, {}), (now, more)))
         self._log(f"{captured.number}, 'schema'", *("null" if text is None else literal(text) for text in (before, after)))

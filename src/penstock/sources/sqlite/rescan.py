@@ -82,7 +82,7 @@ def _open(work: Installation, captured: Captured, *, is_asked: bool) -> Rescan |
 
 def begin(work: Installation, captured: Captured) -> Rescan:
     """Log the first mark. Rows that were touched while suspended are logged with all others."""
-    work.tell(captured, None, captured.shape, rescan="begin")
+    work.log_schema(captured, None, captured.shape, rescan="begin")
     work.run(f"delete from {TOUCHED} where lineage = {captured.lineage}")
     return Rescan(captured, work.head())
 
@@ -121,7 +121,7 @@ def _still(connection: sqlite3.Connection, captured: Captured, version: int) -> 
 
 def _end(work: Installation, rescan: Rescan) -> None:
     captured = rescan.captured
-    work.tell(captured, None, captured.shape, rescan="end", since=rescan.begin)
+    work.log_schema(captured, None, captured.shape, rescan="end", since=rescan.begin)
     work.run(f"update _penstock_shape set is_suspended = 0 where number = {captured.number}")
     record(work, captured.lineage, whole_upto=rescan.begin)
 

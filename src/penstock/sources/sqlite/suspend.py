@@ -13,7 +13,7 @@ from penstock.errors import ConfigInvalid
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Captured, Role
 from penstock.sources.sqlite.database import opened, transaction
-from penstock.sources.sqlite.heal import has_gap, retell, tell_gone, tell_new_shape
+from penstock.sources.sqlite.heal import has_gap, log_gone, log_shape, refresh
 from penstock.sources.sqlite.installation import Installation, begun, refuse
 from penstock.sources.sqlite.rescan import DROPPED, Rescan, begin, rescanned, silent
 from penstock.sources.sqlite.shape import Shape, TableFacts, refusal, shape_of
@@ -54,7 +54,7 @@ def _suspend(work: Installation, captured: Captured) -> str:
     facts, lost = work.facts(captured), [breach.what for breach in work.breaches(captured) if breach.loses(None)]
     work.release(captured)
     if facts is None:
-        tell_gone(work, captured)
+        log_gone(work, captured)
         return DROPPED
     for what in lost:
         work.gap(captured, what)
@@ -68,7 +68,7 @@ def _resume(work: Installation, captured: Captured) -> Rescan | None:
     work.run(f"delete from _penstock_meta where name = '{_TABLES}{captured.number}'")
     if facts is None:
         work.release(captured)
-        tell_gone(work, captured)
+        log_gone(work, captured)
         work.report.tables[captured.shape.table] = DROPPED
         return None
     table = facts.table
@@ -76,10 +76,10 @@ def _resume(work: Installation, captured: Captured) -> Rescan | None:
     work.release(captured)
     fresh = work.capture(facts, captured.shape.choice, captured.lineage, is_suspended=True)
     if not (_knows_all(work, captured, fresh.shape) and is_clear(work.catalogue.last(captured.lineage).shape, fresh.shape, facts)):
-        tell_new_shape(work, fresh)
+        log_shape(work, fresh)
         return begin(work, fresh)
-    tell_new_shape(work, fresh, facts)
-    touched = retell(work, fresh)
+    log_shape(work, fresh, facts)
+    touched = refresh(work, fresh)
     work.run(f"update _penstock_shape set is_suspended = 0 where number = {fresh.number}")
     work.report.tables[table] = f"resumed: {touched} touched rows logged again" if touched else "resumed"
     return None
