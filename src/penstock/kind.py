@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileKey:
-    """A key whose value is a path, relative to the folder of the pipeline file; `words` are values that are no paths."""
+    """A key whose value is a path, relative to the folder of the pipeline file; `words`, and addresses, are no paths."""
 
     key: tuple[str, ...]
     is_secret: bool = False
@@ -30,7 +30,7 @@ class FileKey:
         value = settings
         for name in self.key:
             value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-        return None if value in self.words else value
+        return None if value in self.words or (isinstance(value, str) and "://" in value) else value
 
 
 @dataclass(frozen=True, kw_only=True)

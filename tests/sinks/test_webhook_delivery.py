@@ -35,9 +35,7 @@ MILLISECOND = timedelta(milliseconds=1)
 
 def rows(*positions):
     return to_batch(
-        Change(
-            p, Op.INSERT, "orders", f'{{"id":{p}}}', None, f'{{"id":{p},"total":{p}.50}}', 1_767_225_600_000_000 + p * 1000, None, p
-        )
+        Change(p, Op.INSERT, "orders", f'{{"id":{p}}}', None, f'{{"id":{p},"total":{p}.50}}', 1_767_225_600_000_000 + p * 1000)
         for p in positions
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import ModuleType
 from typing import Any
 
@@ -55,14 +55,15 @@ def progress(module: ModuleType) -> None:
 
 def claim(module: ModuleType) -> None:
     """A lane is taken without its lock; progress is recorded without a look at the term."""
+    from penstock.coordinators import row_claim
 
     def unlocked(sound: Any, store: Any, term: Any, lane: Any, attempt: int) -> Any:
         return module.locks.seize(module.folder(store.path) / f"unlocked.{attempt}.{os.getpid()}")
 
     def unfenced(sound: Any, self: Any, watermark: Any, tally: Any) -> None:
-        sql = module._ADVANCE.replace(module._MINE, "w.pipeline = ? and w.lane = ? and coalesce(?, ?, ?) is not null")
-        place = (watermark.position, watermark.cursor, watermark.position, watermark.delivered, watermark.delivered)
-        self._store.write(sql, *place, tally.delivered, tally.rate, time.time(), None, *self._mine)
+        sql = row_claim._ADVANCE.replace(row_claim._CURRENT, row_claim.LANE).format(schema="", now=self._store.now, more="")
+        rate = {"changes": tally.delivered, "rate": tally.rate, "trouble": None}
+        self._store.write(sql, **asdict(watermark), **rate, **self._mine)
 
     instead(module, "_wait_for_lane", "lane-without-lock", unlocked)
     instead(module.SqliteClaim, "advance", "term-not-checked", unfenced)
@@ -108,8 +109,7 @@ def reader(module: ModuleType) -> None:
 
 def answer(module: ModuleType) -> None:
     """Any answer counts as taken, so a refused batch is passed over."""
-    sound = module.Answer.is_taken.fget
-    module.Answer.is_taken = property(lambda self: self.status is not None if is_on("refused-batch-skipped") else sound(self))
+    instead(module, "answered", "refused-batch-skipped", lambda sound, *values: replace(sound(*values), is_taken=True))
 
 
 def schedule(module: ModuleType) -> None:
