@@ -155,11 +155,11 @@ class Rig:
         """The positions that came, with repeats."""
         return [delivery.position for delivery in self.deliveries()]
 
-    def breaches(self, marks: Sequence[oracle.Mark] = ()) -> list[str]:
+    def breaches(self, marks: Sequence[oracle.Reached] = ()) -> list[str]:
         """What all oracles say."""
         return [breach for found in self.verdicts(marks).values() for breach in found]
 
-    def verdicts(self, marks: Sequence[oracle.Mark] = ()) -> dict[str, list[str]]:
+    def verdicts(self, marks: Sequence[oracle.Reached] = ()) -> dict[str, list[str]]:
         """What each oracle says."""
         seen = self.deliveries()
         return {
@@ -193,13 +193,13 @@ class Sampler(Thread):
 
     def __init__(self, rig: Rig) -> None:
         super().__init__(name="sampler", daemon=True)
-        self._rig, self._leaving, self.marks = rig, Event(), list[oracle.Mark]()
+        self._rig, self._leaving, self.marks = rig, Event(), list[oracle.Reached]()
 
     def run(self) -> None:
         """Sample until stopped."""
         while not self._leaving.wait(0.1):
             position = self._rig.position
-            self.marks.append(oracle.Mark(time.time(), position))
+            self.marks.append(oracle.Reached(time.time(), position))
 
     def __enter__(self) -> Self:
         self.start()

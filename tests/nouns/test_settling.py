@@ -209,14 +209,14 @@ def test_a_source_that_refuses_for_long_is_told_once_and_so_is_its_recovery(
     pipeline, refusals = refusal
     settling, now = Settling(pipeline, heard.append), [0.0]
     monkeypatch.setattr("penstock.running.settling.time", SimpleNamespace(monotonic=lambda: now[0]))
-    refusals.append(SourceUnavailable("shop.db: attempt to write a readonly database", "let this user write"))
+    refusals.append(SourceUnavailable("shop.db: attempt to write a readonly database", "allow this user to write"))
     for now[0] in (1.0, 10.9, 11.0, 12.0):
         settling.settle()
         assert len(heard) == (now[0] >= 11.0)
     [event] = heard
     assert isinstance(event, Unsettled)
     assert from_line(to_line(event)) == event
-    assert "readonly database; let this user write" in text_line(event, datetime.now(UTC))
+    assert "readonly database; allow this user to write" in text_line(event, datetime.now(UTC))
     refusals.clear()
     monkeypatch.undo()
     settling.settle()

@@ -38,7 +38,7 @@ class Story:
     orders: Orders
     password: str
     survivor: Program
-    marks: list[oracle.Mark] = field(default_factory=list)
+    marks: list[oracle.Reached] = field(default_factory=list)
     epochs: dict[str, int] = field(default_factory=dict)
     exit: int | None = None
     said: dict[str, subprocess.CompletedProcess[str]] = field(default_factory=dict)

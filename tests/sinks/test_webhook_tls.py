@@ -288,7 +288,7 @@ def test_what_cannot_be_used_is_refused_when_the_file_is_read(files, keys, said)
 
 
 def test_tls_to_a_plain_url_is_refused():
-    with pytest.raises(ConfigInvalid, match="tls is for https: remove it, or let url begin with https://"):
+    with pytest.raises(ConfigInvalid, match="tls is for https: remove it, or use https:// in url"):
         parse(
             {
                 "name": "p",

@@ -240,6 +240,8 @@ def _line(one: Redriven) -> str:
     return f"{one.letter.number}  change {change.position} of {change.table}, key {change.key_text}  {_WORDS[one.outcome]}{why}"
 
 
-def _summary(told: Sequence[Redriven]) -> str:
-    done = sum(one.outcome in ("sent", "left out") for one in told)
-    return f"{done} of {len(told)} dead letters are removed." + ("" if done == len(told) else " The others are still parked.")
+def _summary(redriven: Sequence[Redriven]) -> str:
+    done = sum(one.outcome in ("sent", "left out") for one in redriven)
+    return f"{done} of {len(redriven)} dead letters are removed." + (
+        "" if done == len(redriven) else " The others are still parked."
+    )

@@ -184,7 +184,7 @@ def test_it_is_due_at_first_then_when_still_or_over_the_bound(noted: int | None,
 
 @pytest.mark.parametrize(
     ("pragma", "remedy"),
-    [("max_page_count = 1", "make room"), ("query_only = 1", "let this user write")],
+    [("max_page_count = 1", "make room"), ("query_only = 1", "allow this user to write")],
     ids=["full", "read only"],
 )
 def test_a_database_that_cannot_be_written_is_an_unavailable_source(

@@ -11,13 +11,13 @@ from penstock.sinks.kafka.record import Record, Unfit
 
 
 def refused(
-    record: Record, producing: Callable[[], Any], heard: Callable[[Any, Any], None], make_room: Callable[[], None]
+    record: Record, producing: Callable[[], Any], on_delivery: Callable[[Any, Any], None], make_room: Callable[[], None]
 ) -> Any | Unfit | None:
-    """None if the library took the record, and will call `heard` with its fate; else the library's error, or Unfit."""
+    """None if the library took the record, and will call `on_delivery` with the result; else the library's error, or Unfit."""
     topic, key, value, headers = record
     while True:
         try:
-            producing().produce(topic, value, key, headers=headers, on_delivery=heard)
+            producing().produce(topic, value, key, headers=headers, on_delivery=on_delivery)
         except BufferError:  # the library's own queue is full
             make_room()
         except kafka.KafkaException as error:

@@ -66,7 +66,7 @@ class WebhookSettings(Sink):
             yield str(error)
             return
         if self.tls != Tls() and place.scheme != "https":
-            yield "tls is for https: remove it, or let url begin with https://"
+            yield "tls is for https: remove it, or use https:// in url"
         is_in_headers = "authorization" in map(str.lower, self.headers)
         named = ("url", place.authorization), ("auth", self.auth.header), ("headers", is_in_headers)
         if len(given := [name for name, value in named if value]) > 1:

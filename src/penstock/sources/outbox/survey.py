@@ -28,7 +28,7 @@ select 'prepared transaction ' || quote_literal(gid), extract(epoch from clock_t
 from pg_prepared_xacts where database = current_database() and clock_timestamp() - prepared > make_interval(secs => %(held)s)
 union all
 select 'replication slot ' || slot_name || case when active then '' else ', which is not in use' end, null::float8,
-  'let its reader catch up, or drop it'
+  'wait until its reader has caught up, or drop it'
 from pg_replication_slots where xmin is not null or (catalog_xmin is not null and not active)
 order by 2 desc nulls last
 """

@@ -15,7 +15,7 @@ from penstock.errors import CaptureMissing, LogDamaged, PenstockError, SourceUna
 _PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL}
 _UNWRITABLE = {
     sqlite3.SQLITE_FULL: "make room on its disk",
-    sqlite3.SQLITE_READONLY: "let this user write to the file and its folder: the progress of pipelines is recorded there",
+    sqlite3.SQLITE_READONLY: "allow this user to write to the file and its folder: the progress of pipelines is recorded there",
 }
 _SEE = "check that its disk has room, that this user can open the file and its folder, and that no program keeps it locked"
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}

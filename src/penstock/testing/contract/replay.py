@@ -28,7 +28,7 @@ class SharedRig(ReplayableRig, Protocol):
     """A source that several pipelines read."""
 
     def rest(self) -> None:
-        """Do what allows `settle` to write: of some sources, let time pass since the last commit."""
+        """Do what allows `settle` to write: some sources need time after the last commit."""
 
 
 class ReplayableSourceContract(SourceContract):
