@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from penstock.sockets import make_folder
+from penstock.files.sockets import make_folder
 from servers.ports import free_port
 
 OLDEST = 14

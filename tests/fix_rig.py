@@ -19,12 +19,12 @@ from penstock.coordinator import Coordinator, PipelineState
 from penstock.coordinators.kafka.coordinator import KafkaCoordinator
 from penstock.coordinators.postgres.coordinator import PostgresCoordinator
 from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
-from penstock.duration import parse
 from penstock.errors import StateUnavailable
 from penstock.sources.sqlite.point import of_cursor
 from penstock.sources.sqlite.source import LANE
 from penstock.testing import oracle
 from penstock.testing.receiver import ReceiverProcess
+from penstock.text.duration import parse
 from program import Program, send
 from shop import Shop
 

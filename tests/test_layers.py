@@ -16,13 +16,12 @@ LAYERS = (
     ("demo",),
     ("testing",),
     ("checkup", "metrics", "harvest"),
-    ("running", "redrive"),
+    ("running",),
     ("spark",),
     ("config",),
     ("sources", "sinks", "coordinators"),
     ("delivery",),
-    ("formats", "user_function"),
-    ("function",),
+    ("formats", "transform"),
     ("message",),
 )
 """From the top: a layer imports those below it. What is not named is a noun and lies at the bottom."""
@@ -44,10 +43,10 @@ SHARED = (
 )
 """What the implementations of one contract share. Otherwise they do not know each other."""
 
-NEUTRAL = ("checkup", "cli", "config", "harvest", "metrics", "redrive", "running")
+NEUTRAL = ("checkup", "cli", "config", "harvest", "metrics", "running")
 """These reach kinds of sources, sinks and state stores only by their descriptors."""
 
-ALSO_OF_NOUNS = {"pyarrow": None, "pydantic_core": ("settings",), "orjson": ("rows", "raw")}
+ALSO_OF_NOUNS = {"pyarrow": None, "pydantic_core": ("settings",), "orjson": ("rows", "text.raw")}
 """What nouns import beside the standard library, and which of them alone may."""
 
 SUITES = "testing.contract"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock import sockets
 from penstock.errors import ConfigInvalid
+from penstock.files import sockets
 
 OF_SPARK = ".00000000-0000-0000-0000-000000000000.sock"
 

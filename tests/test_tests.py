@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deadline import PATIENCE
-from penstock.duration import parse
+from penstock.text.duration import parse
 
 TESTS = Path(__file__).parent
 

@@ -13,7 +13,7 @@ from typing import Any, NewType
 
 import pyarrow as pa
 
-from penstock.raw import json_of
+from penstock.text.raw import json_of
 
 KEY_SHOWN = 200
 """Characters of a key that an error shows."""

@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 
 from penstock.change import CHANGES, Change, Header, Op, from_batch, key_text, listed, to_batch
-from penstock.raw import bytes_of, json_of
+from penstock.text.raw import bytes_of, json_of
 
 
 class Message(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from penstock.duration import roughly
 from penstock.errors import SourceOwned
+from penstock.text.duration import roughly
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from datetime import timedelta
 from typing import Literal
 
 from penstock.coordinator import State
-from penstock.duration import Duration
 from penstock.settings import absent, refuse, settings
 from penstock.sink import Sink
-from penstock.size import Heap
 from penstock.source import Source
+from penstock.text.duration import Duration
+from penstock.text.size import Heap
 
 _LEAST_TIMEOUT = timedelta(milliseconds=100)
 

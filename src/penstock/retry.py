@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Literal
 
-from penstock.duration import Duration
 from penstock.settings import refuse, settings
+from penstock.text.duration import Duration
 
 LONGEST_ASKED = 300.0
 """The longest wait, in seconds, that a receiver can ask for."""

@@ -13,7 +13,7 @@ from penstock.change import Change, Lane
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid
 from penstock.owner import Owner
-from penstock.size import Bytes
+from penstock.text.size import Bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from typing import Literal
 from penstock.change import Lane
 from penstock.coordinator import PipelineState
 from penstock.cursor import Cursor
-from penstock.duration import roughly
 from penstock.errors import PenstockError, SourcePruned
 from penstock.owner import described
 from penstock.ownership import another
 from penstock.pipeline import Pipeline
-from penstock.printable import as_json
 from penstock.source import Backlog, Reader, ranges_at, readers_of
+from penstock.text.duration import roughly
+from penstock.text.printable import as_json
 
 State = Literal["leading", "standby", "stopped", "halted"]
 

@@ -27,7 +27,7 @@ import yaml
 from standardwebhooks.webhooks import Webhook
 
 from deadline import PATIENCE
-from penstock import finding, room
+from penstock import finding
 from penstock.capture import ReaderState, Survey
 from penstock.checkup import machine, secrecy, standing
 from penstock.checkup.examination import checks, examine
@@ -37,6 +37,7 @@ from penstock.coordinator import PipelineState
 from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import JavaMissing, TransformInvalid
+from penstock.files import room
 from penstock.finding import Check, Finding, Severity, examined
 from penstock.sinks.webhook import certificate
 from penstock.sinks.webhook import checks as endpoint

@@ -32,7 +32,7 @@ from penstock.letter import DeadLetter
 from penstock.poison.condemned import Circumstances
 from penstock.poison.policy import Poison
 from penstock.receiver import MemoryStore, Receiver
-from penstock.redrive import REACH_SECONDS, Redriven, redrive
+from penstock.running.redrive import REACH_SECONDS, Redriven, redrive
 from penstock.status import _poison, summarise
 
 LANE = Lane("log")
@@ -251,7 +251,7 @@ def test_changes_that_come_for_the_key_meanwhile_are_parked_and_sent_by_the_same
 def test_a_letter_is_not_sent_before_what_lies_before_it_is_delivered(
     office: Office, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.redrive.REACH_SECONDS", 0.3)
+    monkeypatch.setattr("penstock.running.redrive.REACH_SECONDS", 0.3)
     poison = office.poison()
     for position in (7, 1001, 1003):
         poison.condemn(change(position, position), ERROR)
@@ -259,7 +259,7 @@ def test_a_letter_is_not_sent_before_what_lies_before_it_is_delivered(
     assert (code, office.hook.applied, office.parked()) == (1, [7], [1001, 1003])
     assert "changes before it are not delivered yet" in said
     office.hook.before[1001] = lambda: office.claim.advance(mark(1003), Tally())
-    monkeypatch.setattr("penstock.redrive.REACH_SECONDS", 60.0)
+    monkeypatch.setattr("penstock.running.redrive.REACH_SECONDS", 60.0)
     office.claim.advance(mark(1001), Tally())
     assert office.run(capsys, "redrive", "all")[0] == 0
     assert office.hook.applied == [7, 1001, 1003]
@@ -272,7 +272,7 @@ def test_a_pipeline_that_does_not_come_on_is_waited_for_once_and_not_for_each_le
 ) -> None:
     looks: list[float] = []
     clock = SimpleNamespace(sleep=looks.append, monotonic=lambda: sum(looks))
-    monkeypatch.setattr("penstock.redrive.time", clock)
+    monkeypatch.setattr("penstock.running.redrive.time", clock)
     poison = office.poison()
     for position in range(1001, 1021):
         poison.condemn(change(position, position), ERROR)

@@ -14,8 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from penstock import admin
-from penstock.admin import target
 from penstock.cli import app, main, terminal
 from penstock.config import load
 from penstock.coordinator import Term
@@ -23,6 +21,8 @@ from penstock.cursor import Watermark
 from penstock.errors import ConfigInvalid
 from penstock.following import follow
 from penstock.pipeline import Pipeline
+from penstock.running import admin
+from penstock.running.admin import target
 from penstock.running.resume import place
 from penstock.source import ANONYMOUS
 from penstock.sources.sqlite.install import enable
@@ -219,8 +219,9 @@ def test_one_whose_file_is_lost_is_forgotten_by_name_once_it_is_silent(
 
 
 def test_status_shows_who_holds_the_log_back_and_capture_status_too(
-    pipeline: Pipeline, file: Path, shop: sqlite3.Connection, capsys: Said
+    pipeline: Pipeline, file: Path, shop: sqlite3.Connection, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     pipeline.source.retention.register("absent", LANE, pipeline.source.begin(LANE, "2"))
     main(["status", str(file), str(file)])
     assert "holds the log back" not in capsys.readouterr().out

@@ -13,13 +13,13 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from penstock import admin
 from penstock.cli import main
 from penstock.config import load
 from penstock.coordinator import Term
 from penstock.errors import SourceOwned, StateLost
 from penstock.ownership import refusal
 from penstock.pipeline import Pipeline
+from penstock.running import admin
 from penstock.running.pipeline_run import PipelineRun
 from penstock.running.resume import place
 from penstock.running.run import run

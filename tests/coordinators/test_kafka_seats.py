@@ -114,7 +114,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     script = """
 import os, sys
 from pathlib import Path
-from penstock import privacy
+from penstock.files import privacy
 found = Path(sys.argv[1]).lstat()
 if not os.geteuid(): os.setuid(65534)
 else: found = os.stat("/")

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock import privacy
 from penstock.change import Lane
 from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateUnsafe
+from penstock.files import privacy
 
 NOBODY = 65534
 

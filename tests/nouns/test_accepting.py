@@ -382,9 +382,9 @@ def test_a_body_that_is_not_of_the_format_is_refused(body):
     ("headers", "said"),
     [
         ({"Penstock-Epoch": ""}, "the header Penstock-Epoch is missing"),
-        ({"Penstock-Epoch": "-1"}, "the header Penstock-Epoch is no number"),
-        ({"Penstock-Epoch": "²"}, "the header Penstock-Epoch is no number"),
-        ({"Penstock-Epoch": "9" * 5000}, "the header Penstock-Epoch is no number"),
+        ({"Penstock-Epoch": "-1"}, "the header Penstock-Epoch is not a number"),
+        ({"Penstock-Epoch": "²"}, "the header Penstock-Epoch is not a number"),
+        ({"Penstock-Epoch": "9" * 5000}, "the header Penstock-Epoch is not a number"),
         ({"Penstock-Lane": ""}, "the header Penstock-Lane is missing"),
         ({"Penstock-Incarnation": ""}, "the header Penstock-Incarnation is missing"),
     ],

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.batch_target import BACKLOG, catch_up
 from penstock.change import Lane
 from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.pipeline import Pipeline
+from penstock.progress.batch_target import BACKLOG, catch_up
 from penstock.sinks.discard.sink import DiscardSink
 from penstock.sources.synthetic import LANE, SyntheticSource
 from sparse import SparseSource

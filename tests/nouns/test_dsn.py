@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.dsn import scrubbed, shown
+from penstock.text.dsn import scrubbed, shown
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_a_following_that_has_failed_can_be_polled_again_and_fails_again():
     following = Polled(failing())
     with pytest.raises(LogDamaged):
         following.poll(0.0)
-    with pytest.raises(SourceUnavailable, match="has failed"):
+    with pytest.raises(SourceUnavailable, match="the following failed"):
         following.poll(0.0)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.config import parse
 from penstock.errors import ConfigInvalid
-from penstock.user_function import function_of, imported, try_out
+from penstock.transform.user_function import function_of, imported, try_out
 
 
 @pytest.fixture(autouse=True)

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from many_lanes import LanesSource
-from penstock.backfill import outstanding
-from penstock.batch_target import Batch
 from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import LogDamaged, SourceUnavailable
 from penstock.pipeline import Pipeline
+from penstock.progress.backfill import outstanding
+from penstock.progress.batch_target import Batch
 from penstock.running.lanes import open_lanes
 from penstock.running.resume import appear, place
 from penstock.sinks.discard.sink import DiscardSink

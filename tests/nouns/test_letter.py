@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.change import Change, Lane, Op
 from penstock.letter import DeadLetter, ordered
-from penstock.redrive import chains
+from penstock.running.redrive import chains
 
 LOG, RANGE = Lane("log"), Lane("snapshot:1")
 

@@ -15,7 +15,6 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from penstock.batch_target import Batch
 from penstock.change import Lane
 from penstock.cli.log import text_line
 from penstock.config import parse
@@ -24,6 +23,7 @@ from penstock.errors import SourcePruned, SourceUnavailable
 from penstock.event import _KINDS, Event, LogHeld, ReaderReleased, SettledAgain, Unsettled, from_line, to_line
 from penstock.owner import Owner
 from penstock.pipeline import Pipeline
+from penstock.progress.batch_target import Batch
 from penstock.running.resume import place
 from penstock.running.settling import Settling
 from penstock.settings import settings

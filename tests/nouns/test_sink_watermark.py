@@ -4,8 +4,8 @@ import pytest
 
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import CursorInvalid
+from penstock.progress.sink_watermark import later
 from penstock.running.resume import decide
-from penstock.sink_watermark import later
 
 
 class Lives:

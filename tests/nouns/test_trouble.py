@@ -27,7 +27,7 @@ def test_it_is_what_was_not_taken_and_every_event_is_told_on(trouble: Trouble, t
     found = trouble.look(None, (3, 0))
     assert found
     assert (found["code"], found["message"]) == ("sink.failing", "http://x: status 503; try 4 failed")
-    assert "by itself" in found["remedy"]
+    assert "automatically" in found["remedy"]
     returned = MessagesReturned(pipeline="p", messages=2, reason="TIMED_OUT: late")
     trouble.on_event(returned)
     assert (trouble.look(None, (3, 0)) or {})["message"] == "TIMED_OUT: late; 2 messages went back"

@@ -12,8 +12,8 @@ from stories import Part, Story, Way
 
 from deadline import PATIENCE, until
 from fix_rig import Rig
-from penstock import admin
 from penstock.config import load
+from penstock.running import admin
 from penstock.sources.sqlite.readers import registered
 from penstock.sources.sqlite.rescan import repair
 from penstock.sources.sqlite.source import LANE

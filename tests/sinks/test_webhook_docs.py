@@ -13,12 +13,12 @@ import pytest
 from facts import facts
 from penstock.change import Change, Op, to_batch
 from penstock.cli.validate import spelled
-from penstock.duration import parse
 from penstock.formats.cloudevents import CloudEventsFormat
 from penstock.formats.debezium import DebeziumFormat
 from penstock.formats.penstock import PenstockFormat
 from penstock.formats.rqlite import RqliteFormat, untagged
 from penstock.sinks.webhook.sink import WebhookSink
+from penstock.text.duration import parse
 
 DOC = Path(__file__).parents[2].joinpath("docs/webhook.md").read_text()
 START = 1_767_225_600_000_000

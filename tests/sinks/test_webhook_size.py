@@ -18,7 +18,7 @@ from penstock.event import DeliveryRetried
 from penstock.receiver import LARGEST, MemoryStore
 from penstock.receiver import Receiver as Judge
 from penstock.retry import Retry
-from penstock.size import Bytes, parse
+from penstock.text.size import Bytes, parse
 
 MILLISECOND = timedelta(milliseconds=1)
 DAY = timedelta(days=1)

@@ -5,11 +5,11 @@ from filesink import FileSink, GapSource, SlowSource, positions, written
 from restarted import Restarted
 
 from deadline import PATIENCE, until
-from penstock.batch_target import heads
 from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import DeliveryExhausted
 from penstock.pipeline import Pipeline, Transform
+from penstock.progress.batch_target import heads
 from penstock.sources.synthetic import LANE, SyntheticSource
 
 TOTAL = 3000

@@ -15,11 +15,11 @@ from penstock.change import Change, Op, to_batch
 from penstock.config import parse
 from penstock.coordinator import Term
 from penstock.errors import EngineFailed
-from penstock.function import Function
 from penstock.spark import calls as module
 from penstock.spark import endings
 from penstock.spark.calls import Calls
 from penstock.spark.task_spec import TaskSpec
+from penstock.transform.function import Function
 
 CHANGES = [Change(at, Op.INSERT, "orders", f'{{"id":{at}}}', None, "{}") for at in range(1, 6)]
 ROWS = [replace(change, position=9, ordinal=change.position) for change in CHANGES]

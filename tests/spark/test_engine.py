@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from deadline import PATIENCE, until
+from penstock.files.sockets import make_folder
 from penstock.pipeline import Pipeline
 from penstock.sinks.discard.sink import DiscardSink
-from penstock.sockets import make_folder
 from penstock.sources.synthetic import SyntheticSource
 from penstock.spark import engine as module
 from penstock.spark.daemon import MODULES

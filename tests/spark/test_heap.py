@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from penstock.change import Change, Op, from_batch, to_batch
-from penstock.size import GIB, MIB, parse, parse_heap
 from penstock.spark import heap
 from penstock.spark.outsize import HEAP_PER_ROW, PIECE_BYTES, Outsize, cut, refused
+from penstock.text.size import GIB, MIB, parse, parse_heap
 
 
 @pytest.mark.parametrize(("text", "size"), [("512m", 512 * MIB), ("2g", 2 * GIB), ("3G", 3 * GIB), ("1GiB", GIB)])

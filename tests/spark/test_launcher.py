@@ -11,13 +11,13 @@ import pytest
 from penstock.errors import ConfigInvalid, EngineFailed, EngineSlots, JavaMissing
 from penstock.pipeline import Pipeline, SparkSettings
 from penstock.sinks.discard.sink import DiscardSink
-from penstock.size import GIB, Bytes
 from penstock.sources.synthetic import SyntheticSource
 from penstock.spark import archive, jvm
 from penstock.spark.daemon import MODULES
 from penstock.spark.engine import Engine, common_settings
 from penstock.spark.java import Java, find_jars, find_java, module_flags
 from penstock.spark.session import master_for, open_session
+from penstock.text.size import GIB, Bytes
 
 
 def java_home(folder: Path, version: str) -> Path:

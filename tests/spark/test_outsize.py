@@ -10,19 +10,19 @@ from pyspark.sql import SparkSession
 from restarted import Restarted
 
 from deadline import PATIENCE, until
-from penstock.backfill import outstanding
-from penstock.batch_target import heads
 from penstock.change import Change, Op
 from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
 from penstock.errors import EngineFailed, RowTooLarge
 from penstock.pipeline import Pipeline, Transform
+from penstock.progress.backfill import outstanding
+from penstock.progress.batch_target import heads
 from penstock.retry import Retry
-from penstock.size import Bytes
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.source import LANE, SqliteSource
 from penstock.spark.again import put_through
 from penstock.spark.failing_row import Trial, find
+from penstock.text.size import Bytes
 
 LIMIT, LARGE = Bytes(500_000), 600_000
 WHERE = "try_variant_get(after, '$.id', 'int') > 0"

@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from penstock.batch_target import heads
 from penstock.change import from_batch
+from penstock.progress.batch_target import heads
 from penstock.source import ANONYMOUS, Span, count
 from penstock.sources.outbox.point import Point
 from penstock.sources.outbox.source import LANE as OUTBOX

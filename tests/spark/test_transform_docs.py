@@ -13,11 +13,11 @@ import yaml
 from penstock.change import Change, Op, from_batch, to_batch
 from penstock.config import parse
 from penstock.formats.penstock import PenstockFormat
-from penstock.function import Function
 from penstock.pipeline import Transform
 from penstock.spark.failing_row import Trial
 from penstock.spark.rows import rows
 from penstock.spark.transform import apply
+from penstock.transform.function import Function
 
 PAGE = (Path(__file__).parents[2] / "docs" / "transform.md").read_text()
 AT = 1767225600000000

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from penstock.sockets import make_folder
+from penstock.files.sockets import make_folder
 from penstock.spark.task_spec import Events
 from penstock.spark.warmup import warm
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.sockets import make_folder
+from penstock.files.sockets import make_folder
 from penstock.spark.workplace import PREFIX, Workplace
 
 KILLED = """

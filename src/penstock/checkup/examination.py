@@ -15,7 +15,7 @@ from penstock.config import load
 from penstock.finding import Check, Finding, examined, ok
 from penstock.kind import Kind
 from penstock.pipeline import Pipeline
-from penstock.user_function import try_out
+from penstock.transform.user_function import try_out
 
 
 def examine_machine() -> Iterator[Finding]:

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
+from penstock.files.room import disk, unwritable
 from penstock.finding import Check, Finding, failed, ok, warning
-from penstock.room import disk, unwritable
-from penstock.size import MIB
 from penstock.spark import archive
 from penstock.spark.heap import default_heap, machine_memory
 from penstock.spark.java import find_jars, find_java
+from penstock.text.size import MIB
 
 _PATIENCE = 600.0
 _NEEDED = "pyspark, pyarrow, penstock.spark.reader, penstock.spark.writer"

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from penstock.errors import ConfigUnsupported, PenstockError
-from penstock.printable import printable
+from penstock.text.printable import printable
 
 COMMANDS = {
     "demo": "penstock.cli.demo:demo",

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock import printable
 from penstock.cli import terminal
 from penstock.cli.options import AsJson, File, Yes, group
 from penstock.errors import ConfigInvalid
+from penstock.text import printable
 
 if TYPE_CHECKING:
     from penstock.letter import DeadLetter
     from penstock.pipeline import Pipeline
-    from penstock.redrive import Redriven
+    from penstock.running.redrive import Redriven
 
 app = group("Show dead letters, the changes that could not be delivered; send them again, or drop them.")
 
@@ -83,8 +83,8 @@ def redrive(
 
     Examples: `penstock dead redrive orders.yaml all`, `penstock dead redrive orders.yaml 12 13`
     """
-    from penstock import redrive
     from penstock.config import load
+    from penstock.running import redrive
 
     pipeline, chosen = load(file), _choice(which or [])
     if which != ["all"]:  # `all` may match no letter, such as in a scheduled job
@@ -105,9 +105,9 @@ def drop(file: File, which: Which = None, yes: Yes = False, as_json: AsJson = Fa
 
     Examples: `penstock dead drop orders.yaml 12`, `penstock dead drop orders.yaml table=drafts --yes`
     """
-    from penstock import redrive
     from penstock.config import load
     from penstock.rows import touching
+    from penstock.running import redrive
 
     pipeline = load(file, delivers=False)
     found = _found(pipeline, _choice(which or []))

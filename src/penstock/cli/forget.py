@@ -40,8 +40,8 @@ def forget(
 
 
 def _forget(pipeline: Pipeline, yes: bool) -> None:
-    from penstock import admin
     from penstock.owner import described
+    from penstock.running import admin
 
     standing, registered = pipeline.state.pipeline_state(pipeline.name), admin.registration(pipeline)
     if standing.is_held:
@@ -88,8 +88,8 @@ def _source(database: str, table: str) -> Source:
 
 
 def _strike_off(source: Source, name: str, yes: bool) -> None:
-    from penstock.duration import roughly
     from penstock.source import GONE, readers_of
+    from penstock.text.duration import roughly
 
     known = {one.pipeline: one for one in readers_of(source)}
     if not (one := known.get(name)):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from penstock.event import Event
-from penstock.printable import as_json, printable
+from penstock.text.printable import as_json, printable
 
 
 def text_line(event: Event, now: datetime) -> str:

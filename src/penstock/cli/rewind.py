@@ -13,7 +13,7 @@ from penstock.cli.options import File, Yes
 from penstock.errors import ConfigInvalid
 
 if TYPE_CHECKING:
-    from penstock.admin import Move
+    from penstock.running.admin import Move
 
 
 def rewind(
@@ -36,8 +36,8 @@ def rewind(
 
     Examples: `penstock rewind orders.yaml --to 2h`, `penstock rewind orders.yaml --to 1200 --yes`
     """
-    from penstock import admin
     from penstock.config import load
+    from penstock.running import admin
 
     pipeline = load(file, delivers=False)
     moves = admin.plan(pipeline, to, datetime.now(UTC))

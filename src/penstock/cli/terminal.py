@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from penstock.errors import ConfigInvalid, PenstockError
-from penstock.printable import as_json, printable
+from penstock.text.printable import as_json, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from penstock import registry
 from penstock.cli import terminal
 from penstock.cli.options import AsJson, Files
-from penstock.size import Bytes
+from penstock.text.size import Bytes
 
 if TYPE_CHECKING:
     from penstock.kind import Kind
@@ -45,7 +45,7 @@ def validate(files: Files, as_json: AsJson = False) -> None:
     Example: `penstock validate pipeline.yaml`
     """
     from penstock.config import load, references
-    from penstock.user_function import try_out
+    from penstock.transform.user_function import try_out
 
     for file in files:
         pipeline = load(file)

@@ -14,12 +14,12 @@ from penstock.config.document import Document, Key
 from penstock.config.errors import keys
 from penstock.config.parts import coordinator, invalid, kinds, part_of, validated, value_at
 from penstock.config.rules import contradictions
-from penstock.duration import Duration
+from penstock.config.unread import unread
 from penstock.errors import ConfigInvalid, ConfigUnsupported
 from penstock.pipeline import Pipeline, SparkSettings, Transform
 from penstock.settings import settings
 from penstock.sink import TransactionalSink
-from penstock.unread import unread
+from penstock.text.duration import Duration
 
 LATER_KINDS = {
     "source": ("postgres", "rqlite", "scylla", "feed"),

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from penstock import privacy
 from penstock.errors import StateRefused, StateUnavailable
+from penstock.files import privacy
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Literal, NamedTuple
 
-from penstock.duration import Duration
 from penstock.retry import Retry
 from penstock.settings import refuse, settings
-from penstock.size import Bytes, Size
+from penstock.text.duration import Duration
+from penstock.text.size import Bytes, Size
 
 MOST_PARALLEL = 64  # requests under way: each has a thread and a connection
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from penstock.demo.arrivals import Arrival
 from penstock.demo.figures import Figures, percentile
 from penstock.demo.story import ACTS, PROOF, Summary, View
-from penstock.printable import printable
+from penstock.text.printable import printable
 
 _BARS = "▁▂▃▄▅▆▇█"
 _COLOURS = {"insert": "green", "update": "cyan", "delete": "magenta"}

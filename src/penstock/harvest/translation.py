@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 from penstock.errors import ConfigInvalid
 from penstock.harvest.config import HarvestConfig
 from penstock.harvest.spelling import spelled
-from penstock.printable import printable
+from penstock.text.printable import printable
 
 _NOT_OURS = ("binary_parameters", "disable_prepared_binary_result")
 """Parameters of the driver of Go that libpq does not have, and that have no effect here."""

@@ -14,7 +14,7 @@ from penstock.event import COUNTERS, Counter
 from penstock.metrics.health import ailment
 from penstock.metrics.tally import ROLES
 from penstock.metrics.watch import Sight, Watch
-from penstock.printable import printable
+from penstock.text.printable import printable
 
 _Values = Iterable[tuple[tuple[str, ...], float | None]]
 

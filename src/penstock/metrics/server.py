@@ -15,14 +15,14 @@ from urllib.parse import parse_qs, urlsplit
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from penstock import duration
 from penstock.errors import ConfigInvalid
 from penstock.event import Observer
 from penstock.metrics.exposition import registry
 from penstock.metrics.health import STALLED_SECONDS, ailment
 from penstock.metrics.watch import Sight, Watch
 from penstock.pipeline import Pipeline
-from penstock.printable import as_json
+from penstock.text import duration
+from penstock.text.printable import as_json
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[^\]]+\]|[^:\[\]]+):)?(?P<port>\d{1,5})")
 _PATIENCE = 10.0  # seconds for a client to send its request

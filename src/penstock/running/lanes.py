@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from penstock.batch_target import covers
 from penstock.change import Lane
 from penstock.cursor import Watermark
 from penstock.errors import SourceUnavailable, StateUnavailable
 from penstock.pipeline import Pipeline
+from penstock.progress.batch_target import covers
 from penstock.source import Source
 
 

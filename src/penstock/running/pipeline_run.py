@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Event as Flag
 
-from penstock.backfill import Backfill, outstanding
-from penstock.batch_target import Batch, Target, catch_up
 from penstock.change import Lane
 from penstock.coordinator import PipelineState, Term
 from penstock.errors import Directive, EngineFailed, EngineLost, PenstockError, StateRefused, StateUnavailable, TermLost, from_text
@@ -29,6 +27,8 @@ from penstock.event import (
 )
 from penstock.ownership import refusal
 from penstock.pipeline import Pipeline
+from penstock.progress.backfill import Backfill, outstanding
+from penstock.progress.batch_target import Batch, Target, catch_up
 from penstock.retry import Retry
 from penstock.running.absence import Absence
 from penstock.running.lanes import have_changed, open_lanes

@@ -7,7 +7,6 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from penstock.batch_target import prove
 from penstock.change import Lane
 from penstock.coordinator import Term
 from penstock.cursor import Watermark
@@ -15,9 +14,10 @@ from penstock.errors import SourceRewound, SourceUnavailable, StateLost
 from penstock.owner import Owner
 from penstock.ownership import owner_of, require
 from penstock.pipeline import Pipeline
-from penstock.sink_watermark import is_same_life, kept, release
+from penstock.progress.batch_target import prove
+from penstock.progress.sink_watermark import is_same_life, kept, release
+from penstock.progress.watermark import at_watermark
 from penstock.source import Source
-from penstock.watermark import at_watermark
 
 UNKNOWN = {
     "state.lost",

@@ -12,7 +12,7 @@ from penstock.event import Event, Observer
 from penstock.pipeline import Pipeline
 from penstock.running.pipeline_run import PipelineRun
 from penstock.spark.engine import Engine
-from penstock.user_function import function_of
+from penstock.transform.user_function import function_of
 
 
 def run(*pipelines: Pipeline, start: str | None = None, stop: Flag | None = None, observer: Observer | None = None) -> None:

@@ -10,8 +10,8 @@ from penstock.errors import SourceUnavailable, StateUnavailable
 from penstock.event import LogHeld, Observer, ReaderReleased, Settled, SettledAgain, Unsettled
 from penstock.ownership import owner_of
 from penstock.pipeline import Pipeline
+from penstock.progress.watermark import at_watermark
 from penstock.source import Retention, Settlement
-from penstock.watermark import at_watermark
 
 UNSETTLED_SECONDS = 10.0
 """Seconds for which a source may refuse before an event reports it: a restart of a server takes less."""

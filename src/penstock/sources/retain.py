@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import Literal
 
 from penstock.change import Lane
-from penstock.duration import Duration
 from penstock.owner import Owner
 from penstock.settings import refuse, settings
 from penstock.source import GONE, Reader
+from penstock.text.duration import Duration
 
 
 @settings

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock import privacy
+from penstock.files import privacy
 from penstock.spark.java import Java
 
 

@@ -23,10 +23,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock import privacy
 from penstock.change import Change, Lane, described, from_batch
 from penstock.errors import TransformInvalid
 from penstock.event import CallDied
+from penstock.files import privacy
 from penstock.retry import Retry
 from penstock.spark.death import Death, Name, how_it_ended, name_of, place_in
 from penstock.spark.endings import ending_of

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from penstock.batch_target import Target, covers, heads, prove
 from penstock.change import Lane
 from penstock.cursor import Cursor
 from penstock.errors import SourcePruned, SourceUnavailable
+from penstock.progress.batch_target import Target, covers, heads, prove
 from penstock.source import Source, Span, count
 from penstock.spark.request import Request
 

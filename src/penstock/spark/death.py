@@ -10,8 +10,8 @@ from datetime import timedelta
 
 from penstock.change import Change, described
 from penstock.errors import EngineFailed, TransformInvalid
-from penstock.function import way_on
 from penstock.retry import Retry
+from penstock.transform.function import way_on
 
 Name = tuple[int, str]
 """The identity of a change across restarts."""

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from threading import Lock, Thread, Timer
 from typing import Any, TypeVar
 
-from penstock.backfill import Backfill
-from penstock.batch_target import Target
 from penstock.change import Lane
 from penstock.errors import ConfigInvalid, EngineLost
 from penstock.event import Observer
 from penstock.pipeline import Pipeline, SparkSettings
+from penstock.progress.backfill import Backfill
+from penstock.progress.batch_target import Target
 from penstock.spark import training
 from penstock.spark.daemon import MODULES
 from penstock.spark.query import Query, engine_lost

@@ -14,13 +14,13 @@ import pyarrow as pa
 from penstock.change import Change, Op, described, from_batch, to_batch
 from penstock.errors import TransformInvalid
 from penstock.following import follow
-from penstock.function import way_on
 from penstock.message import documents
 from penstock.pipeline import Pipeline, Transform
 from penstock.source import ANONYMOUS, Window, ranges_at
 from penstock.spark.outsize import PIECE_BYTES, Outsize, cut
 from penstock.spark.rows import rows
 from penstock.spark.stop_before import StopBefore
+from penstock.transform.function import way_on
 
 ROWS = 10_000
 """Changes that are tried at once."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.pipeline import Pipeline
-from penstock.size import GIB, MIB, Bytes
 from penstock.spark.outsize import HEAP_PER_ROW
+from penstock.text.size import GIB, MIB, Bytes
 
 SMALLEST_DEFAULT, LARGEST_DEFAULT = GIB, 4 * GIB
 

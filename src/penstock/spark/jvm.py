@@ -20,8 +20,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from penstock import privacy
 from penstock.errors import EngineFailed
+from penstock.files import privacy
 from penstock.spark import archive
 from penstock.spark.daemon import UMASK
 from penstock.spark.java import Java, find_jars, find_java, module_flags

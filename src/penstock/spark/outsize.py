@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from penstock.change import BYTES, Change, described, last_of
 from penstock.errors import RowTooLarge
-from penstock.function import way_on
-from penstock.size import LEAST_HEAP, MIB, Bytes
+from penstock.text.size import LEAST_HEAP, MIB, Bytes
+from penstock.transform.function import way_on
 
 HEAP_PER_ROW = 16
 """A row may take one sixteenth of the heap, which holds several copies of it and other rows."""

@@ -13,13 +13,13 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
-from penstock.backfill import Backfill
-from penstock.batch_target import Target
 from penstock.change import Lane
 from penstock.coordinator import Term
 from penstock.errors import EngineFailed, EngineLost, EngineMemory, PenstockError, TransformInvalid, from_text
 from penstock.pipeline import Pipeline
 from penstock.poison.policy import then_of
+from penstock.progress.backfill import Backfill
+from penstock.progress.batch_target import Target
 from penstock.spark.archive import cache
 from penstock.spark.cipher import KEY
 from penstock.spark.failing_row import stop_for

@@ -10,13 +10,13 @@ from typing import TypeVar
 import pyarrow as pa
 from pyspark import TaskContext
 
-from penstock.backfill import Backfill
 from penstock.change import NO_CHANGES, Lane, last_of, last_position
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import Directive, PenstockError, SourcePruned, StateLost
 from penstock.failpoint import reach
 from penstock.following import follow
 from penstock.poison.policy import then_of
+from penstock.progress.backfill import Backfill
 from penstock.source import Span, Stamp, Window
 from penstock.spark.encoding import encoding_of
 from penstock.spark.outsize import Outsize, cut, refused

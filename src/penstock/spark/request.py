@@ -12,11 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.batch_target import Target, heads
 from penstock.change import Lane
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, SourceUnavailable
 from penstock.message import documents
+from penstock.progress.batch_target import Target, heads
 from penstock.source import ANONYMOUS, Source, Span, count
 from penstock.spark.borrowed import Borrowed, borrowed
 from penstock.spark.outsize import Outsize, cut, refused

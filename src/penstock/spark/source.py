@@ -131,9 +131,9 @@ class BatchReader(LaneReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, str], limit: Any) -> dict[str, str]:
         """The target of every lane, or its watermark if that is later."""
-        from penstock.batch_target import covers
         from penstock.change import Lane
         from penstock.cursor import Cursor
+        from penstock.progress.batch_target import covers
 
         spec = _decoded(self.spec)
         source, target = spec.pipeline.source, spec.target
@@ -154,7 +154,7 @@ class RangesReader(BatchReader):
 
     def latestOffset(self, start: dict[str, str], limit: Any) -> dict[str, str]:
         """The offset after the rows of all ranges."""
-        from penstock.backfill import Backfill
+        from penstock.progress.backfill import Backfill
 
         target = _decoded(self.spec).target
         assert isinstance(target, Backfill)

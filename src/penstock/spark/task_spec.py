@@ -20,14 +20,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock import privacy
-from penstock.backfill import Backfill
-from penstock.batch_target import Target
 from penstock.change import Lane
 from penstock.coordinator import Term
 from penstock.errors import Directive, EngineFailed, PenstockError
 from penstock.event import AttemptFailed, Event, from_line, shortened, to_line
+from penstock.files import privacy
 from penstock.pipeline import Pipeline
+from penstock.progress.backfill import Backfill
+from penstock.progress.batch_target import Target
 from penstock.spark.cipher import KEY, decrypt, encrypt
 from penstock.spark.encoding import encoding_of
 from penstock.spark.plan import Plan, Way

@@ -15,7 +15,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from threading import Thread
 
-from penstock import privacy
+from penstock.files import privacy
 from penstock.spark.archive import flags, made_cache, path_of
 from penstock.spark.java import find_jars, find_java
 from penstock.spark.session import close_session, open_session

@@ -6,10 +6,10 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from penstock import privacy
 from penstock.coordinators import locks
 from penstock.errors import StateUnavailable
-from penstock.sockets import make_folder
+from penstock.files import privacy
+from penstock.files.sockets import make_folder
 
 PREFIX = "penstock-run-"
 _ALIVE = "alive"

@@ -17,13 +17,12 @@ from penstock.cursor import Cursor, Watermark
 from penstock.errors import StateUnavailable, TransformInvalid
 from penstock.event import Delivered, LaneClaimed, LaneReleased
 from penstock.failpoint import reach
-from penstock.function import Function, Outcome, Watch, origins, way_on
 from penstock.message import natives
 from penstock.pipeline import Pipeline
 from penstock.poison.condemned import IN_A_ROW, Circumstances
 from penstock.poison.policy import policy
+from penstock.progress.sink_watermark import kept, later
 from penstock.sink import Assignment, Delivery, TransactionalDelivery
-from penstock.sink_watermark import kept, later
 from penstock.source import Stamp
 from penstock.spark.calls import Calls, Refusal
 from penstock.spark.death import Death
@@ -34,7 +33,8 @@ from penstock.spark.progress import Progress
 from penstock.spark.rows import Aside, Mark, Raised
 from penstock.spark.task_spec import TaskSpec
 from penstock.spark.trouble import Trouble
-from penstock.user_function import function_of
+from penstock.transform.function import Function, Outcome, Watch, origins, way_on
+from penstock.transform.user_function import function_of
 
 SETTLE_SECONDS = 0.2
 TELL_SECONDS = 1.0

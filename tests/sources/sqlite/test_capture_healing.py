@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from replay import assert_log_makes, connect, followed, logged, positions, source_of
 
-from penstock.batch_target import prove
 from penstock.change import Change
 from penstock.errors import CaptureBroken, ConfigInvalid
 from penstock.following import follow
+from penstock.progress.batch_target import prove
 from penstock.source import ANONYMOUS
 from penstock.sources.sqlite import rescan
 from penstock.sources.sqlite.install import disable, enable

@@ -24,13 +24,13 @@ from penstock.change import Change, from_batch
 from penstock.cursor import Cursor
 from penstock.errors import CaptureBroken
 from penstock.following import follow
-from penstock.function import ROOM
 from penstock.source import ANONYMOUS
 from penstock.sources.sqlite import snapshot
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.point import of_cursor
 from penstock.sources.sqlite.ranges import Ruler
 from penstock.sources.sqlite.source import LANE, SqliteSource
+from penstock.transform.function import ROOM
 
 KEYED = {name: sql for name, sql in SCHEMAS.items() if "on update cascade" not in sql and is_strict(sql)}
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlsplit
 
-from penstock import duration
 from penstock.errors import ConfigInvalid
+from penstock.text import duration
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SERVERS = re.compile(r"[^\s/@,]+:\d+(,[^\s/@,]+:\d+)*")

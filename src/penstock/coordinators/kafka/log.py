@@ -22,7 +22,7 @@ from penstock.coordinators.kafka.address import Address
 from penstock.coordinators.kafka.client import Ear, confluent, settings
 from penstock.coordinators.kafka.state_machine import VERSION, StateMachine
 from penstock.errors import PenstockError, StateInvalid, StateUnavailable
-from penstock.printable import printable
+from penstock.text.printable import printable
 
 PART = 400_000
 """Most characters of a record: brokers accept a megabyte by default."""

@@ -10,9 +10,9 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from penstock import privacy
 from penstock.coordinators import locks
 from penstock.errors import StateUnavailable, StateUnsafe
+from penstock.files import privacy
 
 OLD_SECONDS = 60.0
 TEMPORARY = Path("/tmp")

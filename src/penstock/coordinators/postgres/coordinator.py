@@ -20,8 +20,8 @@ from penstock.coordinators.postgres.numbers import number_of
 from penstock.coordinators.postgres.schema import NAME
 from penstock.coordinators.postgres.store import StateStore
 from penstock.coordinators.row_coordinator import RowCoordinator
-from penstock.dsn import shown
 from penstock.errors import StateUnavailable
+from penstock.text.dsn import shown
 
 _TERM = f"select epoch, holder, coalesce({presence.ALIVE}, false), error from {NAME}.terms where pipeline = :pipeline"
 

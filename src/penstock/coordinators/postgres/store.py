@@ -17,8 +17,8 @@ from psycopg import errors, sql
 
 from penstock.coordinators.postgres import address, schema
 from penstock.coordinators.postgres.schema import NAME
-from penstock.dsn import scrubbed, shown
 from penstock.errors import StateInvalid, StateRefused, StateUnavailable
+from penstock.text.dsn import scrubbed, shown
 
 OLDEST = 120000
 

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock import privacy
 from penstock.coordinators.sqlite import guard
+from penstock.files import privacy
 from penstock.finding import Check, Finding, ok, warning
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from penstock.coordinators.sqlite.condition import silent
 from penstock.coordinators.sqlite.letters import SqliteLetters
 from penstock.coordinators.sqlite.store import StateStore, folder, is_new
 from penstock.errors import StateUnavailable
-from penstock.room import unwritable
+from penstock.files.room import unwritable
 
 _TERM = "select epoch, holder, seat, beat_at, coalesce(ttl, :ttl), error from terms where pipeline = :pipeline"
 

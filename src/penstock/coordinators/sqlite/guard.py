@@ -7,8 +7,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock import privacy
 from penstock.errors import StateUnsafe
+from penstock.files import privacy
 
 JOURNALS = ("-wal", "-shm", "-journal")
 

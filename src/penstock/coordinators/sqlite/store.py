@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from penstock import privacy
 from penstock.coordinators import locks
 from penstock.coordinators.sqlite import guard
 from penstock.coordinators.tables import LETTERS, TERMS
 from penstock.errors import PenstockError, StateInvalid, StateRefused, StateUnavailable
+from penstock.files import privacy
 
 APPLICATION = 0x50454E53  # "PENS"
 VERSION = 6

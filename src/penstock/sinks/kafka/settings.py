@@ -7,13 +7,13 @@ from dataclasses import field
 from datetime import timedelta
 from typing import Literal
 
-from penstock.duration import Duration
 from penstock.retry import Retry
 from penstock.settings import settings
 from penstock.sink import TransactionalSink
 from penstock.sinks.kafka import client, record
 from penstock.sinks.kafka.record import Style
 from penstock.source import Source
+from penstock.text.duration import Duration
 
 _LONGEST = timedelta(seconds=60)
 

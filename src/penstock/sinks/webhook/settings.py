@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Literal
 
 from penstock.delivery.settings import Batch, Pace
-from penstock.duration import Duration
 from penstock.retry import Retry
 from penstock.settings import absent, refuse, settings
 from penstock.sink import Sink
@@ -16,6 +15,7 @@ from penstock.sinks.webhook import endpoint, header
 from penstock.sinks.webhook.auth import Auth
 from penstock.sinks.webhook.signing import Signing
 from penstock.sinks.webhook.tls import Tls
+from penstock.text.duration import Duration
 
 UNVERIFIED = "tls.verify is false: any server that answers at the url is trusted, and can read and accept the changes"
 

@@ -7,7 +7,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.duration import roughly
 from penstock.errors import SourcePruned
 from penstock.finding import Check, Finding, ok, warning
 from penstock.source import Reader
@@ -18,6 +17,7 @@ from penstock.sources.outbox.mark.stamp import EVERY
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.source import LANE, OutboxSource
 from penstock.sources.outbox.survey import Holder, survey
+from penstock.text.duration import roughly
 
 if TYPE_CHECKING:
     from penstock.pipeline import Pipeline

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from penstock.dsn import scrubbed, shown
 from penstock.errors import ConfigInvalid, OutboxMissing, OutboxUnfit, SourceUnavailable
 from penstock.sources.outbox.naming import Names
+from penstock.text.dsn import scrubbed, shown
 
 if TYPE_CHECKING:
     import psycopg

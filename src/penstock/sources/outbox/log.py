@@ -10,7 +10,6 @@ from datetime import datetime
 import pyarrow as pa
 
 from penstock.change import Change, Op
-from penstock.dsn import shown
 from penstock.errors import ConfigInvalid, LogDamaged, OutboxMissing, SourcePruned, SourceRewound
 from penstock.sources.outbox import sequence
 from penstock.sources.outbox.database import Connection, connected, remedy_of
@@ -18,6 +17,7 @@ from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.point import Point
 from penstock.sources.outbox.rows import Row, to_changes
 from penstock.sources.outbox.window import RecordedWindow, RecordedWindows, pruned
+from penstock.text.dsn import shown
 
 _SEEN = ("position", "op", "table", "key", "at")
 

@@ -11,8 +11,8 @@ import orjson
 import pyarrow as pa
 
 from penstock.change import MESSAGES, NO_CHANGES, Op
-from penstock.size import MIB
 from penstock.sources.one_lane import batch_of
+from penstock.text.size import MIB
 
 COLUMNS = (
     "id, xid::text::bigint, topic, key, value, header_keys, header_values,"

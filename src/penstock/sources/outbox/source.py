@@ -12,7 +12,6 @@ from penstock.change import Change, Lane
 from penstock.cursor import Cursor
 from penstock.following import Polled
 from penstock.settings import absent, settings
-from penstock.size import Size
 from penstock.source import Backlog, Following, Span, Stamp, at_most
 from penstock.sources.one_lane import OneLane, cuts, moment, number, pieces
 from penstock.sources.outbox.follow import follow
@@ -21,6 +20,7 @@ from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.parts import OutboxRetention, OutboxSeek
 from penstock.sources.outbox.point import Point, of_cursor
 from penstock.sources.retain import Retain
+from penstock.text.size import Size
 
 LANE = Lane("outbox")
 

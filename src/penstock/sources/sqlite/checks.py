@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.capture import Survey, TableState
+from penstock.files.room import disk, unwritable
 from penstock.finding import Check, Finding, failed, ok, warning
-from penstock.room import disk, unwritable
 from penstock.sources.sqlite.database import enable_remedy, opened, repair_remedy
 from penstock.sources.sqlite.survey import survey
 

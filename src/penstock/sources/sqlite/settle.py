@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock import failpoint
-from penstock.duration import roughly
 from penstock.errors import SourcePruned, SourceUnavailable
 from penstock.owner import refuse_another
 from penstock.source import Settlement
@@ -23,6 +22,7 @@ from penstock.sources.sqlite.database import data_version, is_busy, opened, tran
 from penstock.sources.sqlite.image import EVERYTHING
 from penstock.sources.sqlite.log import Extent, Log
 from penstock.sources.sqlite.point import Point
+from penstock.text.duration import roughly
 
 BATCH = 500  # rows deleted in one transaction: half a millisecond
 BOUND = 50_000  # changes beyond which a call prunes during writes

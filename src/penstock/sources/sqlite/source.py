@@ -14,7 +14,6 @@ from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid
 from penstock.following import Polled
 from penstock.settings import absent, settings
-from penstock.size import Size
 from penstock.source import Backlog, Following, Span, Stamp
 from penstock.sources.one_lane import OneLane, cuts, moment, number, pieces
 from penstock.sources.retain import Retain
@@ -26,6 +25,7 @@ from penstock.sources.sqlite.point import Point, any_place, of_cursor
 from penstock.sources.sqlite.ranges import RangePoint
 from penstock.sources.sqlite.schema import matcher, selector
 from penstock.sources.sqlite.snapshot import plan
+from penstock.text.size import Size
 
 LANE = Lane("log")
 

@@ -82,13 +82,13 @@ class SourceContract(Contract):
         assert declared <= tested, f"inherit the suites of {', '.join(sorted(declared - tested))}: see docs/testing.md"
 
     def test_a_moment_is_a_place_only_in_a_source_that_keeps_what_was_delivered(self, rig: SourceRig) -> None:
-        """A moment in the past is a place to go on from where `seek` is declared, and ConfigInvalid elsewhere."""
+        """A pipeline can continue at a time in the past where `seek` is declared; otherwise `since` raises ConfigInvalid."""
         rig.commit(1)
         source, moment = rig.source, datetime.now(UTC) - timedelta(days=1)
         if source.seek:
             assert len(read(source, whole(source, since(source, source.lanes()[0], moment)))) == 1
         else:
-            with pytest.raises(ConfigInvalid, match=r"no moment|keeps nothing"):
+            with pytest.raises(ConfigInvalid):
                 since(source, source.lanes()[0], moment)
 
     def test_positions_grow(self, rig: SourceRig) -> None:

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from penstock.dsn import shown
 from penstock.errors import ConfigInvalid, OutboxMissing, OutboxUnfit, PenstockError, SourceUnavailable
 from penstock.outbox import quoted
 from penstock.sources.outbox.mark.listed import WITHIN, ListedTable
 from penstock.sources.outbox.mark.table import WEIGHED
 from penstock.sources.outbox.naming import Names
+from penstock.text.dsn import shown
 
 SCHEMES = ("mysql://", "mariadb://")
 OPTIONS = {"ssl_ca": str, "ssl_cert": str, "ssl_key": str, "unix_socket": str, "connect_timeout": int, "read_timeout": int}

@@ -12,11 +12,9 @@ import pyarrow as pa
 
 from penstock.change import Change, Lane
 from penstock.cursor import Cursor
-from penstock.duration import Duration
 from penstock.errors import ConfigInvalid
 from penstock.following import Polled
 from penstock.settings import absent, refuse, settings
-from penstock.size import Size
 from penstock.source import ANONYMOUS, Backlog, Following, Span, Stamp
 from penstock.sources.one_lane import OneLane, moment
 from penstock.sources.outbox.mark.databases import named, opened
@@ -25,6 +23,8 @@ from penstock.sources.outbox.mark.parts import MarkLeases, MarkRetention
 from penstock.sources.outbox.mark.point import LIFE, of_cursor, to_cursor
 from penstock.sources.outbox.mark.stamp import EVERY, mark, of, position_of
 from penstock.sources.outbox.mark.table import Opened
+from penstock.text.duration import Duration
+from penstock.text.size import Size
 
 LANE = Lane("outbox")
 _SENDS_ALL = "reader mark sends and purges every row of the table: delete rows that are not to be sent"

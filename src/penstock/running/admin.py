@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from penstock import duration
 from penstock.change import Lane
+from penstock.config.unread import require
 from penstock.coordinator import Term
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import CaptureMissing, ConfigInvalid, PenstockError, TermHeld
@@ -18,9 +18,9 @@ from penstock.owner import Owner
 from penstock.ownership import another, owner_of
 from penstock.ownership import require as require_registration
 from penstock.pipeline import Pipeline
-from penstock.sink_watermark import release
+from penstock.progress.sink_watermark import release
 from penstock.source import Reader, ranges_at, since
-from penstock.unread import require
+from penstock.text import duration
 
 
 @dataclass(frozen=True, slots=True)

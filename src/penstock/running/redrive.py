@@ -20,7 +20,7 @@ from penstock.poison.condemned import IN_A_ROW
 from penstock.rows import Row, touching
 from penstock.sink import Assignment
 from penstock.source import Source
-from penstock.user_function import function_of
+from penstock.transform.user_function import function_of
 
 PATIENCE = 300.0
 """Seconds that the delivery of one letter may take."""

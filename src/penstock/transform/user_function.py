@@ -11,8 +11,8 @@ from importlib.machinery import PathFinder
 from typing import Any
 
 from penstock.errors import ConfigInvalid
-from penstock.function import Function
 from penstock.pipeline import Pipeline
+from penstock.transform.function import Function
 
 
 def function_of(pipeline: Pipeline) -> Function | None:

@@ -10,8 +10,8 @@ from penstock.change import Lane
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import SourceUnavailable, StateUnavailable
 from penstock.pipeline import Pipeline
+from penstock.progress.watermark import at_watermark
 from penstock.source import ANONYMOUS, Source, Span, ranges_at
-from penstock.watermark import at_watermark
 
 Target = Mapping[Lane, Cursor]
 """The head of every lane."""

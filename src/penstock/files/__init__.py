@@ -1,0 +1,1 @@
+"""Folders and files: their modes, their space, and sockets."""

@@ -1,0 +1,1 @@
+"""How far a pipeline has delivered, and where it continues."""

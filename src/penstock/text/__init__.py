@@ -1,0 +1,1 @@
+"""Values of pipeline files and messages, and their text."""
