@@ -30,7 +30,7 @@ $(VENV)/.installed-peers: $(VENV)/.installed-dev requirements/peers.txt
 
 install: $(VENV)/.installed ## Everything into .venv
 
-demo: install ## A shop in SQLite, Spark, a receiver that breaks: about a minute
+demo: install ## A shop in SQLite, Spark, a receiver that breaks: a minute
 	$(BIN)/penstock demo
 
 WORKERS := -n 3 --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
@@ -39,7 +39,7 @@ test: check ## All checks and all tests, real servers included
 
 SHARE ?= 0.2
 PERIODS ?= 0.1 1
-starve: $(VENV)/.installed-dev ## All tests with a fifth of the CPU, in periods of 100 ms and of 1 s: hours; TESTS="tests/sinks" chooses some
+starve: $(VENV)/.installed-dev ## All tests with a fifth of the CPU: hours; TESTS=… selects
 	for period in $(PERIODS); do $(BIN)/python tests/starve.py --share $(SHARE) --period $$period \
 		$(BIN)/python -m pytest $(WORKERS) $(TESTS) || exit 1; done
 
@@ -48,15 +48,15 @@ check: $(VENV)/.installed-dev ## Formatting, lint, types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed-dev ## Every figure of the docs, measured here; raw results in bench/results
-	$(BIN)/python -m bench
+bench: $(VENV)/.installed-dev ## Every figure of the docs, measured; BASE=REVISION compares
+	PENSTOCK_BENCH_BASE=$(BASE) $(BIN)/python -m bench
 
-bench-peers: $(VENV)/.installed-peers ## Beside Debezium and plain micro-batches, a quarter of an hour: table and plot of docs/peers.md
+bench-peers: $(VENV)/.installed-peers ## Beside Debezium and micro-batches; writes docs/peers.md
 	$(BIN)/python -m bench.peers
 
 STEPS ?= 10000
 KILLS ?= 100
-nemesis: $(VENV)/.installed-dev ## All properties with all examples, then half an hour of random faults; SEED=7 repeats one; report in bench/reports
+nemesis: $(VENV)/.installed-dev ## All examples, then random faults for half an hour; SEED=7
 	PENSTOCK_EXAMPLES=full $(BIN)/python -m pytest -m hypothesis $(WORKERS)
 	$(BIN)/python tests/nemesis --steps $(STEPS) --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 

@@ -9,6 +9,7 @@ import sys
 
 from rich.console import Console
 
+from bench import revision
 from bench.rig import Figure
 
 ALL = (
@@ -29,6 +30,8 @@ ALL = (
     "promptness",
     "outbox",
     "goharvest",
+    "message",
+    *(["revision"] if revision.BASE else ()),
 )
 
 

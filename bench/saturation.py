@@ -13,7 +13,7 @@ from penstock.testing.receiver import ReceiverProcess
 
 def measure() -> list[Figure]:
     """Each twice; the better one counts, the spread is printed."""
-    batches, singles = [_run(300_000, 100) for _ in range(2)], [_run(20_000, 1) for _ in range(2)]
+    batches, singles = [run(300_000, 100) for _ in range(2)], [run(20_000, 1) for _ in range(2)]
     figures = [
         at_least("batches of 100", max(batches), "changes/s", 20_000),
         Figure("batches of 100, A/A", max(batches) / min(batches), "x"),
@@ -24,8 +24,8 @@ def measure() -> list[Figure]:
     return figures
 
 
-def _run(changes: int, size: int) -> float:
-    """Counted at the receiver, between the first fifth and the end."""
+def run(changes: int, size: int, **environment: str) -> float:
+    """Changes per second, counted at the receiver, between the first fifth and the end."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         with ReceiverProcess(folder / "requests") as receiver:
@@ -33,7 +33,7 @@ def _run(changes: int, size: int) -> float:
             database.execute("begin")
             database.executemany("insert into orders values (?,?,?,?,?,?,?)", (row(number) for number in range(1, changes + 1)))
             database.execute("commit")
-            with penstock_run(folder):
+            with penstock_run(folder, **environment):
                 wait_until(lambda: last_position(folder / "requests") >= changes, 180, every=0.5)
             arrived = [(request.at, position) for request in receiver.requests for position in request.positions()]
     assert [position for _, position in arrived] == list(range(1, changes + 1))
