@@ -28,6 +28,12 @@ class Lock:
         self._descriptor: int | None = descriptor
         _held.add(self)
 
+    def __enter__(self) -> Lock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
     def release(self) -> None:
         """Release the lock and remove its file."""
         if self._descriptor is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -72,16 +72,10 @@ class KafkaClaim(LaneClaim):
 def claimed(log: StateLog, term: Term, lane: Lane, attempt: int, *, grace: float, ttl: float) -> Iterator[KafkaClaim]:
     """A claim, once every predecessor has ended or its grace is over."""
     seat = seats.new_seat()
-    held = seats.sit(seat)
-    try:
+    with seats.sit(seat):
         _outwait(log, term, lane, attempt, grace=grace, ttl=ttl)
-        claim = KafkaClaim(log, term, lane, attempt, seat)
-        try:
+        with closing(KafkaClaim(log, term, lane, attempt, seat)) as claim:
             yield claim
-        finally:
-            claim.close()
-    finally:
-        held.release()
 
 
 def _outwait(log: StateLog, term: Term, lane: Lane, attempt: int, *, grace: float, ttl: float) -> None:

@@ -84,17 +84,10 @@ class PostgresClaim(RowClaim):
 @contextmanager
 def claimed(dsn: str, term: Term, lane: Lane, attempt: int, grace: float) -> Iterator[PostgresClaim]:
     """A claim, once every predecessor has ended or its grace is over."""
-    store = StateStore(dsn)
-    try:
+    with closing(StateStore(dsn)) as store:
         _outwait_older_term(store, term, lane, _wait_for_lane(store, term, lane, attempt), grace)
-        claim = PostgresClaim(store, term, lane, attempt)
-    except BaseException:
-        store.close()
-        raise
-    try:
-        yield claim
-    finally:
-        claim.close()
+        with closing(PostgresClaim(store, term, lane, attempt)) as claim:
+            yield claim
 
 
 def _wait_for_lane(store: StateStore, term: Term, lane: Lane, attempt: int) -> int:

@@ -43,12 +43,9 @@ class SqliteClaim(RowClaim):
 @contextmanager
 def claimed(store: StateStore, term: Term, lane: Lane, attempt: int, grace: float) -> Iterator[SqliteClaim]:
     """A claim, once every predecessor has ended or its grace is over."""
-    lock = _wait_for_lane(store, term, lane, attempt)
-    try:
+    with _wait_for_lane(store, term, lane, attempt):
         _outwait_older_terms(store.path, term, lane, grace)
         yield SqliteClaim(store, term, lane, attempt, _REGISTER)
-    finally:
-        lock.release()
 
 
 def _wait_for_lane(store: StateStore, term: Term, lane: Lane, attempt: int) -> locks.Lock:
@@ -65,18 +62,13 @@ def _wait_for_lane(store: StateStore, term: Term, lane: Lane, attempt: int) -> l
 
 
 def _outwait_older_terms(path: Path, term: Term, lane: Lane, grace: float) -> None:
-    deadline = time.monotonic() + grace
-    for older in _older_locks(path, term, lane):
+    deadline, prefix = time.monotonic() + grace, _prefix(term, lane)
+    found = folder(path).glob(f"{prefix}*")
+    for older in [file for file in found if int(file.name.removeprefix(prefix)) < term.epoch]:
         while not (lock := locks.seize(older)) and time.monotonic() < deadline:
             time.sleep(TICK)
         if lock:
             lock.release()
-
-
-def _older_locks(path: Path, term: Term, lane: Lane) -> list[Path]:
-    prefix = _prefix(term, lane)
-    found = folder(path).glob(f"{prefix}*")
-    return [file for file in found if int(file.name.removeprefix(prefix)) < term.epoch]
 
 
 def _prefix(term: Term, lane: Lane) -> str:

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,12 +80,8 @@ class SqliteCoordinator(RowCoordinator[StateStore]):
 
     @contextmanager
     def _sole(self, pipeline: str) -> Iterator[bool]:
-        lock = locks.seize(folder(self._file) / f"redrive.{locks.digest(pipeline)}")
-        try:
+        with locks.seize(folder(self._file) / f"redrive.{locks.digest(pipeline)}") or nullcontext() as lock:
             yield lock is not None
-        finally:
-            if lock:
-                lock.release()
 
     def _term(self, store: StateStore, pipeline: str) -> dict[str, Any]:
         found = store.rows(_TERM, pipeline=pipeline, ttl=self.ttl)

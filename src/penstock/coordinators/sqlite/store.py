@@ -208,10 +208,8 @@ def _creating(path: Path) -> Iterator[None]:
         if time.monotonic() > deadline:
             raise StateUnavailable(f"another process has been creating {path} for {PATIENCE:g} s", _USABLE)
         time.sleep(0.005)
-    try:
+    with lock:
         yield
-    finally:
-        lock.release()
 
 
 @contextmanager
