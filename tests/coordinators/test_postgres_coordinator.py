@@ -405,12 +405,12 @@ import os, pickle, signal, sys, time
 coordinator = pickle.loads(bytes.fromhex(sys.argv[1]))
 candidate = coordinator.candidate("p", "parent")
 assert candidate.campaign()
-child = os.fork()
-if child:
+coordinator.pipeline_state("p")  # leaves an idle session, which the child must not use
+if os.fork():
     candidate.renew()
-    print(child, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
-coordinator.pipeline_state("p")
+assert coordinator.pipeline_state("p").epoch == 1
+print(os.getpid(), flush=True)
 time.sleep(86400)
 """
     parent = PostgresCoordinator(coordinator.dsn, ttl=PATIENCE)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import atexit
-import os
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import Lock
+from contextlib import contextmanager, suppress
 
 from penstock.coordinators.postgres.store import StateStore
 
 KEPT = 2
-"""Number of sessions kept for each database."""
+"""Number of sessions kept for each database; a few more, if threads return theirs at the same moment."""
 
-_lock = Lock()
-_idle: defaultdict[str, list[StateStore]] = defaultdict(list)
+_idle: defaultdict[str, list[StateStore]] = defaultdict(list)  # a child that was forked finds those of its parent unusable
 
 
 @contextmanager
@@ -27,41 +24,22 @@ def borrowed(dsn: str) -> Iterator[StateStore]:
     except BaseException:
         store.close()
         raise
-    _give_back(store)
+    if store.is_new or len(_idle[dsn]) >= KEPT:
+        store.close()
+    else:
+        _idle[dsn].append(store)
 
 
 def _taken(dsn: str) -> StateStore | None:
-    while True:
-        with _lock:
-            if not _idle[dsn]:
-                return None
-            store = _idle[dsn].pop()
-        if store.is_usable():
-            return store
-        store.close()
-
-
-def _give_back(store: StateStore) -> None:
-    with _lock:
-        if not store.is_new and len(_idle[store.dsn]) < KEPT:
-            _idle[store.dsn].append(store)
-            return
-    store.close()
+    with suppress(IndexError):  # none is left
+        while not (store := _idle[dsn].pop()).is_usable():
+            store.close()
+        return store
+    return None
 
 
 @atexit.register
-def close_all() -> None:
-    """End all idle sessions."""
-    with _lock:
-        for stores in _idle.values():
-            while stores:
-                stores.pop().close()
-
-
-def _forget_all() -> None:
-    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
-    _lock = Lock()
-    _idle.clear()
-
-
-os.register_at_fork(after_in_child=_forget_all)
+def _close_all() -> None:
+    for stores in _idle.values():
+        while stores:
+            stores.pop().close()
