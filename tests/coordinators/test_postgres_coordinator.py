@@ -23,7 +23,7 @@ from penstock.config import parse
 from penstock.coordinator import PipelineState, Tally, Term
 from penstock.coordinators.postgres.candidate import PostgresCandidate
 from penstock.coordinators.postgres.coordinator import PostgresCoordinator
-from penstock.coordinators.postgres.numbers import number_of
+from penstock.coordinators.postgres.locks import number_of
 from penstock.coordinators.postgres.schema import NAME, VERSION
 from penstock.coordinators.postgres.store import StateStore, spelled
 from penstock.coordinators.row_coordinator import PLACE

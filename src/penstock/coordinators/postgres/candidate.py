@@ -8,8 +8,9 @@ from contextlib import closing, suppress
 
 from penstock.coordinator import Term
 from penstock.coordinators.candidate import RowCandidate, TermRow
-from penstock.coordinators.postgres import presence
 from penstock.coordinators.postgres.address import PATIENCE
+from penstock.coordinators.postgres.locks import ALIVE
+from penstock.coordinators.postgres.schema import NAME
 from penstock.coordinators.postgres.store import StateStore
 from penstock.errors import PenstockError, StateInvalid, StateUnavailable
 
@@ -17,7 +18,7 @@ from penstock.errors import PenstockError, StateInvalid, StateUnavailable
 class PostgresCandidate(RowCandidate):
     """Holds a session, and in it the lock that proves it alive."""
 
-    alive = presence.ALIVE
+    alive = ALIVE
     same_seat = "is not distinct from :seat::bigint"
     _store: StateStore
 
@@ -52,12 +53,13 @@ class PostgresCandidate(RowCandidate):
         return super()._look()
 
     def _renew(self, term: Term, trusted_for: float) -> str | None:
+        patience = min(self._store.patience, trusted_for) if trusted_for > 0 else PATIENCE
         if not self._store.is_usable():
             if trusted_for < PATIENCE:
                 return "its session has ended, and there is no time left for another"
-            self._sit_again(min(self._store.patience, trusted_for))
-        with self._store.within(min(self._store.patience, trusted_for) if trusted_for > 0 else PATIENCE):
+            self._sit_again(patience)
+        with self._store.within(patience):
             return super()._renew(term, trusted_for)
 
     def _sweep(self) -> None:
-        self._store.write(presence.SWEEP, pipeline=self._pipeline)
+        self._store.write(f"delete from {NAME}.standbys where pipeline = :pipeline and not ({ALIVE})", pipeline=self._pipeline)

@@ -11,7 +11,7 @@ from penstock.change import Lane
 from penstock.coordinator import Tally, Term
 from penstock.coordinators.claim import require_free
 from penstock.coordinators.postgres.letters import PostgresLetters
-from penstock.coordinators.postgres.numbers import number_of
+from penstock.coordinators.postgres.locks import number_of
 from penstock.coordinators.postgres.schema import NAME
 from penstock.coordinators.postgres.store import StateStore
 from penstock.coordinators.row_claim import ATTEMPT, LANE, TERM, RowClaim

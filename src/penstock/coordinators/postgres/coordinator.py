@@ -11,19 +11,23 @@ from typing import Any
 
 from penstock.change import Lane
 from penstock.coordinator import Term
-from penstock.coordinators.postgres import address, presence
+from penstock.coordinators.postgres import address
 from penstock.coordinators.postgres.candidate import PostgresCandidate
 from penstock.coordinators.postgres.claim import PostgresClaim, claimed
 from penstock.coordinators.postgres.idle import borrowed
 from penstock.coordinators.postgres.letters import PostgresLetters
-from penstock.coordinators.postgres.numbers import number_of
+from penstock.coordinators.postgres.locks import ALIVE, number_of
 from penstock.coordinators.postgres.schema import NAME
 from penstock.coordinators.postgres.store import StateStore
 from penstock.coordinators.row_coordinator import RowCoordinator
 from penstock.errors import StateUnavailable
 from penstock.text.dsn import shown
 
-_TERM = f"select epoch, holder, coalesce({presence.ALIVE}, false), error from {NAME}.terms where pipeline = :pipeline"
+_TERM = f"""
+select epoch, holder, coalesce({ALIVE}, false), error,
+    (select count(*) from {NAME}.standbys where pipeline = :pipeline and {ALIVE})
+from {NAME}.terms where pipeline = :pipeline
+"""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,6 @@ class PostgresCoordinator(RowCoordinator[StateStore]):
 
     def _term(self, store: StateStore, pipeline: str) -> dict[str, Any]:
         found = store.rows(_TERM, pipeline=pipeline)
-        epoch, holder, is_held, error = found[0] if found else (0, None, False, None)
+        epoch, holder, is_held, error, standbys = found[0] if found else (0, None, False, None, 0)
         term = {"epoch": epoch, "holder": holder, "is_held": is_held, "error": json.loads(error) if error else None}
-        return {**term, "standbys": len(presence.standbys(store, pipeline))}
+        return {**term, "standbys": standbys}

@@ -9,7 +9,7 @@ import psycopg
 from psycopg import errors
 
 from penstock.coordinators.letter_table import LetterTable, statements
-from penstock.coordinators.postgres.numbers import number_of
+from penstock.coordinators.postgres.locks import number_of
 from penstock.coordinators.postgres.schema import NAME
 from penstock.rows import Row
 

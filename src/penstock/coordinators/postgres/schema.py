@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
-from penstock.coordinators.postgres.numbers import number_of
+from penstock.coordinators.postgres.locks import number_of
 from penstock.coordinators.tables import LETTERS, TERMS
 from penstock.errors import StateInvalid
 
