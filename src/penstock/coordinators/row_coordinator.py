@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -32,11 +34,18 @@ _SUMS = "cast(coalesce(sum(total), 0) as bigint), coalesce(sum(rate), 0.0), max(
 S = TypeVar("S", bound=Tables)
 
 
+@dataclass(frozen=True, kw_only=True)
 class RowCoordinator(StoreLetters, Generic[S]):
-    """Terms, watermarks and letters in tables. `locking`: the words that lock the row of a term for a transaction."""
+    """Terms, watermarks and letters in tables. `locking`: the words that lock the row of a term for a transaction.
+
+    `grace`: seconds that a claim waits for processes of older terms; a stopped process keeps its lock for ever.
+    """
 
     letters_in: ClassVar[type[LetterTable]]
     locking: ClassVar[str] = ""
+    ttl: float = 5.0
+    grace: float = 1.0
+    clock: Callable[[], float] = time.monotonic
 
     @abstractmethod
     def _reading(self) -> AbstractContextManager[S | None]:

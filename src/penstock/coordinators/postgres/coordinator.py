@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,15 +31,9 @@ from {NAME}.terms where pipeline = :pipeline
 
 @dataclass(frozen=True)
 class PostgresCoordinator(RowCoordinator[StateStore]):
-    """Terms and watermarks in a Postgres database; processes of any machine share it.
-
-    `grace`: seconds that a claim waits for processes of older terms; a stopped process keeps its lock for ever.
-    """
+    """Terms and watermarks in a Postgres database; processes of any machine share it."""
 
     dsn: str = field(repr=False)
-    ttl: float = 5.0
-    grace: float = 1.0
-    clock: Callable[[], float] = time.monotonic
     letters_in = PostgresLetters
     locking = " for update"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,15 +28,9 @@ _TERM = "select epoch, holder, seat, beat_at, coalesce(ttl, :ttl), error from te
 
 @dataclass(frozen=True)
 class SqliteCoordinator(RowCoordinator[StateStore]):
-    """Terms and watermarks in one SQLite file; processes on one machine share it.
-
-    `grace`: seconds that a claim waits for processes of older terms; a stopped process keeps its lock for ever.
-    """
+    """Terms and watermarks in one SQLite file; processes on one machine share it."""
 
     path: str
-    ttl: float = 5.0
-    grace: float = 1.0
-    clock: Callable[[], float] = time.monotonic
     letters_in = SqliteLetters
 
     @property
