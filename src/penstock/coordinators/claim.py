@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.change import Lane
 from penstock.coordinator import Tally, Term
-from penstock.cursor import Cursor, Watermark
+from penstock.cursor import Watermark
 from penstock.errors import StateLost, TermLost
 from penstock.letter import DeadLetter
 from penstock.poison.parked_keys import Hold
@@ -57,12 +57,11 @@ class LaneClaim(ABC):
         self._term, self._lane, self._attempt = term, lane, attempt
         self._turn = Lock()
 
-    def _begin(self, registered: Sequence[tuple[Any, ...]]) -> None:
-        """Begin at the watermark of the lane, in one row; no row means that the claim was not granted. Raises TermLost."""
-        if not registered:
+    def _begin(self, watermark: Watermark | None) -> None:
+        """Begin at the watermark of the lane; None means that the claim was not granted. Raises TermLost."""
+        if not watermark:
             raise self._lost()
-        cursor, position, delivered = registered[0]
-        self.watermark = Watermark(Cursor(cursor), position, delivered)
+        self.watermark = watermark
         self._written = Written(self.watermark, None, time.monotonic())
 
     @abstractmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 from penstock.change import Lane
@@ -42,7 +43,7 @@ class RowClaim(LaneClaim):
         super().__init__(term, lane, attempt)
         self._store = store
         self._mine: dict[str, object] = {"pipeline": term.pipeline, "lane": lane, "epoch": term.epoch, "attempt": attempt}
-        self._begin(store.rows(register, **self._mine))
+        self._begin(next((Watermark(*mark) for mark in store.rows(register, **self._mine)), None))
 
     def secure(self) -> None:
         """Make all parked letters survive a loss of power."""
@@ -81,6 +82,6 @@ class RowClaim(LaneClaim):
 
     def _move(self, watermark: Watermark, tally: Tally) -> bool:
         sql = _ADVANCE.format(schema=self._store.schema, now=self._store.now, more=self.more)
-        mark = {"position": watermark.position, "cursor": watermark.cursor, "delivered": watermark.delivered}
+        counts = {"changes": tally.delivered, "rate": tally.rate}
         trouble = json.dumps(dict(tally.trouble)) if tally.trouble else None
-        return self._store.write(sql, **mark, changes=tally.delivered, rate=tally.rate, trouble=trouble, **self._mine)
+        return self._store.write(sql, **asdict(watermark), **counts, trouble=trouble, **self._mine)

@@ -18,7 +18,7 @@ from penstock.coordinators.letter_table import LetterTable
 from penstock.coordinators.letters import StoreLetters, alter
 from penstock.coordinators.row_claim import TERM
 from penstock.coordinators.tables import Tables
-from penstock.cursor import Cursor, Watermark
+from penstock.cursor import Watermark
 from penstock.letter import DeadLetter
 
 # A claim of an older term is deposed with it, so that the claim cannot move a placed watermark.
@@ -77,8 +77,8 @@ class RowCoordinator(StoreLetters, Generic[S]):
         """Set the watermarks of lanes in one step, also backwards, and drop lanes that these replace. Raises TermLost."""
         with self._under(term) as store:
             for lane, mark in marks.items():
-                facts = {"cursor": mark.cursor, "position": mark.position, "delivered": mark.delivered, "epoch": term.epoch}
-                store.write(PLACE.format(schema=store.schema), pipeline=term.pipeline, lane=lane, **facts)
+                sql = PLACE.format(schema=store.schema)
+                store.write(sql, pipeline=term.pipeline, lane=lane, epoch=term.epoch, **asdict(mark))
             delete = f"delete from {store.schema}watermarks where pipeline = :pipeline and lane = :lane returning total"
             gone = [store.rows(delete, pipeline=term.pipeline, lane=lane) for lane in instead_of if lane not in marks]
             add = f"update {store.schema}watermarks set total = total + :more where pipeline = :pipeline and lane = :lane"
@@ -142,5 +142,4 @@ class RowCoordinator(StoreLetters, Generic[S]):
 
 def _watermarks(store: Tables, pipeline: str) -> dict[Lane, Watermark]:
     sql = f"select lane, cursor, position, delivered from {store.schema}watermarks where pipeline = :pipeline"
-    rows = store.rows(sql, pipeline=pipeline)
-    return {Lane(lane): Watermark(Cursor(cursor), position, delivered) for lane, cursor, position, delivered in rows}
+    return {Lane(lane): Watermark(*mark) for lane, *mark in store.rows(sql, pipeline=pipeline)}

@@ -39,7 +39,7 @@ class KafkaClaim(LaneClaim):
         self._mine: dict[str, Any] = {"pipeline": term.pipeline, "lane": lane, "epoch": term.epoch, "attempt": attempt}
         self._counted = [0, 0, 0]  # since the claim began: sums are counted once, even if an answer is lost
         is_granted = log.write("register", seat=seat, **self._mine)
-        self._begin(log.look(lambda machine: [machine.of(term.pipeline).lanes[lane].mark] if is_granted else []))
+        self._begin(log.look(lambda machine: machine.of(term.pipeline).lanes[lane].watermark) if is_granted else None)
 
     def close(self) -> None:
         """Release the lane."""

@@ -19,7 +19,7 @@ from penstock.coordinators.kafka.log import StateLog, shared
 from penstock.coordinators.kafka.membership import Membership
 from penstock.coordinators.kafka.state_machine import StateMachine
 from penstock.coordinators.letters import StoreLetters
-from penstock.cursor import Cursor, Watermark
+from penstock.cursor import Watermark
 from penstock.errors import StateUnavailable
 from penstock.letter import DeadLetter
 
@@ -163,5 +163,4 @@ def _standing(machine: StateMachine, pipeline: str) -> PipelineState:
 
 
 def _watermarks(machine: StateMachine, pipeline: str) -> dict[Lane, Watermark]:
-    lanes = machine.of(pipeline).lanes
-    return {Lane(name): Watermark(Cursor(one.cursor), one.position, one.delivered) for name, one in lanes.items()}
+    return {Lane(name): lane.watermark for name, lane in machine.of(pipeline).lanes.items()}

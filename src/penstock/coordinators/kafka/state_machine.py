@@ -12,6 +12,7 @@ from typing import Any
 from penstock.coordinators.kafka import letters
 from penstock.coordinators.kafka.letters import Letters, Numbers
 from penstock.coordinators.letters import alter, take
+from penstock.cursor import Cursor, Watermark
 
 Request = Mapping[str, Any]
 
@@ -43,9 +44,9 @@ class LaneEntry:
     trouble: dict[str, str] | None = None
 
     @property
-    def mark(self) -> tuple[str, int, int | None]:
-        """The watermark as a record stores it."""
-        return self.cursor, self.position, self.delivered
+    def watermark(self) -> Watermark:
+        """The watermark of the lane."""
+        return Watermark(Cursor(self.cursor), self.position, self.delivered)
 
 
 @dataclass(slots=True)
