@@ -17,6 +17,7 @@ from penstock.errors import StateRefused, StateUnavailable
 from penstock.files import privacy
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+_WRITABLE = "make its folder writable, and free some space"
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
 
 
@@ -60,7 +61,7 @@ os.register_at_fork(after_in_child=_disown_all)
 
 def seize(path: Path) -> Lock | None:
     """The lock at this path, or None at once if it is held."""
-    with _usable(path):
+    with usable(f"use the lock file {path}", _WRITABLE):
         path.parent.mkdir(mode=privacy.FOLDER, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, privacy.FILE)
         privacy.share_like(descriptor, path.parent)
@@ -72,7 +73,7 @@ def seize(path: Path) -> Lock | None:
 
 def is_locked(path: Path) -> bool | None:
     """Whether a process holds the lock at this path; None if this process may not open it."""
-    with _usable(path):
+    with usable(f"use the lock file {path}", _WRITABLE):
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
@@ -106,17 +107,13 @@ def digest(text: str) -> str:
 
 
 @contextmanager
-def _usable(path: Path) -> Iterator[None]:
+def usable(attempt: str, remedy: str) -> Iterator[None]:
+    """Raise the OSError of an attempt: a missing or forbidden path needs an operator, a full disk may pass."""
     try:
         yield
     except OSError as error:
-        remedy = "make its folder writable, and free some space"
-        raise unusable(error)(f"cannot use the lock file {path}: {error.strerror}", remedy) from error
-
-
-def unusable(error: OSError) -> type[StateUnavailable]:
-    """The error to raise: a missing or forbidden path needs an operator, a full disk may pass."""
-    return StateRefused if error.errno in _REFUSED else StateUnavailable
+        kind = StateRefused if error.errno in _REFUSED else StateUnavailable
+        raise kind(f"cannot {attempt}: {error.strerror}", remedy) from error
 
 
 def _flock(descriptor: int, kind: int) -> bool:

@@ -47,12 +47,10 @@ def is_alive(seat: str) -> bool | None:
 def folder() -> Path:
     """The folder of the locks of this user. Raises StateUnsafe if others could have made it, or can enter it."""
     place = chosen(_home(), TEMPORARY)
-    try:
+    remedy = f"make {place.parent} a folder that this user can write to, and free some space"
+    with locks.usable(f"make the folder for locks {place}", remedy):
         privacy.make_folder(place)
         found = place.lstat()
-    except OSError as error:
-        remedy = f"make {place.parent} a folder that this user can write to, and free some space"
-        raise locks.unusable(error)(f"cannot make the folder for locks {place}: {error.strerror}", remedy) from error
     if privacy.is_foreign(found):
         fact = f"locks must be in a folder of user {os.geteuid()} with mode 700, and {place} is {privacy.described(found)}"
         remedy = "stop all processes of this user that run pipelines, and remove it, as root if it belongs to another user"

@@ -68,7 +68,7 @@ class StateStore:
 
     def __init__(self, path: Path, *, creates: bool = False, writes: bool = True) -> None:
         self.path = path
-        with _openable(path):
+        with locks.usable(f"use the state file {path}", _USABLE):
             is_new(path)  # SQLite would remove the journal of an empty file
             if creates and not path.exists() and path.parent.is_dir():
                 with _creating(path):
@@ -154,10 +154,9 @@ def translated(path: Path) -> Iterator[None]:
 
 def is_new(path: Path) -> bool:
     """Whether there is no state file yet. Raises StateInvalid for an empty file with journals: it has lost its content."""
-    with _openable(path):
-        had_journals = any(
-            Path(f"{path}{end}").exists() for end in ("-wal", "-shm")
-        )  # before the size: they appear after the content
+    with locks.usable(f"use the state file {path}", _USABLE):
+        # Before the size: journals appear after the content.
+        had_journals = any(Path(f"{path}{end}").exists() for end in ("-wal", "-shm"))
         try:
             size = path.stat().st_size
         except FileNotFoundError:
@@ -210,14 +209,6 @@ def _creating(path: Path) -> Iterator[None]:
         time.sleep(0.005)
     with lock:
         yield
-
-
-@contextmanager
-def _openable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise locks.unusable(error)(f"cannot use the state file {path}: {error.strerror}", _USABLE) from error
 
 
 def folder(path: Path) -> Path:
