@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from penstock.coordinator import Term
 from penstock.errors import TermLost
-
-_Lost = TypeVar("_Lost", bound=TermLost)
 
 
 class HeldTerm:
@@ -17,10 +13,9 @@ class HeldTerm:
         self._pipeline, self._holder = pipeline, holder
         self.term: Term | None = None
 
-    def enter(self, epoch: int) -> Term:
+    def enter(self, epoch: int) -> None:
         """Hold the term of this epoch."""
         self.term = Term(self._pipeline, self._holder, epoch)
-        return self.term
 
     def leave(self) -> Term | None:
         """Hold no term; returns the previous one."""
@@ -33,7 +28,7 @@ class HeldTerm:
             raise TermLost(f"{self._holder} does not lead {self._pipeline}")
         return self.term
 
-    def lost(self, reason: str, kind: type[_Lost] = TermLost) -> _Lost:  # type: ignore[assignment]
+    def lost(self, reason: str, kind: type[TermLost] = TermLost) -> TermLost:
         """Hold no term, for this reason; returns the error to raise."""
         epoch = self.held().epoch
         self.term = None
