@@ -12,7 +12,6 @@ from penstock.coordinators.held_term import HeldTerm
 from penstock.coordinators.kafka.address import Address
 from penstock.coordinators.kafka.log import shared
 from penstock.coordinators.kafka.membership import Membership
-from penstock.coordinators.kafka.neli import Turn
 from penstock.errors import StateInvalid, StateUnavailable, TermFenced
 
 SETTLING = 3
@@ -27,6 +26,7 @@ class KafkaCandidate:
         self._log = shared(place)
         self._seat = f"penstock-{secrets.token_hex(8)}"
         self._member: Membership | None = None
+        self._revocations = 0  # of its member before the present term
         self._held = HeldTerm(pipeline, holder)
 
     def campaign(self) -> Term | None:
@@ -39,9 +39,9 @@ class KafkaCandidate:
             epoch, seat = self._log.look(lambda machine: (machine.of(self._pipeline).epoch, machine.of(self._pipeline).seat))
             is_free = seat in (None, self._seat)
             if member.check():
-                member.turns()  # of earlier terms
+                self._revocations = member.ownership.revocations
                 return self._take(epoch)
-            if (not is_free and not member.owns and member.was_assigned) or time.monotonic() > deadline:
+            if (not is_free and not member.ownership.owns and member.was_assigned) or time.monotonic() > deadline:
                 return None
 
     def renew(self) -> None:
@@ -49,7 +49,7 @@ class KafkaCandidate:
         term = self._held.held()
         member = self._joined()
         is_seen = member.check() and member.pulse(min(self._place.patience, self._place.deadline))
-        if Turn.REVOKED in member.turns():
+        if member.ownership.revocations > self._revocations:
             raise self._held.lost("the group gave partition zero to another member")
         if not member.check():
             silence = f"it has received no heartbeat of its own for {self._place.deadline:g} s"

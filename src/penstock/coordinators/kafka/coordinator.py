@@ -129,7 +129,7 @@ class KafkaCoordinator(StoreLetters):
                 member.pulse(0.05)
             if not member.was_assigned:
                 raise StateUnavailable(f"the group {group} of {self.address} has not assigned its partition in time")
-            yield member.owns
+            yield member.ownership.owns
         finally:
             member.close()
 

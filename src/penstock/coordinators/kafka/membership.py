@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.coordinators.kafka.address import Address
 from penstock.coordinators.kafka.client import Ear, closed, confluent, settings
-from penstock.coordinators.kafka.neli import Ownership, Turn
+from penstock.coordinators.kafka.neli import Ownership
 from penstock.errors import StateInvalid
 
 LEAVING = 0.1
@@ -27,9 +27,8 @@ class Membership:
     ) -> None:
         self._kafka, self._place, self._ear = confluent(), place, Ear(place)
         self._seat, self._name, self._clock = seat, name.replace("%", "_"), clock
-        self._ownership, self._turns = Ownership(), list[Turn]()
+        self.ownership, self.was_assigned = Ownership(), False
         self._beat_at = float("-inf")
-        self.was_assigned = False
         interval = max(50, min(300, int(place.session * 50)))  # decides how soon the client learns of another member
         own = {"client.id": seat, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "latest"}
         times = {"session.timeout.ms": int(place.session * 1000), "max.poll.interval.ms": int(max(ttl, place.session) * 1000)}
@@ -41,37 +40,24 @@ class Membership:
             self._consumer = self._kafka.Consumer(settings(place, self._ear, **own, **times, **how))
             self._consumer.subscribe([place.leader_topic], on_assign=self._given, on_revoke=self._taken, on_lost=self._taken)
 
-    @property
-    def leads(self) -> bool:
-        """Whether it owns partition zero and receives its heartbeats."""
-        return self._ownership.leads
-
-    @property
-    def owns(self) -> bool:
-        """Whether it owns partition zero."""
-        return self._ownership.owns
-
-    def turns(self) -> Sequence[Turn]:
-        """The changes of leadership since the last call."""
-        turns, self._turns = self._turns, []
-        return turns
-
     def check(self) -> bool:
         """Whether it still leads by its own clock."""
-        self._become(*self._ownership.checked(self._clock(), self._place.deadline))
-        return self.leads
+        self.ownership = self.ownership.checked(self._clock(), self._place.deadline)
+        return self.ownership.leads
 
     def pulse(self, wait: float) -> bool:
         """Serve the group for `wait` seconds. True once a heartbeat of this call is back; False if partition zero is lost."""
-        began, deadline, owned = self._clock(), time.monotonic() + wait, self.owns
+        began, deadline, owned = self._clock(), time.monotonic() + wait, self.ownership.owns
         while True:
-            if self.owns and (self._beat_at < began or self._clock() - self._beat_at >= min(PULSE, self._place.deadline / 5)):
+            if self.ownership.owns and (
+                self._beat_at < began or self._clock() - self._beat_at >= min(PULSE, self._place.deadline / 5)
+            ):
                 self._beat()
             left = deadline - time.monotonic()
             self._take_in(self._consumer.poll(max(0.0, min(left, 0.02))))
-            if self.owns and self._ownership.seen_at >= began:
+            if self.ownership.owns and self.ownership.seen_at >= began:
                 return True
-            if left <= 0 or (owned and not self.owns):
+            if left <= 0 or (owned and not self.ownership.owns):
                 return False
 
     def close(self) -> None:
@@ -95,11 +81,8 @@ class Membership:
         if message is not None and message.error():
             self._refuse(message.error())
         elif message is not None and message.partition() == 0 and message.key() == self._seat.encode():
-            self._see(message)
-
-    def _see(self, message: Any) -> None:
-        sent_at = float(dict(message.headers() or ()).get("sent-at", b"-inf"))
-        self._become(*self._ownership.received(sent_at, self._clock(), self._place.deadline))
+            sent_at = float(dict(message.headers() or ()).get("sent-at", b"-inf"))
+            self.ownership = self.ownership.received(sent_at, self._clock(), self._place.deadline)
 
     def _refuse(self, error: Any) -> None:
         """Raise an error that does not pass."""
@@ -115,7 +98,7 @@ class Membership:
     def _given(self, consumer: Any, partitions: Sequence[Any]) -> None:
         """Read from the end: older heartbeats prove nothing."""
         self.was_assigned = True
-        self._ownership = self._ownership.assigned([one.partition for one in partitions])
+        self.ownership = self.ownership.assigned([one.partition for one in partitions])
         for one in partitions:
             one.offset = self._kafka.OFFSET_END
         if self._place.assignment == "cooperative-sticky":
@@ -124,9 +107,4 @@ class Membership:
             consumer.assign(partitions)
 
     def _taken(self, consumer: Any, partitions: Sequence[Any]) -> None:
-        self._become(*self._ownership.revoked([one.partition for one in partitions]))
-
-    def _become(self, ownership: Ownership, turn: Turn | None) -> None:
-        self._ownership = ownership
-        if turn:
-            self._turns.append(turn)
+        self.ownership = self.ownership.revoked([one.partition for one in partitions])
