@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import orjson
 
-from penstock.change import CHANGES, Change, Lane, described
+from penstock.change import CHANGES, Lane, described
 from penstock.coordinators.letters import change_of, fields_of
 from penstock.coordinators.tables import Tables
 from penstock.errors import LetterTooLarge
@@ -56,13 +56,12 @@ def statements(given: str, pairs: str, schema: str = "", joined: str = "join") -
     from {letters} where"""
     return {
         "pipeline": f"select pipeline from {letters} where number = :number",
-        "has": f"select 1 from {letters} where {_THIS}",
         "add": f"insert into {letters} ({', '.join(COLUMNS)}) values ({', '.join(f':{name}' for name in COLUMNS)}) "
         "on conflict do nothing returning number",
         # Without `where`, SQLite reads `on` as that of a join.
         "note": f"insert into {dead_rows} (pipeline, table_name, row_key, letter) select :pipeline, w.table_name, "
         f"coalesce(w.row_key, ''), :number from {given} where true on conflict do nothing",
-        "is_held": f"select 1 {earlier} and l.holds limit 1",
+        "is_held": f"select 1 from {letters} where {_THIS} union all select 1 {earlier} and l.holds limit 1",
         "overtake": f"update {letters} set overtaken = true, overtaken_by = :name "
         f"where not overtaken and number in (select l.number {earlier})",
         "give_back": f"update {letters} set overtaken = false, overtaken_by = null "
@@ -112,10 +111,6 @@ class LetterTable(ABC):
     def _said(self, error: Exception) -> object:
         return error
 
-    def has(self, letter: DeadLetter) -> bool:
-        """Whether there is a letter of the same change."""
-        return bool(self._rows("has", **_place(letter)))
-
     def add(self, letter: DeadLetter) -> None:
         """Keep a letter under the next number, unless there is one of the same change."""
         with self._sized(letter):
@@ -123,7 +118,7 @@ class LetterTable(ABC):
                 self._write("note", number=number, **self._listed(letter.rows))
 
     def is_held(self, letter: DeadLetter) -> bool:
-        """Whether an earlier letter of its rows holds."""
+        """Whether there is a letter of the same change, or an earlier one of its rows holds."""
         with self._sized(letter):
             return bool(self._rows("is_held", **_place(letter), **self._listed(letter.rows)))
 
@@ -177,7 +172,10 @@ class LetterTable(ABC):
         try:
             yield
         except self.refusals as error:
-            raise _too_large(letter.change, self._said(error)) from None
+            change = letter.change
+            size = sum(len(text) for text in (change.key, change.before, change.after) if text)
+            fact = f"{described(change)}, has {size} characters, and cannot be parked: {self._said(error)}"
+            raise LetterTooLarge(fact) from None
 
 
 def _row_of(letter: DeadLetter) -> dict[str, object]:
@@ -204,9 +202,3 @@ def _hold(incarnation: str, lane: str, position: int, ordinal: int, rows: str | 
 def _place(letter: DeadLetter) -> dict[str, object]:
     position, ordinal = letter.change.place
     return {"incarnation": letter.incarnation, "lane": letter.lane, "position": position, "ordinal": ordinal}
-
-
-def _too_large(change: Change, said: object) -> LetterTooLarge:
-    """The error about a change that a store has refused with this message."""
-    size = sum(len(text) for text in (change.key, change.before, change.after) if text)
-    return LetterTooLarge(f"{described(change)}, has {size} characters, and cannot be parked: {said}")

@@ -17,14 +17,11 @@ from penstock.message import document, headers_of, headers_text
 class Storage(Protocol):
     """The letters of one pipeline during one step, which is atomic and excludes other steps."""
 
-    def has(self, letter: DeadLetter) -> bool:
-        """Whether there is a letter of the same change."""
-
     def add(self, letter: DeadLetter) -> None:
         """Keep a letter under the next number, unless there is one of the same change."""
 
     def is_held(self, letter: DeadLetter) -> bool:
-        """Whether an earlier letter (`Hold.is_before`) of its rows holds."""
+        """Whether there is a letter of the same change, or an earlier one (`Hold.is_before`) of its rows holds."""
 
     def overtake(self, letter: DeadLetter) -> None:
         """Mark the earlier letters of its rows as overtaken by this one, unless they are overtaken already."""
@@ -56,13 +53,11 @@ def change_of(fields: Mapping[str, Any]) -> Change:
 
 def _follow(storage: Storage, letter: DeadLetter) -> bool:
     """Whether a letter is parked after an earlier letter of its rows; otherwise it overtakes those."""
-    if storage.has(letter):
-        return True
-    if storage.is_held(letter):
+    if is_held := storage.is_held(letter):
         storage.add(letter)
-        return True
-    storage.overtake(letter)
-    return False
+    else:
+        storage.overtake(letter)
+    return is_held
 
 
 def _remove(storage: Storage, number: int, *, redriven: bool) -> bool:

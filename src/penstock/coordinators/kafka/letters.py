@@ -37,53 +37,48 @@ class Letters:
     def __init__(self, numbers: Numbers | None = None, letters: Iterable[DeadLetter] = (), **counts: int) -> None:
         self._numbers = numbers or Numbers()
         self.counts = {"dropped": 0, "passed": 0, "redriven": 0, **counts}
-        self._letters: dict[int, DeadLetter] = {}
-        self._named: dict[str, int] = {}
-        self._rows: defaultdict[str, defaultdict[str | None, set[int]]] = defaultdict(lambda: defaultdict(set))
+        self._letters: dict[Any, DeadLetter] = {}  # by number
+        self._names: set[str] = set()
+        self._rows: defaultdict[str, defaultdict[str | None, set[Any]]] = defaultdict(lambda: defaultdict(set))
         for letter in letters:
-            self._enter(letter, letter.number or 0)
+            self._enter(letter)
 
     def __contains__(self, number: int | None) -> bool:
         return number in self._letters
 
-    def has(self, letter: DeadLetter) -> bool:
-        """Whether there is a letter of the same change."""
-        return letter.name in self._named
-
     def add(self, letter: DeadLetter) -> None:
         """Keep a letter under the next number, unless there is one of the same change."""
-        if not self.has(letter):
-            number = self._numbers.next()
-            self._enter(replace(letter, number=number), number)
+        if letter.name not in self._names:
+            self._enter(replace(letter, number=self._numbers.next()))
 
     def is_held(self, letter: DeadLetter) -> bool:
-        """Whether an earlier letter of its rows holds."""
-        return any(one.holds for _, one in self._earlier(letter))
+        """Whether there is a letter of the same change, or an earlier one of its rows holds."""
+        return letter.name in self._names or any(one.holds for one in self._earlier(letter))
 
     def overtake(self, letter: DeadLetter) -> None:
         """Mark the earlier letters of its rows that are not overtaken yet."""
-        for number, one in self._earlier(letter):
+        for one in self._earlier(letter):
             if not one.is_overtaken:
-                self._letters[number] = replace(one, is_overtaken=True, overtaken_by=letter.name)
+                self._enter(replace(one, is_overtaken=True, overtaken_by=letter.name))
 
     def give_back(self, letter: DeadLetter) -> None:
         """Remove the marks of this letter from the earlier letters of its rows."""
-        for number, one in self._earlier(letter):
+        for one in self._earlier(letter):
             if one.overtaken_by == letter.name:
-                self._letters[number] = replace(one, is_overtaken=False, overtaken_by=None)
+                self._enter(replace(one, is_overtaken=False, overtaken_by=None))
 
     def hold(self, number: int | None, *, force: bool) -> bool:
         """Mark a letter as one for which later changes wait."""
-        if number is None or not (found := self._letters.get(number)) or (found.is_overtaken and not force):
+        if not (found := self._letters.get(number)) or (found.is_overtaken and not force):
             return False
-        self._letters[number] = replace(found, holds=True)
+        self._enter(replace(found, holds=True))
         return True
 
     def delete(self, number: int | None) -> bool:
         """Delete a letter; False if there is none."""
-        if number is None or not (letter := self._letters.pop(number, None)):
+        if not (letter := self._letters.pop(number, None)):
             return False
-        del self._named[letter.name]
+        self._names.remove(letter.name)
         for table, key in letter.rows:
             self._rows[table][key].discard(number)
         return True
@@ -95,7 +90,7 @@ class Letters:
 
     def holds(self, rows: Collection[Row] | None) -> list[Hold]:
         """All letters, or those that share one of these rows."""
-        return [letter.hold for letter in (self.all() if rows is None else (one for _, one in self._touching(rows)))]
+        return [letter.hold for letter in (self.all() if rows is None else self._touching(rows))]
 
     def all(self) -> list[DeadLetter]:
         """All letters with their numbers."""
@@ -105,22 +100,22 @@ class Letters:
         """The numbers of letters, as fields of a pipeline's state."""
         return {"dead": len(self._letters), "waiting": sum(one.is_behind for one in self._letters.values()), **self.counts}
 
-    def _enter(self, letter: DeadLetter, number: int) -> None:
-        self._letters[number] = letter
-        self._named[letter.name] = number
+    def _enter(self, letter: DeadLetter) -> None:
+        self._letters[letter.number] = letter
+        self._names.add(letter.name)
         for table, key in letter.rows:
-            self._rows[table][key].add(number)
+            self._rows[table][key].add(letter.number)
 
-    def _earlier(self, letter: DeadLetter) -> list[tuple[int, DeadLetter]]:
+    def _earlier(self, letter: DeadLetter) -> list[DeadLetter]:
         mine = letter.hold
-        return [(number, one) for number, one in self._touching(letter.rows) if one.hold.is_before(mine)]
+        return [one for one in self._touching(letter.rows) if one.hold.is_before(mine)]
 
-    def _touching(self, rows: Collection[Row]) -> list[tuple[int, DeadLetter]]:
-        found: set[int] = set()
+    def _touching(self, rows: Collection[Row]) -> list[DeadLetter]:
+        found = set[Any]()
         for table, key in rows:
-            held: Mapping[str | None, set[int]] = self._rows.get(table, {})
+            held: Mapping[str | None, set[Any]] = self._rows.get(table, {})
             found.update(*(held.values() if key is None else (held.get(key, ()), held.get(None, ()))))
-        return [(number, self._letters[number]) for number in sorted(found)]
+        return [self._letters[number] for number in sorted(found)]
 
 
 def written(letter: DeadLetter) -> dict[str, Any]:
