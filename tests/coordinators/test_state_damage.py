@@ -291,8 +291,8 @@ def test_a_full_disk_is_named_in_status_and_log_with_the_store_and_its_error_unt
     assert "has not renewed its term for" in shown
     assert f"cannot use the state file {path}: disk I/O error" in shown
     [away] = [line for line in lines if "the state is unavailable" in line]
-    assert f"state.unavailable: cannot use the state file {path}: disk I/O error; see that" in away
-    [gone] = [line for line in lines if "is gone" in line]
+    assert f"state.unavailable: cannot use the state file {path}: disk I/O error; check that" in away
+    [gone] = [line for line in lines if "was lost" in line]
     assert f"could not be written for too long: cannot use the state file {path}" in gone
     assert not [line for line in lines if "another process" in line]
 
