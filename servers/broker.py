@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from penstock.errors import EngineFailed
-from penstock.kafka_answer import answered
+from penstock.kafka.answer import answered
 from penstock.spark.java import find_jars, find_java
 from servers import artifact
 from servers.ports import free_ports

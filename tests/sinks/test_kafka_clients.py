@@ -17,7 +17,7 @@ from penstock.coordinators.kafka import topics
 from penstock.coordinators.kafka.address import Address
 from penstock.coordinators.kafka.client import Ear
 from penstock.errors import PenstockError
-from penstock.kafka_answer import answered
+from penstock.kafka.answer import answered
 from penstock.sinks.kafka import group_watermark
 from penstock.sinks.kafka.group_watermark import GroupWatermark
 from penstock.sinks.kafka.sink import KafkaSink

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.coordinators.kafka.address import Address
 from penstock.coordinators.kafka.client import Ear, confluent, settings
 from penstock.errors import StateInvalid
-from penstock.kafka_answer import answered
+from penstock.kafka.answer import answered
 
 KEEPING = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """The required settings of the state topic: only Penstock deletes records."""

@@ -15,7 +15,7 @@ from typing import Any
 from penstock.change import Lane
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import PenstockError, SinkRefused, SinkUnavailable
-from penstock.kafka_answer import answered
+from penstock.kafka.answer import answered
 from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import ending, is_refusal
 from penstock.sinks.kafka.settings import KafkaSettings

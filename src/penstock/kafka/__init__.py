@@ -1,0 +1,1 @@
+"""The client library of Kafka, which the sink and the state store share."""
