@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from penstock.coordinators.kafka.address import Address
@@ -34,20 +34,21 @@ def make(admin: Any, place: Address, ear: Ear) -> None:
     """Make both topics if they are missing. Raises StateInvalid if the state topic deletes records."""
     from confluent_kafka.admin import NewTopic
 
-    known = _listed(admin, place, ear)
+    known = examine(admin, place, ear)
     wanted = {place.topic: KEEPING, place.leader_topic: PASSING}
     missing = [NewTopic(name, 1, -1, config=config) for name, config in wanted.items() if name not in known]
     for name, done in admin.create_topics(missing, request_timeout=SLOW).items() if missing else ():
         with ear.translated(f"making the topic {name}", ignored="TOPIC_ALREADY_EXISTS"):
             answered(done)
+
+
+def examine(admin: Any, place: Address, ear: Ear) -> Collection[str]:
+    """The existing topics; nothing is changed. Raises StateInvalid if the state topic deletes records."""
+    with ear.translated("asking for the topics"):
+        known: Collection[str] = admin.list_topics(timeout=place.patience).topics.keys()
     if place.topic in known:
         _examine(admin, place, ear)
-
-
-def examine(admin: Any, place: Address, ear: Ear) -> None:
-    """Raise the error that prevents the use of the state topic; nothing is changed."""
-    if place.topic in _listed(admin, place, ear):
-        _examine(admin, place, ear)
+    return known
 
 
 def members(admin: Any, place: Address, ear: Ear, group: str) -> Sequence[str]:
@@ -90,11 +91,6 @@ def _groups(admin: Any, group: str, seconds: float) -> tuple[Sequence[Any], Any]
     except kafka.KafkaException as error:
         return (), error.args[0]
     return found, next((one.error for one in found if one.error), None)
-
-
-def _listed(admin: Any, place: Address, ear: Ear) -> Sequence[str]:
-    with ear.translated("asking for the topics"):
-        return list(admin.list_topics(timeout=place.patience).topics)
 
 
 def _examine(admin: Any, place: Address, ear: Ear) -> None:
