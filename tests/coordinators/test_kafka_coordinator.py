@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 import uuid
@@ -189,6 +190,32 @@ def test_records_that_somebody_else_has_removed_or_written_are_noticed(
     producer.flush(PATIENCE)
     with pytest.raises(StateInvalid, match="is not from Penstock"):
         state.watermark("p", LANE)
+
+
+RECORD = {"by": "another", "n": 1, "pipeline": "p", "epoch": 0, "error": {}}
+
+
+@pytest.mark.parametrize(
+    ("record", "key", "reason"),
+    [
+        (json.dumps({"do": "later", **RECORD}), None, "of a later version"),
+        (json.dumps({"do": "halt", **RECORD}), "other", "another program"),
+        (b"\xff", None, "is not from Penstock"),
+    ],
+    ids=["later", "foreign", "binary"],
+)
+def test_a_record_that_cannot_be_applied_is_refused_at_every_read_and_not_only_at_the_first(
+    state: KafkaCoordinator, leader: Any, broker: Broker, record: str | bytes, key: str | None, reason: str
+) -> None:
+    state.place(leader.campaign(), {LANE: mark(3)})
+    producer = Producer({"bootstrap.servers": broker.servers})
+    producer.produce(state.where.topic, record, key or state.identity(), 0)
+    producer.flush(PATIENCE)
+    for _ in range(3):
+        with pytest.raises(StateInvalid, match=reason):
+            state.watermark("p", LANE)
+    with pytest.raises(StateInvalid, match=reason):
+        leader.renew()
 
 
 def test_a_state_topic_that_is_removed_under_a_leader_is_noticed(state: KafkaCoordinator, leader: Any, admin: AdminClient) -> None:

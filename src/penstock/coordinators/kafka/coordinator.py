@@ -71,7 +71,8 @@ class KafkaCoordinator(StoreLetters):
 
     def identity(self) -> str | None:
         """The random id in the first record of the topic; None before there is one."""
-        return self._log.identity()
+        log = self._log
+        return log.look(lambda _: log.store)
 
     def candidate(self, pipeline: str, holder: str) -> KafkaCandidate:
         """Stand for a pipeline; makes the topics if there are none."""
@@ -108,10 +109,10 @@ class KafkaCoordinator(StoreLetters):
     def pipeline_state(self, pipeline: str) -> PipelineState:
         """The state of a pipeline; the group decides whether its holder lives."""
         log = self._log
-        known = log.look(lambda machine: _standing(machine, pipeline))
-        if log.is_new:
-            return PipelineState()
-        seat, members = log.look(lambda machine: machine.of(pipeline).seat), log.members(self.where.group(pipeline))
+        known, seat = log.look(lambda machine: (_standing(machine, pipeline), machine.of(pipeline).seat))
+        if log.store is None:
+            return known
+        members = log.members(self.where.group(pipeline))
         return replace(known, is_held=seat in members, standbys=sum(member != seat for member in members))
 
     def _parked(self, pipeline: str) -> Sequence[DeadLetter]:

@@ -30,6 +30,8 @@ GONE_SECONDS = 6.0
 """Seconds for which brokers must report that the topic, or its end, is gone, before the state counts as lost."""
 CHECKPOINT = 20_000
 """Number of records after which a checkpoint is due."""
+ANEW = -1
+"""The end of a state that must be read anew."""
 
 T = TypeVar("T")
 
@@ -47,19 +49,14 @@ class StateLog:
         self._partition = self._kafka.TopicPartition(place.topic, 0)
         self._writer, self._number = secrets.token_hex(8), 0
         self._turn = RLock()
-        self._store: str | None = None
-        self._machine, self._next, self._from = StateMachine(), 0, 0
+        self.store: str | None = None
+        """The random id of the store, from its first record; None as long as the topic is missing or empty."""
+        self._machine, self._next, self._from = StateMachine(), ANEW, 0
         self._answers: dict[int, Any] = {}
         self._doubted_since: float | None = None
         self._delivered: tuple[Any, Any] | None = None
         self._producer = self._admin = None
         self._is_aligned = False  # whether the next record of the consumer is that after the state
-        self._is_whole = False  # whether the state has all records before its end
-
-    @property
-    def is_new(self) -> bool:
-        """Whether the topic was missing or empty at the last read."""
-        return self._store is None
 
     def look(self, see: Callable[[StateMachine], T]) -> T:
         """The part of the current state that `see` returns; no other thread changes the state meanwhile."""
@@ -67,19 +64,15 @@ class StateLog:
             self._catch_up()
             return see(self._machine)
 
-    def identity(self) -> str | None:
-        """The random id of this store, from its first record; None before there is one."""
-        return self.look(lambda _: self._store)
-
     def write(self, do: str, **asked: Any) -> Any:
         """Append a request, and return its result. Raises StateUnavailable if the result is unknown."""
         with self._turn:
             self._catch_up()
-            if not self._store:
+            if not self.store:
                 self._open()
             self._number += 1
             offset = self._append({"do": do, "by": self._writer, "n": self._number, **asked})
-            self._fold_up_to(offset + 1, time.monotonic() + self._place.patience)
+            self._fold_up_to(offset + 1)
             return self._answers.get(self._number)
 
     def prepare(self) -> None:
@@ -88,7 +81,7 @@ class StateLog:
             with self._administering() as admin:
                 topics.make(admin, self._place, self._ear)
             self._catch_up()
-            if not self._store:
+            if not self.store:
                 self._open()
 
     def examine(self) -> None:
@@ -106,12 +99,12 @@ class StateLog:
     def tidy(self) -> None:
         """Append a checkpoint if one is due, and delete the records before it."""
         with self._turn:
-            if self._store and self._next - self._from >= CHECKPOINT:
+            if self.store and self._next - self._from >= CHECKPOINT:
                 self._checkpoint()
 
     def _checkpoint(self) -> None:
         end = self._next
-        self._append({"do": "checkpoint", "behind": end, "store": self._store, "version": VERSION, "book": self._machine.written()})
+        self._append({"do": "checkpoint", "behind": end, "store": self.store, "version": VERSION, "book": self._machine.written()})
         self._from = end
         with self._administering() as admin:
             if not topics.delete_before(admin, self._place, self._ear, end):
@@ -138,7 +131,7 @@ class StateLog:
         """Write one record; returns its offset. A producer that failed is not used again: its pending records have old numbers."""
         producer, self._producer, self._delivered = self._producer or self._new_producer(), None, None
         with self._ear.translated("writing"):
-            producer.produce(self._place.topic, partition=0, key=self._store, value=text.encode(), on_delivery=self._note)
+            producer.produce(self._place.topic, partition=0, key=self.store, value=text.encode(), on_delivery=self._note)
             deadline = time.monotonic() + 2 * self._place.patience
             while self._delivered is None and time.monotonic() < deadline:
                 producer.poll(0.05)
@@ -163,7 +156,6 @@ class StateLog:
 
     def _catch_up(self) -> None:
         """Apply all records that the topic has at the start of this call."""
-        deadline = time.monotonic() + self._place.patience
         low, high = self._ends()
         self._ear.forget()
         if high < self._next:
@@ -171,9 +163,9 @@ class StateLog:
         self._doubted_since = None
         if high == 0:
             return
-        if self._next < low or not self._store or not self._is_whole:
+        if self._next < low:
             self._begin(low, high)
-        self._fold_up_to(high, max(deadline, time.monotonic() + self._place.patience))
+        self._fold_up_to(high)
 
     def _ends(self) -> tuple[int, int]:
         """First offset and next one. Brokers that start, or move the partition, are asked again."""
@@ -183,7 +175,7 @@ class StateLog:
                 low, high = self._asker.get_watermark_offsets(self._partition, self._place.patience, cached=False)
             except self._kafka.KafkaException as error:
                 meant = self._meant(error.args[0])
-                if meant.name() in _NO_TOPIC and not self._store:
+                if meant.name() in _NO_TOPIC and not self.store:
                     return 0, 0
                 told = self._told(meant)
                 if time.monotonic() > deadline or isinstance(told, StateInvalid):
@@ -218,11 +210,10 @@ class StateLog:
 
     def _begin(self, low: int, high: int) -> None:
         """Start anew: at the first record, or at the first checkpoint after which no record is missing."""
-        self._machine, self._next, self._from, self._is_aligned = StateMachine(), low, low, False
-        self._is_whole = low == 0
-        if self._is_whole:
+        self._machine, self._next, self._from, self._is_aligned = StateMachine(), ANEW if low else 0, low, False
+        if not low:
             return
-        records = list(self._records(high, time.monotonic() + 10 * self._place.patience))
+        records = list(self._records(low, high, 10 * self._place.patience))
         found = _checkpoint_in(records, low)
         if not found:
             raise self._invalid("its first records were removed, but not by Penstock")
@@ -231,22 +222,21 @@ class StateLog:
         for record in records:
             if record[0] >= found["behind"]:
                 self._fold(*record)
-        self._is_whole = True
 
-    def _fold_up_to(self, end: int, deadline: float) -> None:
+    def _fold_up_to(self, end: int) -> None:
         self._answers.clear()
-        for record in self._records(end, deadline):
+        for record in self._records(self._next, end, self._place.patience):
             self._fold(*record)
 
-    def _records(self, end: int, deadline: float) -> Iterator[tuple[int, str, str]]:
-        """The records between the end of the state and this offset, each once and without gaps."""
-        if self._next >= end:
+    def _records(self, at: int, end: int, patience: float) -> Iterator[tuple[int, str, str]]:
+        """The records from one offset up to another, each once and without gaps."""
+        if at >= end:
             return
         if not self._is_aligned:
             with self._ear.translated("reading"):
-                self._consumer.assign([self._kafka.TopicPartition(self._place.topic, 0, self._next)])
+                self._consumer.assign([self._kafka.TopicPartition(self._place.topic, 0, at)])
         self._is_aligned = False  # until all records are applied
-        at = self._next
+        deadline = time.monotonic() + patience
         while at < end:
             if time.monotonic() > deadline:
                 raise StateUnavailable(f"cannot use the state in {self._place.shown}: reading: no answer")
@@ -268,34 +258,32 @@ class StateLog:
             raise self._ear.told(error, "reading")
 
     def _fold(self, offset: int, key: str, text: str) -> None:
+        """Apply a record. If the log has a request twice, the result of the first one counts."""
+        self._next = ANEW  # a record that cannot be applied makes every read fail: the next one begins anew
         try:
             request = json.loads(text)
             if request["do"] == "part":
                 whole = self._machine.add_part(request)
                 request = json.loads(whole) if whole else None
-            self._next = offset + 1
             if request and request["do"] in ("open", "checkpoint"):
-                if not self._store:
+                if not self.store:
                     self._check(request)
             elif request:
-                if key != self._store:
+                if key != self.store:
                     raise self._invalid("it was made anew, or another program writes to it")
-                self._apply(request, offset)
+                answer = self._machine.apply(request, offset)
+                if request["by"] == self._writer:
+                    self._answers.setdefault(request["n"], answer)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._invalid(f"its record {offset} is not from Penstock, or of a later version ({error!r})") from error
-
-    def _apply(self, request: Mapping[str, Any], offset: int) -> None:
-        """Apply a request. If the log has it twice, the result of the first one counts."""
-        answer = self._machine.apply(request, offset)
-        if request["by"] == self._writer:
-            self._answers.setdefault(request["n"], answer)
+        self._next = offset + 1
 
     def _check(self, facts: Mapping[str, Any]) -> None:
         if facts["version"] > VERSION:
             raise self._invalid(f"it has version {facts['version']}, and this program reads versions up to {VERSION}")
-        if self._store not in (None, facts["store"]):
+        if self.store not in (None, facts["store"]):
             raise self._invalid("it was made anew")
-        self._store = facts["store"]
+        self.store = facts["store"]
 
     @cached_property
     def _consumer(self) -> Any:
@@ -337,26 +325,14 @@ def _checkpoint_in(records: Sequence[tuple[int, str, str]], low: int) -> dict[st
 
 
 def _text(raw: bytes | None) -> str:
-    return (raw or b"").decode()
+    return (raw or b"").decode(errors="replace")
 
 
-_lock = RLock()
-_open: dict[str, StateLog] = {}
-_inherited: list[StateLog] = []  # never closed: their threads are the parent's
+_open: dict[object, StateLog] = {}  # never closed in a forked child: their threads are the parent's
 
 
 def shared(place: Address) -> StateLog:
     """The one log of this process for this place."""
-    with _lock:
-        name = repr((place.servers, place.topic, place.leader_topic, place.patience, sorted(place.settings.items())))
-        return _open.setdefault(name, StateLog(place))
-
-
-def _forget_all() -> None:
-    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
-    _lock = RLock()
-    _inherited.extend(_open.values())
-    _open.clear()
-
-
-os.register_at_fork(after_in_child=_forget_all)
+    settings = sorted(place.settings.items())
+    name = os.getpid(), place.servers, place.topic, place.leader_topic, place.patience, *settings
+    return _open.setdefault(name, StateLog(place))
