@@ -14,8 +14,7 @@ from penstock.change import Lane
 from penstock.coordinator import Term
 from penstock.coordinators import locks
 from penstock.coordinators.row_coordinator import RowCoordinator
-from penstock.coordinators.sqlite import presence
-from penstock.coordinators.sqlite.candidate import SqliteCandidate
+from penstock.coordinators.sqlite.candidate import SqliteCandidate, is_present, standbys
 from penstock.coordinators.sqlite.claim import SqliteClaim, claimed
 from penstock.coordinators.sqlite.condition import silent
 from penstock.coordinators.sqlite.letters import SqliteLetters
@@ -79,11 +78,11 @@ class SqliteCoordinator(RowCoordinator[StateStore]):
     def _term(self, store: StateStore, pipeline: str) -> dict[str, Any]:
         found = store.rows(_TERM, pipeline=pipeline, ttl=self.ttl)
         epoch, holder, seat, beat_at, ttl, error = found[0] if found else (0, None, None, None, self.ttl, None)
-        is_held = seat is not None and presence.is_present(store.path, seat, beat_at, ttl)
+        is_held = seat is not None and is_present(store.path, seat, beat_at, ttl)
         silence = silent(store, f"{holder} leads {pipeline}", beat_at, ttl) if is_held else None
         term = {"epoch": epoch, "holder": holder, "is_held": is_held, "error": json.loads(error) if error else None}
         trouble = {"trouble": silence} if silence else {}
-        return {**term, **trouble, "standbys": len(presence.standbys(store, pipeline, self.ttl))}
+        return {**term, **trouble, "standbys": len(standbys(store, pipeline, self.ttl))}
 
 
 def _obstacle(path: Path) -> str | None:
