@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 from penstock.coordinator import Term
-from penstock.coordinators.held_term import HeldTerm
-from penstock.coordinators.observation import Sighting, is_gone, sight, trusted_until
+from penstock.coordinators.holder import HeldTerm, Sighting, is_gone, sight, trusted_until
 from penstock.coordinators.tables import Tables
 from penstock.errors import StateUnavailable
 

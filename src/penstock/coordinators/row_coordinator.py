@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from penstock.change import Lane
 from penstock.coordinator import PipelineState, Term
-from penstock.coordinators.held_term import ended
+from penstock.coordinators.holder import ended
 from penstock.coordinators.letter_table import LetterTable
 from penstock.coordinators.letters import StoreLetters, alter
 from penstock.coordinators.row_claim import TERM

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from penstock.coordinator import Term
-from penstock.coordinators.held_term import HeldTerm
+from penstock.coordinators.holder import HeldTerm
 from penstock.coordinators.kafka.address import Address
 from penstock.coordinators.kafka.log import shared
 from penstock.coordinators.kafka.membership import Membership
@@ -40,7 +40,10 @@ class KafkaCandidate:
             is_free = seat in (None, self._seat)
             if member.check():
                 self._revocations = member.ownership.revocations
-                return self._take(epoch)
+                asked = {"pipeline": self._pipeline, "holder": self._holder, "seat": self._seat, "over": epoch}
+                if taken := self._log.write("take", **asked):
+                    self._held.enter(taken)
+                return self._held.term
             if (not is_free and not member.ownership.owns and member.was_assigned) or time.monotonic() > deadline:
                 return None
 
@@ -85,9 +88,3 @@ class KafkaCandidate:
         member, self._member = self._member, None
         if member:
             member.close()
-
-    def _take(self, over: int) -> Term | None:
-        asked = {"pipeline": self._pipeline, "holder": self._holder, "seat": self._seat, "over": over}
-        if epoch := self._log.write("take", **asked):
-            self._held.enter(epoch)
-        return self._held.term

@@ -11,11 +11,11 @@ from typing import Any
 from penstock.change import Lane
 from penstock.coordinator import Tally, Term
 from penstock.coordinators.claim import LaneClaim, require_free
+from penstock.coordinators.holder import is_gone, sight
 from penstock.coordinators.kafka import seats
 from penstock.coordinators.kafka.letters import written
 from penstock.coordinators.kafka.log import StateLog
 from penstock.coordinators.kafka.state_machine import LaneEntry, StateMachine
-from penstock.coordinators.observation import is_gone, sight
 from penstock.cursor import Watermark
 from penstock.errors import StateUnavailable
 from penstock.letter import DeadLetter

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.change import Lane
 from penstock.coordinator import PipelineState, Term
-from penstock.coordinators.held_term import ended
+from penstock.coordinators.holder import ended
 from penstock.coordinators.kafka import address, client
 from penstock.coordinators.kafka.candidate import KafkaCandidate
 from penstock.coordinators.kafka.claim import KafkaClaim, claimed, mark

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.coordinators.observation import Sighting, is_gone, sight, trusted_until
+from penstock.coordinators.holder import Sighting, is_gone, sight, trusted_until
 
 TTL = 5.0
 SEEN = Sighting(epoch=3, beat=7, since=100.0)
