@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -126,3 +128,16 @@ def test_a_folder_that_cannot_be_made_is_an_unavailable_state(tmp_path: Path) ->
         locks.seize(tmp_path / "file" / "a")
     with pytest.raises(StateUnavailable):
         locks.is_locked(tmp_path / "file" / "a")
+
+
+def test_a_file_system_without_locks_is_an_unavailable_state_and_keeps_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with pytest.raises(StateUnavailable, match="No locks available"):
+        locks.seize(tmp_path / "a")
+    links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    assert str(tmp_path / "a") not in [os.readlink(link) for link in links if os.path.islink(link)]

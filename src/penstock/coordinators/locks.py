@@ -9,7 +9,7 @@ import os
 import platform
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -64,10 +64,12 @@ def seize(path: Path) -> Lock | None:
     with usable(f"use the lock file {path}", _WRITABLE):
         path.parent.mkdir(mode=privacy.FOLDER, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, privacy.FILE)
-        privacy.share_like(descriptor, path.parent)
-        if _flock(descriptor, fcntl.LOCK_EX) and _is_at(descriptor, path):
-            return Lock(path, descriptor)
-        os.close(descriptor)
+        with ExitStack() as refused:
+            refused.callback(os.close, descriptor)
+            privacy.share_like(descriptor, path.parent)
+            if _flock(descriptor, fcntl.LOCK_EX) and _is_at(descriptor, path):
+                refused.pop_all()
+                return Lock(path, descriptor)
     return None
 
 
