@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -69,16 +70,15 @@ def ordered(letters: Sequence[DeadLetter]) -> list[DeadLetter]:
     """
     bonds = _bonds(letters)
     first: dict[object, int] = {}
+    bound: defaultdict[str, list[DeadLetter]] = defaultdict(list)
     for letter in letters:
+        bound[bonds[letter.name]].append(letter)
         lane = bonds[letter.name], letter.incarnation, letter.lane
         first[lane] = min(first.get(lane, letter.number or 0), letter.number or 0)
 
     def turn(letter: DeadLetter) -> tuple[object, ...]:
         return first[bonds[letter.name], letter.incarnation, letter.lane], letter.change.place
 
-    bound: dict[str, list[DeadLetter]] = {}
-    for letter in letters:
-        bound.setdefault(bonds[letter.name], []).append(letter)
     queues = {bond: iter(sorted(some, key=turn)) for bond, some in bound.items()}
     return [next(queues[bonds[letter.name]]) for letter in letters]
 

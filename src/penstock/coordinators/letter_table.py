@@ -90,12 +90,6 @@ class LetterTable(ABC):
     def __init__(self, store: Tables, pipeline: str) -> None:
         self._store, self._pipeline = store, pipeline
 
-    @classmethod
-    def of(cls, store: Tables, number: int | None) -> Self | None:
-        """The storage that has the letter of this number."""
-        found = store.rows(cls.sql["pipeline"], number=number)
-        return cls(store, found[0][0]) if found else None
-
     def queued(self) -> Self:
         """The storage, once no other transaction changes letters of its pipeline: always, where transactions exclude each other."""
         return self

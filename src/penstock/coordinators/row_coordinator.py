@@ -127,8 +127,8 @@ class RowCoordinator(StoreLetters, Generic[S]):
 
     def _alter(self, step: str, number: int | None, **asked: bool) -> bool:
         with self._writing() as store:
-            storage = self.letters_in.of(store, number)
-            return bool(storage and alter(step, storage.queued(), number, **asked))
+            found = store.rows(self.letters_in.sql["pipeline"], number=number)
+            return any(alter(step, self.letters_in(store, pipeline).queued(), number, **asked) for (pipeline,) in found)
 
     @contextmanager
     def _under(self, term: Term) -> Iterator[S]:

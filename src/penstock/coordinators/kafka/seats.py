@@ -60,8 +60,9 @@ def folder() -> Path:
 
 def chosen(home: Path | None, temporary: Path) -> Path:
     """The folder: in the home of the user, or in that for temporary files if there is no writable home."""
-    if home and home.is_absolute() and _is_usable(home):
-        return home / ".cache" / "penstock" / "lanes"
+    with suppress(OSError):
+        if home and home.is_absolute() and home.stat().st_uid == os.geteuid() and os.access(home, os.W_OK | os.X_OK):
+            return home / ".cache" / "penstock" / "lanes"
     return temporary / f"penstock-{os.geteuid()}-lanes"
 
 
@@ -72,12 +73,6 @@ def _home() -> Path | None:
         return Path(pwd.getpwuid(os.geteuid()).pw_dir)
     except KeyError:
         return None
-
-
-def _is_usable(home: Path) -> bool:
-    with suppress(OSError):
-        return home.stat().st_uid == os.geteuid() and os.access(home, os.W_OK | os.X_OK)
-    return False
 
 
 def _prefix(place: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.errors import StateUnsafe
@@ -16,10 +17,8 @@ JOURNALS = ("-wal", "-shm", "-journal")
 def files(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Those of the state file and its journals that exist."""
     for file in (path, *(Path(f"{path}{end}") for end in JOURNALS)):
-        try:
+        with suppress(FileNotFoundError):
             yield file, file.stat()
-        except FileNotFoundError:
-            continue
 
 
 def close_to_others(path: Path, folder: Path) -> None:

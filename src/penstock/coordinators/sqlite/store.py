@@ -119,14 +119,13 @@ class StateStore:
         self.sync("full" if flushes else "normal")
         with translated(self.path):
             self._connection.execute("begin immediate")
-        try:
-            yield
-        except BaseException:
-            if self._connection.in_transaction:  # SQLite itself rolls back when the disk is full
-                self._connection.execute("rollback")
-            raise
-        with translated(self.path):
-            self._connection.execute("commit")
+            try:
+                yield
+                self._connection.execute("commit")
+            except BaseException:
+                if self._connection.in_transaction:  # SQLite itself rolls back when the disk is full
+                    self._connection.execute("rollback")
+                raise
 
     def is_replaced(self) -> bool:
         """Whether the path no longer names the file that this connection has open."""
