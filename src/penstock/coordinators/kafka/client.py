@@ -6,10 +6,9 @@ import importlib.util
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Thread
 from typing import Any
 
-from penstock.coordinators.kafka.address import PATIENCE, Address
+from penstock.coordinators.kafka.address import Address
 from penstock.errors import ConfigInvalid, PenstockError, StateInvalid, StateUnavailable
 
 _REFUSED = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL"}
@@ -81,10 +80,3 @@ class Ear:
         except kafka.KafkaException as error:
             if error.args[0].name() != ignored:
                 raise self.told(error.args[0], doing) from None
-
-
-def closed(consumer: Any) -> None:
-    """Close a consumer, which leaves its group; wait a limited time for brokers that do not answer."""
-    closing = Thread(target=consumer.close, daemon=True, name="closing")
-    closing.start()
-    closing.join(PATIENCE)

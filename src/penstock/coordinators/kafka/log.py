@@ -54,7 +54,6 @@ class StateLog:
         self._machine, self._next, self._from = StateMachine(), ANEW, 0
         self._answers: dict[int, Any] = {}
         self._doubted_since: float | None = None
-        self._delivered: tuple[Any, Any] | None = None
         self._producer = self._admin = None
         self._is_aligned = False  # whether the next record of the consumer is that after the state
 
@@ -67,9 +66,7 @@ class StateLog:
     def write(self, do: str, **asked: Any) -> Any:
         """Append a request, and return its result. Raises StateUnavailable if the result is unknown."""
         with self._turn:
-            self._catch_up()
-            if not self.store:
-                self._open()
+            self._catch_up_or_open()
             self._number += 1
             offset = self._append({"do": do, "by": self._writer, "n": self._number, **asked})
             self._fold_up_to(offset + 1)
@@ -80,9 +77,7 @@ class StateLog:
         with self._turn:
             with self._administering() as admin:
                 topics.make(admin, self._place, self._ear)
-            self._catch_up()
-            if not self.store:
-                self._open()
+            self._catch_up_or_open()
 
     def examine(self) -> None:
         """Raise the error that prevents the use of this store; nothing is changed."""
@@ -99,21 +94,21 @@ class StateLog:
     def tidy(self) -> None:
         """Append a checkpoint if one is due, and delete the records before it."""
         with self._turn:
-            if self.store and self._next - self._from >= CHECKPOINT:
-                self._checkpoint()
+            if (end := self._next) - self._from < CHECKPOINT:
+                return
+            book = self._machine.written()
+            self._append({"do": "checkpoint", "behind": end, "store": self.store, "version": VERSION, "book": book})
+            self._from = end
+            with self._administering() as admin:
+                if not topics.delete_before(admin, self._place, self._ear, end):
+                    _logger.warning("%s only grows: this user may not delete records of the topic", printable(self._place.shown))
 
-    def _checkpoint(self) -> None:
-        end = self._next
-        self._append({"do": "checkpoint", "behind": end, "store": self.store, "version": VERSION, "book": self._machine.written()})
-        self._from = end
-        with self._administering() as admin:
-            if not topics.delete_before(admin, self._place, self._ear, end):
-                _logger.warning("%s only grows: this user may not delete records of the topic", printable(self._place.shown))
-
-    def _open(self) -> None:
-        """Append the first record; a second one has no effect."""
-        self._append({"do": "open", "version": VERSION, "store": secrets.token_hex(8)})
+    def _catch_up_or_open(self) -> None:
+        """Apply all records; append the first one to an empty topic, where a second one has no effect."""
         self._catch_up()
+        if not self.store:
+            self._append({"do": "open", "version": VERSION, "store": secrets.token_hex(8)})
+            self._catch_up()
 
     # Writing.
 
@@ -129,22 +124,20 @@ class StateLog:
 
     def _send(self, text: str) -> int:
         """Write one record; returns its offset. A producer that failed is not used again: its pending records have old numbers."""
-        producer, self._producer, self._delivered = self._producer or self._new_producer(), None, None
+        producer, self._producer = self._producer or self._new_producer(), None
+        answers = list[Any]()
         with self._ear.translated("writing"):
-            producer.produce(self._place.topic, partition=0, key=self.store, value=text.encode(), on_delivery=self._note)
+            producer.produce(self._place.topic, text.encode(), self.store, 0, on_delivery=lambda *answer: answers.append(answer))
             deadline = time.monotonic() + 2 * self._place.patience
-            while self._delivered is None and time.monotonic() < deadline:
+            while not answers and time.monotonic() < deadline:
                 producer.poll(0.05)
-        if self._delivered is None:
+        if not answers:
             raise StateUnavailable(f"cannot use the state in {self._place.shown}: writing: no answer")
-        error, offset = self._delivered
+        error, message = answers[0]
         if error is not None:
             raise self._ear.told(error, "writing")
         self._producer = producer
-        return int(offset)
-
-    def _note(self, error: Any, message: Any) -> None:
-        self._delivered = error, message.offset()
+        return int(message.offset())
 
     def _new_producer(self) -> Any:
         """Not idempotent, which would cost half a second: requests have numbers of their own."""

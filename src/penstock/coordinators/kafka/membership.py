@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from threading import Thread
 from typing import Any
 
-from penstock.coordinators.kafka.address import Address
-from penstock.coordinators.kafka.client import Ear, closed, confluent, settings
+from penstock.coordinators.kafka.address import PATIENCE, Address
+from penstock.coordinators.kafka.client import Ear, confluent, settings
 from penstock.coordinators.kafka.neli import Ownership
 from penstock.errors import StateInvalid
 
@@ -66,7 +67,9 @@ class Membership:
             self._consumer.unsubscribe()
             self._consumer.poll(LEAVING)
         finally:
-            closed(self._consumer)
+            closing = Thread(target=self._consumer.close, daemon=True, name="closing")
+            closing.start()
+            closing.join(PATIENCE)  # brokers may not answer
 
     def _beat(self) -> None:
         self._beat_at = self._clock()
