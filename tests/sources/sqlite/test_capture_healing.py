@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 from contextlib import closing, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,17 @@ def test_a_table_that_was_altered_is_healed_also_by_who_only_proves_a_place(writ
     with pytest.raises(CaptureBroken):
         prove(source_of(path, heal=False), LANE, place)
     prove(source, LANE, place)
+    assert survey(str(path)).tables[-1].state == "captured"
+
+
+def test_a_table_that_was_altered_is_healed_before_a_time_is_searched_for(writer: sqlite3.Connection, path: Path) -> None:
+    writer.execute("insert into orders values(1, 'a', 1)")
+    source = source_of(path)
+    begin = source.begin(LANE, "beginning")
+    writer.execute("alter table orders add column extra text")
+    with pytest.raises(CaptureBroken):
+        source_of(path, heal=False).seek.since(LANE, datetime(2020, 1, 1, tzinfo=UTC))
+    assert source.seek.since(LANE, datetime(2020, 1, 1, tzinfo=UTC)) == begin
     assert survey(str(path)).tables[-1].state == "captured"
 
 

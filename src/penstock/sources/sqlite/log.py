@@ -83,6 +83,7 @@ class Log:
 
     def since(self, moment: datetime) -> Point:
         """The place before the first change of this time or later. Raises ConfigInvalid if the log begins later."""
+        self.extent()
         with transaction(self._connection):
             extent = self._extent()
             at, time = "select seq, datetime(at) from _penstock_log", moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
