@@ -272,6 +272,15 @@ def test_text_that_is_not_utf8_is_told_and_the_rest_of_its_range_too(writer: sql
     assert (good.error, good.after) == (None, '{"id":2,"status":"good","total":1}')
 
 
+def test_a_removed_row_with_text_that_is_not_utf8_has_the_error_of_its_refresh(writer: sqlite3.Connection, path: Path) -> None:
+    writer.execute("insert into orders values(1, cast(x'ff' as text), 1)")
+    source = source_of(path, "orders")
+    [cursor] = source.snapshot.ranges(source.begin(LANE, "snapshot")).values()
+    writer.execute("delete from orders")
+    [gone] = [change for window in source.snapshot.rows(cursor, again=True) for change in from_batch(window.changes)]
+    assert (gone.op, gone.error) == ("delete", "orders.status is not valid UTF-8")
+
+
 def test_a_range_that_outgrows_memory_is_streamed(writer: sqlite3.Connection, path: Path) -> None:
     with ranges_of(2):
         reading = Reading(source_of(path, "orders"))  # one range: the table is still empty

@@ -77,7 +77,7 @@ def read(path: str, place: RangePoint, choice: Choice = EVERYTHING, *, again: bo
             if found is None:
                 yield from _windows(rows.streamed(), vanished, read_at)
                 return
-        yield from _windows(iter(found), vanished, read_at, rows.is_doubtful)
+        yield from _windows(iter(found), vanished, read_at, rows.is_doubtful or again)
 
 
 def _captured(path: str, connection: sqlite3.Connection, place: RangePoint) -> Captured:
