@@ -25,8 +25,9 @@ from penstock.sink import Assignment, Sink
 from penstock.source import Span, Stamp, Window
 from penstock.sources.outbox.mark.parts import MarkLeases
 from penstock.sources.outbox.mark.source import MarkSource
-from penstock.sources.sqlite.parts import SqliteRetention, SqliteSeek, SqliteSnapshot
-from penstock.sources.sqlite.source import SqliteSource
+from penstock.sources.sqlite.settle import SqliteRetention
+from penstock.sources.sqlite.snapshot import SqliteSnapshot
+from penstock.sources.sqlite.source import SqliteSeek, SqliteSource
 from penstock.testing import contract
 
 READS: dict[str, int] = defaultdict(int)

@@ -60,7 +60,7 @@ from penstock.metrics.watch import FRESH_SECONDS, PAST_SECONDS, Sight, Watch
 from penstock.pipeline import Pipeline
 from penstock.source import Backlog
 from penstock.sources.outbox.mark.source import MarkSource
-from penstock.sources.sqlite.parts import SqliteRetention
+from penstock.sources.sqlite.settle import SqliteRetention
 from penstock.sources.sqlite.source import LANE
 from penstock.status import summarise
 from servers.ports import free_port

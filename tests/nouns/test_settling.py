@@ -30,7 +30,7 @@ from penstock.settings import settings
 from penstock.source import Backlog, Settlement, Span, Stamp
 from penstock.sources import retain
 from penstock.sources.sqlite.install import enable
-from penstock.sources.sqlite.parts import SqliteRetention
+from penstock.sources.sqlite.settle import SqliteRetention
 from penstock.sources.sqlite.source import LANE, SqliteSource
 from penstock.status import observe, remarks
 

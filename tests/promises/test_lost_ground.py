@@ -14,9 +14,8 @@ from deadline import PATIENCE, until
 from fix_rig import Rig
 from penstock.config import load
 from penstock.running import admin
-from penstock.sources.sqlite.readers import registered
 from penstock.sources.sqlite.rescan import repair
-from penstock.sources.sqlite.source import LANE
+from penstock.sources.sqlite.source import LANE, SqliteSource
 from penstock.testing import oracle
 from program import Program, status
 
@@ -69,7 +68,8 @@ class LostGround(Part):
     def run_until_halted(self, program: Program) -> None:
         for rig in self.rigs:
             rig.until_settled()
-            until(lambda rig=rig: registered(str(rig.shop.path), rig.name, LANE) == 10)
+            retention = SqliteSource(database=str(rig.shop.path)).retention
+            until(lambda rig=rig, retention=retention: retention.registered(rig.name, LANE) == 10)
         self.delivered = {rig.name: len(rig.positions()) for rig in self.rigs}
         pull_away(self.of)
         self.halted = {name: program.until_event("Halted", pipeline=name) for name in self.of}

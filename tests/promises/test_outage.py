@@ -13,8 +13,7 @@ import yaml
 
 from deadline import until
 from fix_rig import QUICK, Rig
-from penstock.sources.sqlite.readers import registered
-from penstock.sources.sqlite.source import LANE
+from penstock.sources.sqlite.source import LANE, SqliteSource
 from penstock.testing import oracle
 from penstock.testing.receiver import ReceiverProcess
 from program import Program, status
@@ -58,7 +57,7 @@ class Story:
         self.exits_of_another, self.events_of_another = program.exit_code(), program.events("Halted")
         with closing(sqlite3.connect(rig.shop.path)) as connection:
             self.kept = connection.execute("select min(seq), max(seq) from _penstock_log").fetchone()
-        self.registered = registered(str(rig.shop.path), rig.name, LANE)
+        self.registered = SqliteSource(database=str(rig.shop.path)).retention.registered(rig.name, LANE)
 
     def run_repaired(self) -> None:
         """Both have receivers."""

@@ -18,9 +18,7 @@ from replay import connect, logged, source_of
 
 from penstock.cursor import Cursor
 from penstock.errors import SourceRewound, SourceUnavailable
-from penstock.sources.retain import Registrant, Retain
 from penstock.sources.sqlite import database, settle
-from penstock.sources.sqlite.point import of_cursor
 from penstock.sources.sqlite.settle import BATCH, BOUND, STILL, Ledger, is_due
 from penstock.sources.sqlite.source import LANE
 
@@ -153,25 +151,29 @@ def test_a_log_over_its_bound_is_pruned_while_somebody_writes(
     assert kept(writer)[0] > BATCH
 
 
-def test_a_still_log_is_pruned_at_once(writer: sqlite3.Connection, path: Path) -> None:
+def test_a_still_log_is_pruned_at_once(writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settle, "BUDGET", math.inf)
     source = source_of(path)
     fill(writer, 2_000)
     source.retention.settle("orders", LANE, source.begin(LANE, "beginning"))
     quieten(path)
-    done = settle.settle(str(path), Registrant("orders", LANE), of_cursor(at(path, 2_000)), Retain(), budget=math.inf)
-    assert done.pruned == 1_999
+    assert source.retention.settle("orders", LANE, at(path, 2_000)).pruned == 1_999
     assert kept(writer) == (2_000, 2_000)
     assert source.retention.settle("orders", LANE, at(path, 2_000)).pruned == 0
 
 
-def test_pruning_ends_with_its_budget_and_goes_on_in_the_next_call(writer: sqlite3.Connection, path: Path) -> None:
+def test_pruning_ends_with_its_budget_and_goes_on_in_the_next_call(
+    writer: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(writer, 2_000)
-    source_of(path).retention.settle("orders", LANE, source_of(path).begin(LANE, "beginning"))
+    retention, reached = source_of(path).retention, at(path, 2_000)
+    retention.settle("orders", LANE, source_of(path).begin(LANE, "beginning"))
     quieten(path)
-    place = of_cursor(at(path, 2_000))
-    assert settle.settle(str(path), Registrant("orders", LANE), place, Retain(), budget=-1.0).pruned == BATCH
+    monkeypatch.setattr(settle, "BUDGET", -1.0)
+    assert retention.settle("orders", LANE, reached).pruned == BATCH
     quieten(path)
-    assert settle.settle(str(path), Registrant("orders", LANE), place, Retain(), budget=math.inf).pruned == 1_999 - BATCH
+    monkeypatch.setattr(settle, "BUDGET", math.inf)
+    assert retention.settle("orders", LANE, reached).pruned == 1_999 - BATCH
 
 
 @given(noted=st.none() | st.integers(0, 10**6), upto=st.integers(0, 10**6), held=st.integers(0, 10**6), still=st.floats(-10, 10))

@@ -23,9 +23,8 @@ from penstock.following import follow
 from penstock.owner import Owner
 from penstock.source import ANONYMOUS, Settlement
 from penstock.sources import retain
-from penstock.sources.retain import GONE, Registrant, Registration, Retain, is_overdue, kept_for, prunable_below
+from penstock.sources.retain import GONE, Registration, Retain, is_overdue, kept_for, prunable_below
 from penstock.sources.sqlite import settle
-from penstock.sources.sqlite.point import of_cursor
 from penstock.sources.sqlite.settle import BEAT, STILL, STILL_BEAT, Ledger, is_due
 from penstock.sources.sqlite.source import LANE, SqliteSource
 
@@ -38,7 +37,9 @@ def source_of(path: Path, rule: Retain = RELEASE) -> SqliteSource:
 
 def settled(path: Path, pipeline: str, position: int, rule: Retain = RELEASE) -> Settlement:
     quieten(path)
-    return settle.settle(str(path), Registrant(pipeline, LANE), of_cursor(at(path, position)), rule, budget=math.inf)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settle, "BUDGET", math.inf)
+        return source_of(path, rule).retention.settle(pipeline, LANE, at(path, position))
 
 
 def silence(writer: sqlite3.Connection, pipeline: str, days: float) -> None:

@@ -9,8 +9,7 @@ from penstock.capture import Report
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Captured
 from penstock.sources.sqlite.database import opened, transaction
-from penstock.sources.sqlite.heal import has_doubts, refresh
-from penstock.sources.sqlite.heal import renew as renew_capture
+from penstock.sources.sqlite.heal import has_doubts, refresh, renew
 from penstock.sources.sqlite.installation import Installation, begun, has_catalogue, refuse
 from penstock.sources.sqlite.schema import Selects, is_ours, matcher, read_schema, selector
 from penstock.sources.sqlite.shape import TableFacts
@@ -57,14 +56,6 @@ def disable(path: str, tables: str | None = None, *, is_trial: bool = False) -> 
         return report
 
 
-def renew(path: str) -> str:
-    """Begin a new incarnation of the log, which makes positions of the old one invalid."""
-    with opened(path, "rw", _PATIENCE) as connection, transaction(connection, "immediate"):
-        incarnation = secrets.token_hex(8)
-        connection.execute("update _penstock_meta set value = ? where name = 'incarnation'", (incarnation,))
-        return incarnation
-
-
 def _enable(work: Installation, is_meant: Selects, columns: str | None) -> None:
     live = work.catalogue.live
     taken = {work.name(captured) for captured in live if not captured.is_suspended}
@@ -99,7 +90,7 @@ def _mend(work: Installation, captured: Captured, choice: str | None) -> str:
         if has_doubts(work, captured.lineage):
             refresh(work, captured)
         return "unchanged"
-    renew_capture(work, captured, found, choice=choice)
+    renew(work, captured, found, choice=choice)
     reasons = [f"{one.table} {one.what}" for one in found] or ["other columns" if is_chosen_anew else "the file was rewritten"]
     is_lost = facts is not None and any(breach.loses(None) for breach in found)
     return "renewed: " + "; ".join([*reasons, *([_MISSING] if is_lost else [])])

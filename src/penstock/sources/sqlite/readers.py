@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 
-from penstock.change import Lane
 from penstock.owner import Owner, is_anothers, refuse_another
 from penstock.source import Reader
 from penstock.sources.retain import Registration
-from penstock.sources.sqlite.database import opened, transaction
 
 _DAY = 86400.0
 _OWNER = "owner/"  # prefix of the pipeline in the names of `_penstock_meta`
-_PATIENCE = 5.0  # seconds to wait for writers
 
 
 def load(connection: sqlite3.Connection) -> list[Registration]:
@@ -81,31 +78,18 @@ def lowest(connection: sqlite3.Connection) -> int:
     return int(position)
 
 
-def everybody(path: str) -> list[Reader]:
-    """All registered pipelines."""
-    with opened(path) as connection, transaction(connection):
-        return seen(connection)
-
-
 def seen(connection: sqlite3.Connection) -> list[Reader]:
-    """All registered pipelines, in the open transaction."""
+    """All registered pipelines, as the contract shows them."""
     known = load(connection)
     [(head,)] = connection.execute("select coalesce(max(seq), 0) from _penstock_log")
     return [one.shown(known, head) for one in known]
 
 
-def registered(path: str, pipeline: str, lane: Lane) -> int | None:
-    """The position of a pipeline, also of a released one."""
-    with opened(path) as connection:
-        return next((one.position for one in load(connection) if (one.pipeline, one.lane) == (pipeline, lane)), None)
-
-
-def forget(path: str, pipeline: str, owner: Owner | None = None) -> bool:
+def forget(connection: sqlite3.Connection, pipeline: str, owner: Owner | None = None) -> bool:
     """Remove a pipeline on all lanes, or hand it over to this owner; False if it is not registered."""
-    with opened(path, "rw", _PATIENCE) as connection, transaction(connection, "immediate"):
-        if owner and is_anothers(_known(connection, pipeline), owner):
-            _own(connection, pipeline, owner)
-            connection.execute("update _penstock_reader set noted_at = julianday('now') where pipeline = ?", (pipeline,))
-            return True
-        _own(connection, pipeline, None)
-        return connection.execute("delete from _penstock_reader where pipeline = ?", (pipeline,)).rowcount > 0
+    if owner and is_anothers(_known(connection, pipeline), owner):
+        _own(connection, pipeline, owner)
+        connection.execute("update _penstock_reader set noted_at = julianday('now') where pipeline = ?", (pipeline,))
+        return True
+    _own(connection, pipeline, None)
+    return connection.execute("delete from _penstock_reader where pipeline = ?", (pipeline,)).rowcount > 0

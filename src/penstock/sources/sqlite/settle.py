@@ -13,15 +13,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock import failpoint
+from penstock.change import Lane
+from penstock.cursor import Cursor
 from penstock.errors import SourcePruned, SourceUnavailable
-from penstock.owner import refuse_another
-from penstock.source import Settlement
+from penstock.owner import Owner, refuse_another
+from penstock.source import Reader, Settlement
 from penstock.sources.retain import Registrant, Registration, Retain, Sightings, is_overdue, prunable_below
 from penstock.sources.sqlite import readers
 from penstock.sources.sqlite.database import data_version, is_busy, opened, transaction
 from penstock.sources.sqlite.image import EVERYTHING
 from penstock.sources.sqlite.log import Extent, Log
-from penstock.sources.sqlite.point import Point
+from penstock.sources.sqlite.point import Point, of_cursor
 from penstock.text.duration import roughly
 
 BATCH = 500  # rows deleted in one transaction: half a millisecond
@@ -32,7 +34,7 @@ STILL_BEAT = 60.0  # the same, without writes
 BUDGET = 0.1  # seconds that one call may take
 _PAUSE = 0.002  # seconds for writers between two transactions
 _PATIENCE = 0.05  # seconds to wait for a writer; then the call is put off
-_REGISTER_PATIENCE = 5.0  # seconds to wait in a call that cannot be put off
+_REGISTER_PATIENCE = 5.0  # seconds to wait in calls that cannot be put off
 
 # The first prunable change that is younger than the history.
 _RECENT = "select seq from _penstock_log where seq < ? and at >= julianday('now') - ? / 86400.0 order by seq limit 1"
@@ -66,18 +68,56 @@ def is_due(ledger: Ledger, still_seconds: float) -> bool:
     return still_seconds >= STILL and (due > 0 or ledger.is_stained or bool(ledger.doomed) or ledger.silent >= STILL_BEAT)
 
 
-def settle(path: str, who: Registrant, upto: Point, retain: Retain, *, budget: float = BUDGET) -> Settlement:
-    """Record and prune, unless that would disturb writers. Raises SourcePruned, SourceOwned, SourceUnavailable."""
-    failpoint.reach("source.settling")
-    try:
-        return _settle(path, who.at(upto.position, retain), upto, retain, budget)
-    except SourceUnavailable as error:
-        if not is_busy(error):
-            raise
-        return Settlement(is_put_off=True)
+@dataclass(frozen=True, slots=True)
+class SqliteRetention:
+    """The registered pipelines of a database, and the pruning of its log."""
+
+    database: str
+    retain: Retain
+
+    def register(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> None:
+        """Record the position at once, also an earlier one. Raises SourcePruned, SourceOwned, SourceUnavailable."""
+        place = of_cursor(upto)
+        with opened(self.database, "rw", _REGISTER_PATIENCE) as connection:
+            seen = _confirmed(self.database, connection, place, None)
+            with transaction(connection, "immediate"):
+                [(first,)] = connection.execute("select coalesce(min(seq), 1) from _penstock_log")
+                if first > max(seen.first, place.position):
+                    raise SourcePruned(f"the changes after {place.position} were just pruned from the log of {self.database}")
+                readers.note(connection, Registrant(pipeline, lane, owner).at(place.position, self.retain))
+
+    def registered(self, pipeline: str, lane: Lane) -> int | None:
+        """The recorded position of this pipeline, also after its release."""
+        with opened(self.database) as connection:
+            return next((one.position for one in readers.load(connection) if one.name == (pipeline, lane)), None)
+
+    def readers(self) -> Sequence[Reader]:
+        """All registered pipelines."""
+        with opened(self.database) as connection, transaction(connection):
+            return readers.seen(connection)
+
+    def remarks(self) -> Sequence[str]:
+        """None."""
+        return ()
+
+    def settle(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> Settlement:
+        """Record and prune, unless that would disturb writers. Raises SourcePruned, SourceOwned, SourceUnavailable."""
+        failpoint.reach("source.settling")
+        place = of_cursor(upto)
+        try:
+            return _settle(self.database, Registrant(pipeline, lane, owner).at(place.position, self.retain), place, self.retain)
+        except SourceUnavailable as error:
+            if not is_busy(error):
+                raise
+            return Settlement(is_put_off=True)
+
+    def forget(self, pipeline: str, owner: Owner | None = None) -> bool:
+        """Remove a registration, or hand it over."""
+        with opened(self.database, "rw", _REGISTER_PATIENCE) as connection, transaction(connection, "immediate"):
+            return readers.forget(connection, pipeline, owner)
 
 
-def _settle(path: str, now: Registration, upto: Point, retain: Retain, budget: float) -> Settlement:
+def _settle(path: str, now: Registration, upto: Point, retain: Retain) -> Settlement:
     with opened(path, "rw", _PATIENCE) as connection:
         known = {one.name: one for one in readers.load(connection)}
         mine = known.pop(now.name, None)
@@ -88,20 +128,9 @@ def _settle(path: str, now: Registration, upto: Point, retain: Retain, budget: f
         doomed = overdue if retain.then == "release" else []
         living = [one for one in known.values() if one not in doomed and not one.is_released]
         ledger = _ledger(connection, mine, extent, doomed, [now, *living])
-        done = _write(connection, now, ledger, budget) if is_due(ledger, _still_seconds(path)) else Settlement(is_put_off=True)
+        done = _write(connection, now, ledger) if is_due(ledger, _still_seconds(path)) else Settlement(is_put_off=True)
         held = [one for one in overdue if one not in doomed]
         return replace(done, overdue=[one.shown([now, *living], extent.head) for one in held])
-
-
-def register(path: str, who: Registrant, upto: Point, retain: Retain) -> None:
-    """Record a place at once. Raises SourcePruned, SourceOwned, SourceUnavailable."""
-    with opened(path, "rw", _REGISTER_PATIENCE) as connection:
-        seen = _confirmed(path, connection, upto, None)
-        with transaction(connection, "immediate"):
-            [(first,)] = connection.execute("select coalesce(min(seq), 1) from _penstock_log")
-            if first > max(seen.first, upto.position):
-                raise SourcePruned(f"the changes after {upto.position} were just pruned from the log of {path}")
-            readers.note(connection, who.at(upto.position, retain))
 
 
 def _confirmed(path: str, connection: sqlite3.Connection, upto: Point, mine: Registration | None) -> Extent:
@@ -135,8 +164,8 @@ def _ledger(
     )
 
 
-def _write(connection: sqlite3.Connection, now: Registration, ledger: Ledger, budget: float) -> Settlement:
-    gone, end, version = 0, time.monotonic() + budget, data_version(connection)
+def _write(connection: sqlite3.Connection, now: Registration, ledger: Ledger) -> Settlement:
+    gone, end, version = 0, time.monotonic() + BUDGET, data_version(connection)
     released: list[Registration] = []
     while True:
         with transaction(connection, "immediate"):

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import pyarrow as pa
 
-from penstock.change import CHANGES, NO_CHANGES
+from penstock.change import CHANGES, NO_CHANGES, Lane
+from penstock.cursor import Cursor
 from penstock.errors import CaptureBroken
-from penstock.source import Window
+from penstock.source import Backlog, Window
+from penstock.sources.one_lane import moment
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Captured
 from penstock.sources.sqlite.database import enable_remedy, opened, schema_version, transaction
-from penstock.sources.sqlite.image import EVERYTHING, Choice, Row, text_or_bytes, to_changes
-from penstock.sources.sqlite.point import Point
+from penstock.sources.sqlite.image import Choice, Row, text_or_bytes, to_changes
+from penstock.sources.sqlite.log import Log
+from penstock.sources.sqlite.point import Point, any_place, of_cursor
 from penstock.sources.sqlite.portion import CHUNK_BYTES, portion, small_values, weight
 from penstock.sources.sqlite.ranges import ORDINALS, Edge, Range, RangePoint, Ruler, cut, ruler
 from penstock.sources.sqlite.schema import Selects, read_schema
@@ -65,19 +69,56 @@ def _column(shape: Shape, measure: Ruler) -> str:
     return f"{quoted(measure.column)} collate {measure.collation}" if measure.column else str(shape.row_id)
 
 
-def read(path: str, place: RangePoint, choice: Choice = EVERYTHING, *, again: bool = False) -> Iterator[Window]:
-    """The rows of a range as `refresh`, the head in the last cursor; again: rows removed since an earlier read as `delete`."""
-    with opened(path) as connection:
-        with transaction(connection):
-            captured = _captured(path, connection, place)
-            [(head,)] = connection.execute("select coalesce(max(seq), 0) from _penstock_log")
-            read_at = place.read_at(head)
-            vanished, rows = Vanished(connection, read_at, choice, again=again), _Rows(connection, captured, read_at)
-            found = rows.fetched()
-            if found is None:
-                yield from _windows(rows.streamed(), vanished, read_at)
-                return
-        yield from _windows(iter(found), vanished, read_at, rows.is_doubtful or again)
+@dataclass(frozen=True, slots=True)
+class SqliteSnapshot:
+    """The rows of the captured tables."""
+
+    database: str
+    reading: Callable[[], AbstractContextManager[Log]]
+    choice: Choice
+
+    def ranges(self, cursor: Cursor) -> Mapping[Lane, Cursor]:
+        """The ranges of rows to read before the log."""
+        return {Lane(f"snapshot:{place.number}"): place.to_cursor() for place in of_cursor(cursor).pending()}
+
+    def rows(self, cursor: Cursor, *, again: bool) -> Iterator[Window]:
+        """The rows of a range as `refresh`, the head in the last cursor; again: rows removed since an earlier read as `delete`."""
+        [place] = _places([cursor])
+        with self.reading() as log:
+            log.extent()  # heals, if the settings allow it
+        with opened(self.database) as connection:
+            with transaction(connection):
+                captured = _captured(self.database, connection, place)
+                [(head,)] = connection.execute("select coalesce(max(seq), 0) from _penstock_log")
+                read_at = place.read_at(head)
+                vanished, rows = Vanished(connection, read_at, self.choice, again=again), _Rows(connection, captured, read_at)
+                found = rows.fetched()
+                if found is None:
+                    yield from _windows(rows.streamed(), vanished, read_at)
+                    return
+            yield from _windows(iter(found), vanished, read_at, rows.is_doubtful or again)
+
+    def remaining(self, ranges: Sequence[Cursor]) -> Backlog:
+        """The rows of these ranges when they were cut; in the last one of a table the present rows, up to twice the usual number.
+
+        Their age is that of the plan.
+        """
+        places = _places(ranges)
+        ends = [place for place in places if place.range.high is None]
+        with opened(self.database) as connection:
+            shapes = {captured.shape.table: captured.shape for captured in catalog.load(connection).live}
+            rows = sum(_counted(connection, shapes[end.range.table], end) for end in ends if end.range.table in shapes)
+        rows += sum(ROWS if one.range.rows is None else one.range.rows for one in places if one.range.high is not None)
+        at = min((place.planned_at for place in places), default=None)
+        return Backlog(max((place.since for place in places), default=0), rows, moment(at))
+
+    def joined(self, cursor: Cursor, ends: Sequence[Cursor]) -> Cursor:
+        """The cursor of the log after ranges that ended with these cursors."""
+        return of_cursor(cursor).joined(_places(ends)).to_cursor()
+
+
+def _places(ranges: Sequence[Cursor]) -> list[RangePoint]:
+    return [place for place in map(any_place, ranges) if isinstance(place, RangePoint)]
 
 
 def _captured(path: str, connection: sqlite3.Connection, place: RangePoint) -> Captured:
@@ -138,16 +179,6 @@ def condition(shape: Shape, one: Range) -> tuple[str, list[Edge]]:
         below = f"({below} or {column} is null)"
     parts = [(sql, edge) for sql, edge in ((above, one.low), (below, one.high)) if edge is not None]
     return " and ".join(sql for sql, _ in parts), [edge for _, edge in parts]
-
-
-def remaining(path: str, places: Sequence[RangePoint]) -> int:
-    """The rows of these ranges when they were cut; in the last range of a table the present rows, up to twice the usual number."""
-    ends = [place for place in places if place.range.high is None]
-    with opened(path) as connection:
-        shapes = {captured.shape.table: captured.shape for captured in catalog.load(connection).live}
-        counted = sum(_counted(connection, shapes[end.range.table], end) for end in ends if end.range.table in shapes)
-    planned = [place.range.rows for place in places if place.range.high is not None]
-    return counted + sum(ROWS if rows is None else rows for rows in planned)
 
 
 def _counted(connection: sqlite3.Connection, shape: Shape, place: RangePoint) -> int:

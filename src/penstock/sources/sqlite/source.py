@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -17,17 +20,37 @@ from penstock.settings import absent, settings
 from penstock.source import Backlog, Following, Span, Stamp
 from penstock.sources.one_lane import OneLane, cuts, moment, number, pieces
 from penstock.sources.retain import Retain
+from penstock.sources.sqlite.database import opened, transaction
 from penstock.sources.sqlite.follow import follow
 from penstock.sources.sqlite.image import Choice
 from penstock.sources.sqlite.log import Log, reading
-from penstock.sources.sqlite.parts import SqliteRetention, SqliteSeek, SqliteSnapshot
 from penstock.sources.sqlite.point import Point, any_place, of_cursor
 from penstock.sources.sqlite.ranges import RangePoint
 from penstock.sources.sqlite.schema import matcher, selector
-from penstock.sources.sqlite.snapshot import plan
+from penstock.sources.sqlite.settle import SqliteRetention
+from penstock.sources.sqlite.snapshot import SqliteSnapshot, plan
 from penstock.text.size import Size
 
 LANE = Lane("log")
+_PATIENCE = 5.0  # seconds to wait for writers
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteSeek:
+    """Times in the log, and its next incarnation."""
+
+    database: str
+    reading: Callable[[], AbstractContextManager[Log]]
+
+    def since(self, lane: Lane, moment: datetime) -> Cursor:
+        """The cursor before the first change of this time or later."""
+        with self.reading() as log:
+            return log.since(moment).to_cursor()
+
+    def renew(self) -> None:
+        """Begin a new incarnation of a rewound log, once an operator has chosen where to continue."""
+        with opened(self.database, "rw", _PATIENCE) as connection, transaction(connection, "immediate"):
+            connection.execute("update _penstock_meta set value = ? where name = 'incarnation'", (secrets.token_hex(8),))
 
 
 @settings
