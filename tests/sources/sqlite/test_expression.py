@@ -77,7 +77,7 @@ PATTERNS = st.recursive(
 def test_an_expression_means_what_it_means_to_python(text: str, flags: str, name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        assert expression(flags + text).fits(name) is (re.fullmatch(flags + text, name) is not None)
+        assert expression(flags + text)(name) is (re.fullmatch(flags + text, name) is not None)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def matcher(key: str, text: str | None) -> Selects:
     if text is None:
         return lambda name: True
     try:
-        return expression(text).fits
+        return expression(text)
     except TooHard as error:
         raise ConfigInvalid(f"{key}: {text!r} cannot be matched in a bounded time: {error}", "write it without them") from error
     except (re.error, OverflowError, RecursionError) as error:

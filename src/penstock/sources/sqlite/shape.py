@@ -113,7 +113,7 @@ def shape_of(facts: TableFacts, choice: str | None = None) -> Shape:
     uniques = tuple(Unique(_indexed(one), one.origin != "c", one.predicate, one.predicate_columns) for one in indexes)
     row_id = None if facts.without_rowid else _row_id(names)
     key = tuple(column["name"] for column in keyed)
-    is_chosen = (lambda name: True) if choice is None else expression(choice).fits
+    is_chosen = (lambda name: True) if choice is None else expression(choice)
     kept = tuple(name for name in names if name in key or is_chosen(f"{facts.table}.{name}"))
     left_out = tuple(name for name in names if name not in kept)
     filled = _filled(facts, uniques)
