@@ -11,7 +11,7 @@ from penstock.sources.sqlite.catalog import Captured
 from penstock.sources.sqlite.database import opened, transaction
 from penstock.sources.sqlite.heal import has_doubts, refresh, renew
 from penstock.sources.sqlite.installation import Installation, begun, has_catalogue, refuse
-from penstock.sources.sqlite.schema import Selects, is_ours, matcher, read_schema, selector
+from penstock.sources.sqlite.schema import Selects, is_ours, matcher, read_schema
 from penstock.sources.sqlite.shape import TableFacts
 from penstock.sources.sqlite.triggers import TOUCHED, literal, quoted
 
@@ -41,7 +41,7 @@ def enable(
                     report.run(connection.execute, sql)
             for sql in list(catalog.upgrade(connection)):
                 report.run(connection.execute, sql)
-            _enable(begun(connection, report), selector(tables), columns)
+            _enable(begun(connection, report), matcher("tables", tables), columns)
         return report
 
 
@@ -52,7 +52,7 @@ def disable(path: str, tables: str | None = None, *, is_trial: bool = False) -> 
         if tables is None:
             _remove(connection, report)
         elif has_catalogue(connection):
-            _disable(begun(connection, report), selector(tables))
+            _disable(begun(connection, report), matcher("tables", tables))
         return report
 
 

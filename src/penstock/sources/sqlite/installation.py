@@ -12,7 +12,7 @@ from penstock.capture import Report
 from penstock.errors import CaptureRefused
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Breach, Captured, Catalogue, Role
-from penstock.sources.sqlite.schema import Schema, read_schema, selector
+from penstock.sources.sqlite.schema import Schema, matcher, read_schema
 from penstock.sources.sqlite.shape import Shape, TableFacts, refusal, shape_of
 from penstock.sources.sqlite.triggers import (
     GONE,
@@ -114,7 +114,7 @@ class Installation:
 
     def meant(self, tables: str | None) -> list[Captured]:
         """The captured tables whose old or present names match."""
-        is_meant = selector(tables)
+        is_meant = matcher("tables", tables)
         return [one for one in self.catalogue.live if is_meant(one.shape.table) or is_meant(self.name(one))]
 
     def breaches(self, captured: Captured) -> list[Breach]:

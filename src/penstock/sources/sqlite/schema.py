@@ -49,11 +49,6 @@ def is_ours(name: str) -> bool:
     return name.lower().startswith((PREFIX, "sqlite_"))
 
 
-def selector(tables: str | None) -> Selects:
-    """A function that selects tables, by a regular expression for whole names."""
-    return matcher("tables", tables)
-
-
 def matcher(key: str, text: str | None) -> Selects:
     """A function that matches whole names against the regular expression of a key; without one, every name matches."""
     if text is None:

@@ -26,7 +26,7 @@ from penstock.sources.sqlite.image import Choice
 from penstock.sources.sqlite.log import Log, reading
 from penstock.sources.sqlite.point import Point, any_place, of_cursor
 from penstock.sources.sqlite.ranges import RangePoint
-from penstock.sources.sqlite.schema import matcher, selector
+from penstock.sources.sqlite.schema import matcher
 from penstock.sources.sqlite.settle import SqliteRetention
 from penstock.sources.sqlite.snapshot import SqliteSnapshot, plan
 from penstock.text.size import Size
@@ -69,7 +69,7 @@ class SqliteSource(OneLane):
 
     def __post_init__(self) -> None:
         try:
-            selector(self.tables)
+            matcher("tables", self.tables)
             matcher("columns", self.columns)
         except ConfigInvalid as error:
             raise ValueError(error.message) from error
@@ -94,7 +94,7 @@ class SqliteSource(OneLane):
     def begin(self, lane: Lane, start: str) -> Cursor:
         """The cursor at a start or a position."""
         if start == "snapshot":
-            return plan(self.database, selector(self.tables), of_cursor(self.head(lane))).to_cursor()
+            return plan(self.database, matcher("tables", self.tables), of_cursor(self.head(lane))).to_cursor()
         with self._reading() as log:
             extent = log.extent()
             before = extent.first - 1
@@ -147,19 +147,19 @@ class SqliteSource(OneLane):
 
     def open(self, lane: Lane, after: Cursor, reader: Stamp) -> Following:
         """Changes from this cursor on; a database that is replaced must continue at the same place."""
-        return Polled(follow(self.database, selector(self.tables), of_cursor(after), self._choice, heals=self.heal))
+        return Polled(follow(self.database, matcher("tables", self.tables), of_cursor(after), self._choice, heals=self.heal))
 
     def backlog(self, lane: Lane, after: Cursor, upto: Cursor | None = None, most: int | None = None) -> Backlog:
         """The number of changes after this cursor, also while capture is broken."""
         place = of_cursor(after)
-        with reading(self.database, selector(self.tables), verifies=False) as log:
+        with reading(self.database, matcher("tables", self.tables), verifies=False) as log:
             extent = log.confirm(place)
             head = of_cursor(upto).position if upto else extent.head
             changes, at = log.waiting(place.position, head, most)
         return Backlog(head, changes, moment(at))
 
     def _reading(self) -> AbstractContextManager[Log]:
-        return reading(self.database, selector(self.tables), self._choice, heals=self.heal)
+        return reading(self.database, matcher("tables", self.tables), self._choice, heals=self.heal)
 
     @property
     def _choice(self) -> Choice:

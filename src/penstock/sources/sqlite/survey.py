@@ -12,7 +12,7 @@ from penstock.sources.sqlite.catalog import Captured, Role
 from penstock.sources.sqlite.database import opened, transaction
 from penstock.sources.sqlite.heal import has_gap
 from penstock.sources.sqlite.installation import Installation, begun, has_catalogue
-from penstock.sources.sqlite.schema import Schema, read_schema, selector
+from penstock.sources.sqlite.schema import Schema, matcher, read_schema
 from penstock.sources.sqlite.shape import refusal
 
 _JULIAN_1970 = 2440587.5
@@ -32,7 +32,7 @@ def survey(path: str, tables: str | None = None) -> Survey:
             incarnation=work.catalogue.incarnation if work else None,
             first=first,
             head=head,
-            tables=tuple(found[name] for name in sorted(found) if selector(tables)(name)),
+            tables=tuple(found[name] for name in sorted(found) if matcher("tables", tables)(name)),
             readers=_readers(connection) if work else (),
         )
 
