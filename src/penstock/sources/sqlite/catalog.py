@@ -12,7 +12,6 @@ from penstock.errors import CaptureBroken
 from penstock.sources.sqlite.database import enable_remedy, path_of
 from penstock.sources.sqlite.schema import PresentTrigger, Schema
 from penstock.sources.sqlite.shape import Shape, shape_of
-from penstock.sources.sqlite.transition import generated
 from penstock.sources.sqlite.triggers import seal_of, sealing
 
 LAYOUT = 4
@@ -190,7 +189,7 @@ def _altered(captured: Captured, schema: Schema, ours: Sequence[PresentTrigger])
         yield Breach(was.table, "was altered", Loss.NOTHING)
     elif {trigger.name: trigger.sql for trigger in ours} != captured.triggers:
         yield Breach(was.table, "has other triggers than those of capture", Loss.EVERYTHING)
-    if computed := sorted((now.names - was.names) & generated(schema.tables[now.table])):
+    if computed := sorted((now.names - was.names) & schema.tables[now.table].generated):
         yield Breach(was.table, f"got the generated column {computed[0]}, which all rows have", Loss.EVERYTHING)
     is_renamed = not was.names <= now.names  # then the columns of its indexes have other names
     if _columns(now) != _columns(was) and not (is_renamed and len(now.uniques) == len(was.uniques)):

@@ -7,7 +7,10 @@ that does not. `_penstock_healing` holds the position up to which this was done;
 from __future__ import annotations
 
 import os
+import sqlite3
+from base64 import b64encode
 from collections.abc import Mapping
+from typing import Any, Literal
 
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Breach, Captured, Healing, Loss
@@ -15,7 +18,6 @@ from penstock.sources.sqlite.database import opened, transaction
 from penstock.sources.sqlite.installation import Installation, begun
 from penstock.sources.sqlite.schema import Selects
 from penstock.sources.sqlite.shape import Shape, TableFacts, refusal
-from penstock.sources.sqlite.transition import by_place, defaults
 from penstock.sources.sqlite.triggers import TOUCHED, quoted
 
 _PATIENCE = 1.0  # seconds to wait for writers
@@ -45,7 +47,7 @@ def _heal(work: Installation, captured: Captured, since: int | None) -> None:
         return  # a choice is by name: only a person can choose among the new names
     if found:
         renew(work, captured, found, since)
-    elif has_doubts(work, captured.lineage):
+    elif lacks(work, captured.lineage, "event"):
         refresh(work, captured)
 
 
@@ -66,8 +68,9 @@ def renew(
     if lost:
         log_shape(work, fresh)
     else:
-        is_same_choice = fresh.shape.choice == captured.shape.choice
-        log_shape(work, fresh, facts if is_same_choice else None, by_place(captured.shape, fresh.shape) if is_same_choice else {})
+        pairs = zip(captured.shape.columns, fresh.shape.columns, strict=False)
+        renamed = {old: new for old, new in pairs if old != new}  # columns keep their places, and new ones come last
+        log_shape(work, fresh, facts if fresh.shape.choice == captured.shape.choice else None, renamed)
         refresh(work, fresh, since if any(breach.loss is Loss.ORDER for breach in found) else None)
     return fresh
 
@@ -78,10 +81,22 @@ def log_shape(
     """Log a schema event if the columns or the key differ; with renamed and added columns if the table was altered in place."""
     was, more = work.catalogue.last(fresh.lineage).shape, {}
     if altered:
-        added = fresh.shape.names - was.names - frozenset((renamed or {}).values()) - frozenset(fresh.shape.left_out)
-        more = {"renamed": renamed or {}, "added": defaults(work.connection, altered, added)}
+        names = fresh.shape.names - was.names - frozenset((renamed or {}).values()) - frozenset(fresh.shape.left_out)
+        added = {one["name"]: _default(work.connection, one) for one in altered.columns if one["name"] in names}
+        more = {"renamed": renamed or {}, "added": added}
     if was.outline() != fresh.shape.outline():
         work.log_schema(fresh, was, fresh.shape, **{name: what for name, what in more.items() if what})
+
+
+def _default(connection: sqlite3.Connection, column: Mapping[str, Any]) -> Any:
+    """The value of an added column in the rows that existed before: its default, converted as in a column of this type."""
+    if column["dflt_value"] is None:
+        return None
+    connection.execute(f"create temp table penstock_default(a, b {quoted(column['type'])} default ({column['dflt_value']}))")
+    connection.execute("insert into temp.penstock_default(a) values(1)")
+    [(value,)] = connection.execute("select b from temp.penstock_default").fetchall()
+    connection.execute("drop table temp.penstock_default")
+    return {"$blob": b64encode(value).decode()} if isinstance(value, bytes) else value
 
 
 def log_gone(work: Installation, captured: Captured) -> None:
@@ -99,16 +114,10 @@ def wrote(work: Installation, captured: Captured, since: int | None) -> bool | N
     return bool(work.one(f"select exists(select 1 from _penstock_log where seq > {since} and shape in ({numbers}))"))
 
 
-def has_doubts(work: Installation, lineage: int) -> bool:
-    """Whether the log has untrusted rows of this table that no later rows replace."""
-    upto = healing(work, lineage).upto
-    return any(work.doubts.get((one.number, False), 0) > upto for one in work.lineage(lineage))
-
-
-def has_gap(work: Installation, lineage: int) -> bool:
-    """Whether the log has a gap of this table that no rescan replaces."""
-    upto = healing(work, lineage).whole_upto
-    return any(work.doubts.get((one.number, True), 0) > upto for one in work.lineage(lineage))
+def lacks(work: Installation, lineage: int, op: Literal["gap", "event"]) -> bool:
+    """Whether the log has a gap of this table, or an untrusted event, that no later rows replace."""
+    healed = healing(work, lineage)
+    return any(not healed.covers(work.doubts.get((one.number, op), 0), op) for one in work.lineage(lineage))
 
 
 def healing(work: Installation, lineage: int) -> Healing:
@@ -122,7 +131,7 @@ def refresh(work: Installation, captured: Captured, since: int | None = None) ->
     healed = healing(work, captured.lineage).upto
     work.widen(TOUCHED, len(captured.shape.key))
     for known in (one for one in work.lineage(captured.lineage) if len(one.shape.key) == len(captured.shape.key)):
-        if work.doubts.get((known.number, False), 0) > healed:
+        if work.doubts.get((known.number, "event"), 0) > healed:
             _touch(work, known, f"seq > {healed} and shape = {-known.number}")
         if since is not None:
             _touch(work, known, f"seq > {since} and shape = {known.number}")

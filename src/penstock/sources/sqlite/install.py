@@ -9,7 +9,7 @@ from penstock.capture import Report
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Captured
 from penstock.sources.sqlite.database import opened, transaction
-from penstock.sources.sqlite.heal import has_doubts, refresh, renew
+from penstock.sources.sqlite.heal import lacks, refresh, renew
 from penstock.sources.sqlite.installation import Installation, begun, has_catalogue, refuse
 from penstock.sources.sqlite.schema import Selects, is_ours, matcher, read_schema
 from penstock.sources.sqlite.shape import TableFacts
@@ -87,7 +87,7 @@ def _mend(work: Installation, captured: Captured, choice: str | None) -> str:
     found, facts = work.breaches(captured), work.facts(captured)
     is_chosen_anew = choice is not None and choice != captured.shape.choice
     if not found and not is_chosen_anew and facts and facts.master_row == captured.master_row:
-        if has_doubts(work, captured.lineage):
+        if lacks(work, captured.lineage, "event"):
             refresh(work, captured)
         return "unchanged"
     renew(work, captured, found, choice=choice)

@@ -36,7 +36,7 @@ class Installation:
     report: Report
     catalogue: Catalogue
     schema: Schema
-    doubts: Mapping[tuple[int, bool], int]  # last log row that is no event, by shape and is_gap
+    doubts: Mapping[tuple[int, str], int]  # the last gap and the last untrusted event, by shape
 
     def run(self, sql: str) -> None:
         """Execute a statement and add it to the report."""
@@ -143,8 +143,9 @@ class Installation:
 
 def begun(connection: sqlite3.Connection, report: Report | None = None) -> Installation:
     """The state of a database with capture, inside an open transaction."""
-    found = connection.execute("select -shape, op = 'gap', max(seq) from _penstock_log where shape < 0 group by 1, 2")
-    doubts = {(number, bool(is_gap)): position for number, is_gap, position in found}
+    op = "case op when 'gap' then op else 'event' end"
+    found = connection.execute(f"select -shape, {op}, max(seq) from _penstock_log where shape < 0 group by 1, 2")
+    doubts = {(number, op): position for number, op, position in found}
     return Installation(connection, report or Report(), catalog.load(connection), read_schema(connection), doubts)
 
 

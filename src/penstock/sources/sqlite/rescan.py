@@ -15,7 +15,7 @@ from penstock.capture import Progress, Report
 from penstock.errors import CaptureBroken, ConfigInvalid
 from penstock.sources.sqlite.catalog import Captured
 from penstock.sources.sqlite.database import opened, schema_version, transaction
-from penstock.sources.sqlite.heal import has_gap, record, renew
+from penstock.sources.sqlite.heal import lacks, record, renew
 from penstock.sources.sqlite.installation import Installation, begun, refuse
 from penstock.sources.sqlite.shape import has_fixed_row_ids
 from penstock.sources.sqlite.triggers import TOUCHED, quoted
@@ -69,7 +69,7 @@ def _open(work: Installation, captured: Captured, *, is_asked: bool) -> Rescan |
     if captured.is_suspended:
         work.report.tables[table] = "suspended: penstock capture resume"
         return None
-    if not (is_asked or has_gap(work, captured.lineage) or any(breach.loses(None) for breach in found)):
+    if not (is_asked or lacks(work, captured.lineage, "gap") or any(breach.loses(None) for breach in found)):
         return None
     if facts:
         refuse({table: facts})

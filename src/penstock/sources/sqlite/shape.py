@@ -104,6 +104,11 @@ class TableFacts:
     self_references: tuple[str, ...] = ()  # columns that SQLite sets when their row is deleted
     is_circular: bool = False
 
+    @property
+    def generated(self) -> frozenset[str]:
+        """Generated columns."""
+        return frozenset(column["name"] for column in self.columns if column["hidden"])
+
 
 def shape_of(facts: TableFacts, choice: str | None = None) -> Shape:
     """The shape of a table that can be captured, with the chosen columns."""

@@ -10,7 +10,7 @@ from penstock.capture import ReaderState, Survey, TableState
 from penstock.sources.sqlite import readers
 from penstock.sources.sqlite.catalog import Captured, Role
 from penstock.sources.sqlite.database import opened, transaction
-from penstock.sources.sqlite.heal import has_gap
+from penstock.sources.sqlite.heal import lacks
 from penstock.sources.sqlite.installation import Installation, begun, has_catalogue
 from penstock.sources.sqlite.schema import Schema, matcher, read_schema
 from penstock.sources.sqlite.shape import refusal
@@ -60,7 +60,7 @@ def state_of(work: Installation, captured: Captured, touched: int) -> tuple[str,
     if captured.is_suspended:
         return "suspended", "resume was interrupted: penstock capture resume"
     wrong = [breach.what for breach in work.breaches(captured)]
-    if has_gap(work, captured.lineage):
+    if lacks(work, captured.lineage, "gap"):
         wrong.append("lacks changes in the log: penstock capture repair")
     return "broken" if wrong else "captured", "; ".join(wrong)
 

@@ -13,11 +13,10 @@ from penstock.errors import ConfigInvalid
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Captured, Role
 from penstock.sources.sqlite.database import opened, transaction
-from penstock.sources.sqlite.heal import has_gap, log_gone, log_shape, refresh
+from penstock.sources.sqlite.heal import lacks, log_gone, log_shape, refresh
 from penstock.sources.sqlite.installation import Installation, begun, refuse
 from penstock.sources.sqlite.rescan import DROPPED, Rescan, begin, rescanned, silent
 from penstock.sources.sqlite.shape import Shape, TableFacts, refusal, shape_of
-from penstock.sources.sqlite.transition import is_clear
 from penstock.sources.sqlite.triggers import TOUCHED, literal
 
 _TABLES = "tables when suspended: "
@@ -75,7 +74,7 @@ def _resume(work: Installation, captured: Captured) -> Rescan | None:
     refuse({table: facts})
     work.release(captured)
     fresh = work.capture(facts, captured.shape.choice, captured.lineage, is_suspended=True)
-    if not (_knows_all(work, captured, fresh.shape) and is_clear(work.catalogue.last(captured.lineage).shape, fresh.shape, facts)):
+    if not (_knows_all(work, captured, fresh.shape) and _is_clear(work.catalogue.last(captured.lineage).shape, fresh.shape, facts)):
         log_shape(work, fresh)
         return begin(work, fresh)
     log_shape(work, fresh, facts)
@@ -96,10 +95,16 @@ def _heir(work: Installation, captured: Captured) -> TableFacts | None:
     return work.schema.tables[alike[0]] if len(alike) == 1 else None
 
 
+def _is_clear(was: Shape, now: Shape, facts: TableFacts) -> bool:
+    """Whether names alone identify columns: none vanished while others appeared, and no new column is generated."""
+    appeared = now.names - was.names
+    return not (appeared and was.names - now.names) and not appeared & facts.generated
+
+
 def _knows_all(work: Installation, captured: Captured, now: Shape) -> bool:
     """Whether the keys of all rows that were touched while suspended are recorded."""
     was = work.catalogue.last(captured.lineage).shape
-    if captured.role is not Role.WATCH or not catalog.is_sealed(captured, work.schema) or has_gap(work, captured.lineage):
+    if captured.role is not Role.WATCH or not catalog.is_sealed(captured, work.schema) or lacks(work, captured.lineage, "gap"):
         return False
     # REPLACE removes rows by an index that the light triggers do not cover
     has_writes = work.one(f"select exists(select 1 from {TOUCHED} where lineage = {captured.lineage})")
