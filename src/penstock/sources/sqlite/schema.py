@@ -6,13 +6,13 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.errors import ConfigInvalid
 from penstock.sources.sqlite.effects import Effects
 from penstock.sources.sqlite.expression import TooHard, expression
-from penstock.sources.sqlite.shape import TableFacts, UniqueIndex
+from penstock.sources.sqlite.shape import EXPRESSION, TableFacts, Unique
 from penstock.sources.sqlite.triggers import PREFIX, quoted, seal_of
 from penstock.sources.sqlite.wording import folded, plain, predicate_of, words
 
@@ -81,7 +81,8 @@ def _facts(
     of_master = "select rowid, sql from sqlite_master where type = 'table' and name = ?"
     [(master_row, create_sql)] = connection.execute(of_master, (table,)).fetchall()
     columns = tuple(_rows(connection, "select * from pragma_table_xinfo(?)", table))
-    indexes = _rows(connection, 'select name, origin, partial from pragma_index_list(?) where "unique" order by name', table)
+    unique = "select name, origin, partial from pragma_index_list(?) where \"unique\" order by origin != 'pk', name"
+    indexes = _rows(connection, unique, table)
     to_itself = 'select "from" from pragma_foreign_key_list(?) where "table" = ? collate nocase and on_delete like \'SET %\''
     own = [(trigger.name, trigger.sql) for trigger in present if trigger.table == table and not is_ours(trigger.name)]
     stored = [column["name"] for column in columns if not column["hidden"]]
@@ -91,24 +92,26 @@ def _facts(
         master_row=master_row,
         without_rowid=without_rowid,
         columns=columns,
-        unique_indexes=tuple(_index(connection, table, index, [column["name"] for column in columns]) for index in indexes),
+        uniques=tuple(_unique(connection, table, index, [column["name"] for column in columns]) for index in indexes),
+        has_key_index=any(index["origin"] == "pk" for index in indexes),
         early_writers=effects.writers(table, stored, own),
         self_references=tuple(row["from"] for row in _rows(connection, to_itself, table, table)),
         is_circular=effects.is_circular(table),
     )
 
 
-def _index(connection: sqlite3.Connection, table: str, index: Mapping[str, Any], columns: Sequence[str]) -> UniqueIndex:
-    keyed = tuple(_rows(connection, "select * from pragma_index_xinfo(?) where key", index["name"]))
+def _unique(connection: sqlite3.Connection, table: str, index: Mapping[str, Any], columns: Sequence[str]) -> Unique:
+    keyed = connection.execute("select name, coll from pragma_index_xinfo(?) where key", (index["name"],))
+    found = Unique(tuple((name or EXPRESSION, collation) for name, collation in keyed), index["origin"] != "c")
     if not index["partial"]:
-        return UniqueIndex(index["origin"], keyed)
+        return found
     [(sql,)] = connection.execute("select sql from sqlite_master where type = 'index' and name = ?", (index["name"],)).fetchall()
     predicate = predicate_of(sql)
     used = {plain(word).lower() for word in words(predicate)}
     named = tuple(column for column in columns if column.lower() in used)
     if predicate and _is_usable(connection, table, index["name"], predicate, columns):
-        return UniqueIndex(index["origin"], keyed, predicate, named)
-    return UniqueIndex(index["origin"], keyed, "", tuple(columns))
+        return replace(found, predicate=predicate, predicate_columns=named)
+    return replace(found, predicate_columns=tuple(columns))
 
 
 def _is_usable(connection: sqlite3.Connection, table: str, index: str, predicate: str, columns: Sequence[str]) -> bool:

@@ -11,6 +11,7 @@ from penstock.sources.sqlite.expression import expression
 from penstock.sources.sqlite.wording import is_literal
 
 MAX_COLUMNS = 990  # two images and the columns of Penstock must fit into the 2000 columns of a log row
+EXPRESSION = "\0"  # in an index, in place of a name, which never contains it
 ROW_IDS_ONLY = "(?!)"  # a choice of no columns: only the key is captured
 
 
@@ -80,26 +81,17 @@ def _tuples(pairs: Iterable[Sequence[Any]]) -> tuple[tuple[str, Any], ...]:
     return tuple((name, other) for name, other in pairs)
 
 
-@dataclass(frozen=True, slots=True)
-class UniqueIndex:
-    """A unique index: its origin ('pk', 'u', 'c'), its rows of `index_xinfo`, its condition and the columns in it."""
-
-    origin: str
-    columns: tuple[Mapping[str, Any], ...]
-    predicate: str = ""
-    predicate_columns: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
-    """A table in SQLite: rows of `table_xinfo`, and of `index_xinfo` for its unique indexes."""
+    """A table in SQLite: rows of `table_xinfo`, and its unique indexes, that of the primary key first."""
 
     table: str
     create_sql: str
     master_row: int  # of sqlite_master
     without_rowid: bool
     columns: tuple[Mapping[str, Any], ...]
-    unique_indexes: tuple[UniqueIndex, ...]
+    uniques: tuple[Unique, ...]
+    has_key_index: bool  # otherwise the primary key is the row id, or there is none
     early_writers: tuple[str, ...] = ()  # triggers of the application that write to the table before its row is written
     self_references: tuple[str, ...] = ()  # columns that SQLite sets when their row is deleted
     is_circular: bool = False
@@ -114,22 +106,18 @@ def shape_of(facts: TableFacts, choice: str | None = None) -> Shape:
     """The shape of a table that can be captured, with the chosen columns."""
     names = tuple(column["name"] for column in facts.columns)
     keyed = sorted((column for column in facts.columns if column["pk"]), key=lambda column: column["pk"])
-    indexes = sorted(facts.unique_indexes, key=lambda index: index.origin != "pk")
-    uniques = tuple(Unique(_indexed(one), one.origin != "c", one.predicate, one.predicate_columns) for one in indexes)
     row_id = None if facts.without_rowid else _row_id(names)
     key = tuple(column["name"] for column in keyed)
     is_chosen = (lambda name: True) if choice is None else expression(choice)
     kept = tuple(name for name in names if name in key or is_chosen(f"{facts.table}.{name}"))
     left_out = tuple(name for name in names if name not in kept)
-    filled = _filled(facts, uniques)
-    return Shape(
-        facts.table, kept, key, row_id, uniques, _reals(facts), facts.create_sql, choice, left_out, *filled, facts.is_circular
-    )
+    uniques, reals, filled = facts.uniques, _reals(facts), _filled(facts)
+    return Shape(facts.table, kept, key, row_id, uniques, reals, facts.create_sql, choice, left_out, *filled, facts.is_circular)
 
 
-def _filled(facts: TableFacts, uniques: Iterable[Unique]) -> tuple[tuple[tuple[str, str | None], ...], tuple[str, ...]]:
+def _filled(facts: TableFacts) -> tuple[tuple[tuple[str, str | None], ...], tuple[str, ...]]:
     """The columns of unique indexes that are NULL in a trigger before the write and have the default in the row."""
-    used = {name for one in uniques for name in (*(name for name, _ in one.columns), *one.predicate_columns)}
+    used = {name for one in facts.uniques for name in (*(name for name, _ in one.columns), *one.predicate_columns)}
     computed = tuple(column["name"] for column in facts.columns if column["hidden"] and column["name"] in used)
     filled = tuple(
         (column["name"], column["dflt_value"] if is_literal(column["dflt_value"]) else None)
@@ -146,9 +134,10 @@ def refusal(facts: TableFacts) -> str | None:
         return f"it has {len(names)} columns, more than {MAX_COLUMNS}"
     if not facts.without_rowid and _row_id(names) is None:
         return "its columns hide all three names of the row id"
-    if any(column["name"] is None for index in facts.unique_indexes for column in index.columns):
+    indexed = {name for one in facts.uniques for name, _ in one.columns}
+    if EXPRESSION in indexed:
         return "it has a unique index on an expression, by which REPLACE removes rows that triggers cannot find"
-    if {column["name"] for index in facts.unique_indexes for column in index.columns} & set(facts.self_references):
+    if indexed & set(facts.self_references):
         return "it has a unique column that points to the table itself, ON DELETE SET"
     if facts.early_writers:
         return f"its own trigger {facts.early_writers[0]} writes to it before the row itself is written"
@@ -158,10 +147,6 @@ def refusal(facts: TableFacts) -> str | None:
 def _row_id(names: Iterable[str]) -> str | None:
     taken = {name.lower() for name in names}
     return next((alias for alias in ("rowid", "_rowid_", "oid") if alias not in taken), None)
-
-
-def _indexed(index: UniqueIndex) -> tuple[tuple[str, str], ...]:
-    return tuple((column["name"] or "an expression", column["coll"]) for column in index.columns)
 
 
 def _reals(facts: TableFacts) -> tuple[str, ...]:
@@ -177,4 +162,4 @@ def _is_text(declared: str) -> bool:
 
 def has_fixed_row_ids(facts: TableFacts) -> bool:
     """Whether VACUUM keeps row ids: the primary key is the row id, a single INTEGER for which SQLite makes no index."""
-    return any(column["pk"] for column in facts.columns) and all(index.origin != "pk" for index in facts.unique_indexes)
+    return any(column["pk"] for column in facts.columns) and not facts.has_key_index
