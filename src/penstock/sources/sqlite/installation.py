@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.capture import Report
-from penstock.errors import CaptureRefused
+from penstock.errors import CaptureRefused, ConfigInvalid
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Breach, Captured, Catalogue, Role
 from penstock.sources.sqlite.schema import Schema, matcher, read_schema
@@ -116,6 +116,12 @@ class Installation:
         """The captured tables whose old or present names match."""
         is_meant = matcher("tables", tables)
         return [one for one in self.catalogue.live if is_meant(one.shape.table) or is_meant(self.name(one))]
+
+    def chosen(self, tables: str | None) -> list[Captured]:
+        """Those that are meant. Raises ConfigInvalid if there is none."""
+        if not (found := self.meant(tables)):
+            raise ConfigInvalid("no such table is captured", "see: penstock capture status DATABASE")
+        return found
 
     def breaches(self, captured: Captured) -> list[Breach]:
         """All differences between a table and its captured shape."""

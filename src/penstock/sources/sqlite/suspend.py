@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 
 from penstock.capture import Progress, Report
-from penstock.errors import ConfigInvalid
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.catalog import Captured, Role
 from penstock.sources.sqlite.database import opened, transaction
@@ -27,7 +26,7 @@ def suspend(path: str, tables: str | None = None) -> Report:
     """Replace the triggers of capture by light triggers."""
     with opened(path, "rw", _PATIENCE) as connection, transaction(connection, "immediate"):
         work = begun(connection)
-        for captured in _meant(work, tables):
+        for captured in work.chosen(tables):
             work.report.tables[work.name(captured)] = _suspend(work, captured)
         return work.report
 
@@ -36,15 +35,9 @@ def resume(path: str, tables: str | None = None, progress: Progress = silent) ->
     """Capture again, and log the touched rows; all rows of a table, if the touched ones are unknown."""
 
     def opening(work: Installation) -> list[Rescan]:
-        return [rescan for one in _meant(work, tables) if one.is_suspended and (rescan := _resume(work, one))]
+        return [rescan for one in work.chosen(tables) if one.is_suspended and (rescan := _resume(work, one))]
 
     return rescanned(path, opening, "resumed", progress)
-
-
-def _meant(work: Installation, tables: str | None) -> list[Captured]:
-    if not (found := work.meant(tables)):
-        raise ConfigInvalid("no such table is captured", "see: penstock capture status DATABASE")
-    return found
 
 
 def _suspend(work: Installation, captured: Captured) -> str:

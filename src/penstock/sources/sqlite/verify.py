@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from penstock.capture import Comparison, Difference, Verification
-from penstock.errors import ConfigInvalid
 from penstock.sources.sqlite.catalog import Captured, Role
 from penstock.sources.sqlite.database import opened, transaction
 from penstock.sources.sqlite.heal import is_row, same_key, sides
@@ -18,7 +17,6 @@ from penstock.sources.sqlite.survey import state_of
 from penstock.sources.sqlite.triggers import TOUCHED, quoted
 
 LISTED = 20  # listed differences of a table; further ones are counted
-_TERMS = 100  # terms of a compound SELECT: SQLite allows 500
 _LAST = "temp.penstock_last"
 _JUDGED = "k.shape > 0"  # a negative shape marks an untrusted event
 
@@ -28,10 +26,8 @@ def verify(path: str, tables: str | None = None, sample: int | None = None) -> V
     with opened(path) as connection, transaction(connection):
         connection.text_factory = str
         work = begun(connection)
-        if not (meant := work.meant(tables)):
-            raise ConfigInvalid("no such table is captured", "see: penstock capture status DATABASE")
         first, head = connection.execute("select min(seq), max(seq) from _penstock_log").fetchone()
-        return Verification(path, first, head, tuple(_verdict(work, captured, sample) for captured in meant))
+        return Verification(path, first, head, tuple(_verdict(work, captured, sample) for captured in work.chosen(tables)))
 
 
 def _verdict(work: Installation, captured: Captured, sample: int | None) -> Comparison:
@@ -60,27 +56,22 @@ class _Comparison:
 
     def gather(self, sample: int | None) -> None:
         """Collect the last event of each key; its place is odd if the row exists after it."""
-        columns = ", ".join(["place", "shape", "row_id", *self.keys])
-        self.work.connection.execute(f"drop table if exists {_LAST}")
-        self.work.connection.execute(f"create temp table penstock_last({columns})")
-        parts = [*(side for one in self.known for side in _sides(one)), *self._touched()]
-        last = (
-            f"select {', '.join(['max(place) as place', 'shape', 'row_id', *self.keys])} from ({{}}) group by {same_key(self.keys)}"
-        )
-        self.work.connection.execute("drop table if exists temp.penstock_found")
-        self.work.connection.execute(f"create temp table penstock_found({columns})")
-        for start in range(0, len(parts), _TERMS):
-            some = last.format(" union all ".join(parts[start : start + _TERMS]))
-            self.work.connection.execute(f"insert into temp.penstock_found {some}")
+        execute, columns = self.work.connection.execute, ", ".join(["shape", "row_id", *self.keys])
+        last = f"select max(place) as place, {columns} from ({{}}) group by {same_key(self.keys)}"
+        for name in ("temp.penstock_found", _LAST):
+            execute(f"drop table if exists {name}")
+        execute(f"create temp table penstock_found(place, {columns})")
+        for part in [*(side for one in self.known for side in _sides(one)), *self._touched()]:
+            execute(f"insert into temp.penstock_found {last.format(part)}")
         order = "" if sample is None else f" order by random() limit {sample}"
-        self.work.connection.execute(f"insert into {_LAST} {last.format('select * from temp.penstock_found')}{order}")
+        execute(f"create temp table penstock_last as {last.format('select * from temp.penstock_found')}{order}")
 
     def _touched(self) -> Iterator[str]:
         """Rows that were touched while suspended, as untrusted last events."""
         one = self.captured
         if one.role is Role.WATCH and len(one.shape.key) == len(self.keys):
-            columns = ", ".join(["row_id", *self.keys])
-            yield f"select {2 * self.work.head() + 2}, {-one.number}, {columns} from {TOUCHED} where lineage = {one.lineage}"
+            columns = ", ".join([f"{2 * self.work.head() + 2} as place", f"{-one.number} as shape", "row_id", *self.keys])
+            yield f"select {columns} from {TOUCHED} where lineage = {one.lineage}"
 
     def verdict(self, state: str, why: str, present: set[str], *, is_sample: bool) -> Comparison:
         """The result of the comparison."""
