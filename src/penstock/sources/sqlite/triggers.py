@@ -129,7 +129,7 @@ class _Text:
         """Whether the row to be written collides with `t`; it has the default where REPLACE will set one."""
         defaults = {name: f"coalesce(new.{quoted(name)}, {value})" for name, value in self.shape.filled if value}
         news = [(name, defaults.get(name, self.of("new", name)), collation) for name, collation in unique.columns]
-        return self._matches(unique, [self._same(name, new, collation) for name, new, collation in news])
+        return self._matches(unique, [_compared(self.of("t", name), new, collation) for name, new, collation in news])
 
     def wild(self, unique: Unique) -> str:
         """Whether the row may collide with `t`, where a value is known only after the write."""
@@ -138,7 +138,7 @@ class _Text:
         parts = [
             f"(new.{quoted(name)} is null or {same})" if name in unknown else same
             for name, collation in columns
-            for same in [self._same(name, self.of("new", name), collation)]
+            for same in [_compared(self.of("t", name), self.of("new", name), collation)]
         ]
         return f"({self.guard(unique)}) and {self._matches(unique, parts or ['1'])}"
 
@@ -148,9 +148,6 @@ class _Text:
         is_computed = not names.isdisjoint(self.shape.computed)
         news = [name for name, value in self.shape.filled if is_computed or (value is None and name in names)]
         return " or ".join(f"new.{quoted(name)} is null" for name in news)
-
-    def _same(self, name: str, new: str, collation: str) -> str:
-        return f"{self.of('t', name)} = {new}" + (f" collate {quoted(collation)}" if collation else "")
 
     def _matches(self, unique: Unique, parts: Sequence[str]) -> str:
         return " and ".join([*parts, *([f"({unique.predicate})"] if unique.predicate else [])])
@@ -235,9 +232,7 @@ class _Text:
         stays = f"exists(select 1 from {self.table} t where {self.is_same('t', GONE)})"
         ours = " or ".join(f"({self.equal(one, GONE, 'new')})" for one in self.uniques)
         gone = f"{among} and ({ours}) and ({self.is_same(GONE, 'new')} or not {stays})"
-        into = self.into_log(["old_row_id", *self.numbered(0)])
-        values = ", ".join([self.stamp("delete"), "row_id", *self.numbered(0)])
-        return [f"{into} select {values} from {GONE} where shape = {self.number} and {gone}", self.forget(gone)]
+        return [self.log_noted(f"shape = {self.number} and {gone}"), self.forget(gone)]
 
     def is_overtaken(self) -> str:
         """Whether the row was changed again before this trigger fired, for example by an ON UPDATE action of a foreign key."""
@@ -288,13 +283,16 @@ class _Text:
         return self.equal(self.uniques[0], left, right)
 
     def equal(self, unique: Unique, left: str, right: str, sign: str = "=") -> str:
-        def same(name: str, collation: str) -> str:
-            return f"{self.of(left, name)} {sign} {self.of(right, name)}" + (f" collate {quoted(collation)}" if collation else "")
-
-        return " and ".join(same(name, collation) for name, collation in unique.columns)
+        return " and ".join(
+            _compared(self.of(left, name), self.of(right, name), collation, sign) for name, collation in unique.columns
+        )
 
     def of(self, side: str, name: str) -> str:
         """A column of the table `t`, of NEW or OLD, or of the copies, which have numbered columns."""
         if side == GONE:
             return f"{GONE}.row_id" if name == self.shape.row_id else f"{GONE}.c{noted(self.shape).index(name)}"
         return f"{side}.{name if name == self.shape.row_id else quoted(name)}"
+
+
+def _compared(left: str, right: str, collation: str, sign: str = "=") -> str:
+    return f"{left} {sign} {right}" + (f" collate {quoted(collation)}" if collation else "")
