@@ -12,13 +12,12 @@ from urllib.parse import quote
 
 from penstock.errors import CaptureMissing, LogDamaged, PenstockError, SourceUnavailable
 
-_PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL}
-_UNWRITABLE = {
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_SEE = "check that its disk has room, that this user can open the file and its folder, and that no program keeps it locked"
+_UNAVAILABLE = dict.fromkeys({*_BUSY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL}, _SEE) | {
     sqlite3.SQLITE_FULL: "make room on its disk",
     sqlite3.SQLITE_READONLY: "allow this user to write to the file and its folder: the progress of pipelines is recorded there",
 }
-_SEE = "check that its disk has room, that this user can open the file and its folder, and that no program keeps it locked"
-_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
@@ -109,10 +108,8 @@ def _translated(path: str, error: sqlite3.DatabaseError) -> PenstockError | sqli
         return CaptureMissing(f"there is no database {path}", "check the path, then " + enable_remedy(path))
     if "no such table: _penstock_" in str(error):
         return CaptureMissing(f"{path} has no capture", enable_remedy(path))
-    if primary in _PASSING:
-        return SourceUnavailable(f"{path}: {error}", _SEE)
-    if primary in _UNWRITABLE:
-        return SourceUnavailable(f"{path}: {error}", _UNWRITABLE[primary])
+    if primary in _UNAVAILABLE:
+        return SourceUnavailable(f"{path}: {error}", _UNAVAILABLE[primary])
     if primary in _DAMAGED:
         return LogDamaged(f"{path}: {error}", "restore the database from a backup, then: penstock run FILE --from POSITION")
     return error
