@@ -148,7 +148,7 @@ class IgnoresTheOwner(SqliteSource):
 class Late(SqliteSeek):
     def since(self, lane: Any, moment: Any) -> Cursor:
         with self.reading() as log:
-            return log.place(log.extent().head).to_cursor()
+            return log.place(log.confirm().head).to_cursor()
 
 
 class SeeksTooFar(SqliteSource):

@@ -112,7 +112,7 @@ def test_a_count_that_ends_at_a_bound_looks_at_no_more_of_the_log(writer: sqlite
     def steps(most: int | None) -> int:
         taken = []
         with reading(str(path), lambda _: True) as log:
-            log.extent()
+            log.confirm()
             log._connection.set_progress_handler(lambda: taken.append(1), 10)
             assert log.waiting(0, 5000, most)[0] == (most or 5000)
         return len(taken)

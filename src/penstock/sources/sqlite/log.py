@@ -69,13 +69,9 @@ class Log:
         """A number that changes with every commit, read in a tenth of the time of a query."""
         return data_version(self._connection)
 
-    def extent(self) -> Extent:
-        """The present extent of the log."""
-        return self._healing(lambda: self._confirm(None))
-
     def place(self, position: int) -> Point | None:
         """The place after the change at this position, if there is one."""
-        self.extent()
+        self.confirm()
         with transaction(self._connection):
             extent = self._extent()
             rows = self._rows(position, position).rows
@@ -83,7 +79,7 @@ class Log:
 
     def since(self, moment: datetime) -> Point:
         """The place before the first change of this time or later. Raises ConfigInvalid if the log begins later."""
-        self.extent()
+        self.confirm()
         with transaction(self._connection):
             extent = self._extent()
             at, time = "select seq, datetime(at) from _penstock_log", moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
@@ -95,8 +91,8 @@ class Log:
             raise ConfigInvalid(f"the log of {self._path} begins at change {extent.first}, which was made {oldest[1]} UTC", reaches)
         return self.place(first - 1) or Point(extent.incarnation, extent.first - 1, "")
 
-    def confirm(self, place: Point) -> Extent:
-        """Prove that the log still has this place. Raises SourceRewound."""
+    def confirm(self, place: Point | None = None) -> Extent:
+        """The present extent of the log, and the proof that it still has a place. Raises SourceRewound."""
         return self._healing(lambda: self._confirm(place))
 
     def _confirm(self, place: Point | None) -> Extent:

@@ -21,23 +21,13 @@ def small_values(connection: sqlite3.Connection, most: int) -> Iterator[None]:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, before)
 
 
-def portion(rows: Iterator[Row], most: int, most_bytes: int, least: int = 1) -> list[Row]:
-    """The next rows, up to a number of rows and bytes."""
-    return limited(rows, most, most_bytes, least)[0]
-
-
 def limited(rows: Iterator[Row], most: int, most_bytes: int, least: int = 1) -> tuple[list[Row], bool]:
-    """The next rows, and whether a limit was reached: there may be more."""
+    """The next rows, up to a number of rows and bytes, and whether a limit was reached: there may be more."""
     taken: list[Row] = []
     size = 0
     for row in rows:
         taken.append(row)
-        size += weight(row)
+        size += sum(len(value) for value in row if isinstance(value, str | bytes))
         if len(taken) >= most or (size >= most_bytes and len(taken) >= least):
             return taken, True
     return taken, False
-
-
-def weight(row: Row) -> int:
-    """The size of the texts and blobs of a row."""
-    return sum(len(value) for value in row if isinstance(value, str | bytes))

@@ -22,7 +22,7 @@ from penstock.sources.sqlite.database import enable_remedy, opened, schema_versi
 from penstock.sources.sqlite.image import Choice, Row, text_or_bytes, to_changes
 from penstock.sources.sqlite.log import Log
 from penstock.sources.sqlite.point import Point, any_place, of_cursor
-from penstock.sources.sqlite.portion import CHUNK_BYTES, portion, small_values, weight
+from penstock.sources.sqlite.portion import CHUNK_BYTES, limited, small_values
 from penstock.sources.sqlite.ranges import ORDINALS, Edge, Range, RangePoint, Ruler, cut, ruler
 from penstock.sources.sqlite.schema import Selects, read_schema
 from penstock.sources.sqlite.shape import Shape
@@ -85,7 +85,7 @@ class SqliteSnapshot:
         """The rows of a range as `refresh`, the head in the last cursor; again: rows removed since an earlier read as `delete`."""
         [place] = _places([cursor])
         with self.reading() as log:
-            log.extent()  # heals, if the settings allow it
+            log.confirm()  # heals, if the settings allow it
         with opened(self.database) as connection:
             with transaction(connection):
                 captured = _captured(self.database, connection, place)
@@ -158,8 +158,8 @@ class _Rows:
             if "decode" not in str(error):
                 raise
             self.is_doubtful = True
-            found = portion(self.streamed(), 2 * ROWS + 1, ROWS_BYTES)
-            return found if len(found) <= 2 * ROWS and sum(map(weight, found)) < ROWS_BYTES else None
+            found, is_cut = limited(self.streamed(), 2 * ROWS + 1, ROWS_BYTES)
+            return None if is_cut else found
         return found if len(found) <= 2 * ROWS else None
 
     def streamed(self) -> Iterator[Row]:
@@ -196,7 +196,7 @@ def _counted(connection: sqlite3.Connection, shape: Shape, place: RangePoint) ->
 
 def _windows(rows: Iterator[Row], vanished: Vanished, place: RangePoint, is_doubtful: bool = True) -> Iterator[Window]:
     ordinal, rest = (place.number + 1) * ORDINALS, chain(map(vanished.found, rows), vanished.rows())
-    while piece := portion(rest, PIECE, CHUNK_BYTES):
+    while piece := limited(rest, PIECE, CHUNK_BYTES)[0]:
         changes = to_changes(piece, vanished.imagers, is_doubtful=is_doubtful)
         ordinals = pa.array(range(ordinal + 1, ordinal + 1 + len(piece)), pa.int64())
         yield Window(changes.set_column(_ORDINAL, CHANGES.field(_ORDINAL), ordinals), None, idle=False)

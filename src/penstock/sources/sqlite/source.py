@@ -96,7 +96,7 @@ class SqliteSource(OneLane):
         if start == "snapshot":
             return plan(self.database, matcher("tables", self.tables), of_cursor(self.head(lane))).to_cursor()
         with self._reading() as log:
-            extent = log.extent()
+            extent = log.confirm()
             before = extent.first - 1
             position = (
                 before if start == "beginning" else extent.head if start == "now" else number(start, "beginning, now, snapshot")
