@@ -284,7 +284,7 @@ def test_a_database_that_this_user_may_read_and_not_write_fails(shop: Shop, tmp_
             [one] = unprivileged(lambda: capture.database(source(shop)))
         finally:
             (tmp_path / locked).chmod(before)
-    assert (one.verdict, "progress cannot be noted in it" in one.said) == (FAILED, True)
+    assert (one.verdict, "progress is recorded in it" in one.said) == (FAILED, True)
     assert one.remedy == "give this user the right to write"
 
 
