@@ -30,7 +30,6 @@ class SyntheticSource(OneLane):
     size: int = 300
     total: int = 1 << 62
     origin: float = 0.0
-    start: str = "beginning"
     lane = LANE
 
     def begin(self, lane: Lane, start: str) -> Cursor:
@@ -95,18 +94,16 @@ class SyntheticSource(OneLane):
 
     def _batch(self, first: int, last: int) -> pa.RecordBatch:
         positions = range(first, last + 1)
-        rows = last - first + 1
-        made = [int((self.origin + position / self.rate) * 1e6) for position in positions]
         text = '{"id":%d,"total":%d.5,"text":"' + "x" * max(0, self.size - 40) + '"}'
         columns = {
             "position": positions,
-            "op": [Op.INSERT.value] * rows,
-            "table": ["synthetic"] * rows,
+            "op": [Op.INSERT.value] * len(positions),
+            "table": ["synthetic"] * len(positions),
             "key": [f'{{"id":{position % 1000}}}' for position in positions],
             "after": [text % (position % 1000, position % 200) for position in positions],
-            "at": made,
+            "at": [int((self.origin + position / self.rate) * 1e6) for position in positions],
         }
-        return batch_of(CHANGES, columns, rows)
+        return batch_of(CHANGES, columns, len(positions))
 
 
 def _cursor(position: int) -> Cursor:

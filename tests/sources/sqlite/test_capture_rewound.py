@@ -15,7 +15,8 @@ import pytest
 from replay import connect, followed, positions, source_of
 
 from deadline import PATIENCE
-from penstock.errors import CaptureMissing, LogDamaged, SourceRewound
+from penstock.cursor import Cursor
+from penstock.errors import CaptureMissing, CursorInvalid, LogDamaged, SourceRewound
 from penstock.following import follow
 from penstock.source import ANONYMOUS
 from penstock.sources.sqlite import log
@@ -170,3 +171,9 @@ def test_a_new_life_makes_old_cursors_strange(writer: sqlite3.Connection, path: 
     assert source.incarnation(source.head(LANE)) != source.incarnation(old)
     with pytest.raises(SourceRewound):
         next(follow(source, LANE, old, ANONYMOUS))
+
+
+@pytest.mark.parametrize("text", ['"position"', '"range"', "[]", "null", '{"position": 1}'])
+def test_json_that_is_no_cursor_is_refused(path: Path, text: str) -> None:
+    with pytest.raises(CursorInvalid):
+        source_of(path).position(Cursor(text))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from penstock.errors import CaptureBroken
-from penstock.sources.sqlite.database import enable_remedy, path_of
+from penstock.sources.sqlite.database import enable_remedy
 from penstock.sources.sqlite.schema import PresentTrigger, Schema
 from penstock.sources.sqlite.shape import Shape, shape_of
 from penstock.sources.sqlite.triggers import seal_of, sealing
@@ -124,12 +124,11 @@ class Healing:
 def load(connection: sqlite3.Connection) -> Catalogue:
     """The catalogue of this database."""
     meta = dict(connection.execute("select name, value from _penstock_meta"))
-    if meta.get("layout") != LAYOUT:
+    if (layout := meta.get("layout")) != LAYOUT:
+        [(path,)] = connection.execute("select file from pragma_database_list where name = 'main'")
         raise CaptureBroken(
-            f"the capture was made by another version of penstock (layout {meta.get('layout')}, this version has {LAYOUT})",
-            enable_remedy(path_of(connection))
-            if meta.get("layout") == UNSEALED
-            else "disable capture and enable it again, or use that version",
+            f"the capture was made by another version of penstock (layout {layout}, this version has {LAYOUT})",
+            enable_remedy(path) if layout == UNSEALED else "disable capture and enable it again, or use that version",
         )
     return Catalogue(meta["incarnation"], _shapes(connection))
 

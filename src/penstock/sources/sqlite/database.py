@@ -77,11 +77,6 @@ def schema_version(connection: sqlite3.Connection) -> int:
     return int(number)
 
 
-def path_of(connection: sqlite3.Connection) -> str:
-    """The file of this database."""
-    return str(connection.execute("select file from pragma_database_list where name = 'main'").fetchone()[0])
-
-
 Identity = tuple[int, int, int | None]
 
 

@@ -78,23 +78,21 @@ def of_cursor(cursor: Cursor) -> Point:
 def any_place(cursor: Cursor) -> Point | RangePoint:
     """The place of a cursor, in the log or in a range. Raises CursorInvalid."""
     try:
-        facts = json.loads(cursor)
+        facts = dict(json.loads(cursor))
         if "range" in facts:
             one = Range(facts["table"], facts["low"], facts["high"], facts["head"], facts.get("rows"))
             return RangePoint(facts["incarnation"], facts["range"], one, facts["since"], facts["at"], facts["version"])
-        ranges = tuple(Range(*one) for one in facts.pop("ranges", ()))
-        place = Point(checksum=facts.pop("witness"), **facts) if not ranges else _with_ranges(facts, ranges)
+        if ranges := facts.pop("ranges", None):
+            counted = zip(ranges, facts.get("rows") or [None] * len(ranges), strict=True)
+            known = tuple(replace(Range(*one), rows=rows) for one, rows in counted)
+            place = Point(facts["incarnation"], facts["position"], facts["witness"], known, facts["at"], facts["version"])
+        else:
+            place = Point(checksum=facts.pop("witness"), **facts)
     except (ValueError, TypeError, KeyError) as error:
         raise _invalid(cursor) from error
     if not (isinstance(place.position, int) and isinstance(place.checksum, str) and isinstance(place.incarnation, str)):
         raise _invalid(cursor)
     return place
-
-
-def _with_ranges(facts: dict[str, Any], ranges: tuple[Range, ...]) -> Point:
-    counted = facts.get("rows") or [None] * len(ranges)
-    ranges = tuple(replace(one, rows=rows) for one, rows in zip(ranges, counted, strict=True))
-    return Point(facts["incarnation"], facts["position"], facts["witness"], ranges, facts["at"], facts["version"])
 
 
 def _invalid(cursor: Cursor) -> CursorInvalid:

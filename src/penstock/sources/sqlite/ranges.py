@@ -104,10 +104,6 @@ class RangePoint:
         """The position of the log at which it was read; -1 before."""
         return -1 if self.range.head is None else self.range.head
 
-    def read_at(self, head: int) -> RangePoint:
-        """The same range, read at a head."""
-        return replace(self, range=replace(self.range, head=head))
-
     def to_cursor(self) -> Cursor:
         """The cursor of this place."""
         one = self.range

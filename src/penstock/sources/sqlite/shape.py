@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -66,19 +66,15 @@ class Shape:
 
     @staticmethod
     def from_json(text: str) -> Shape:
-        """The shape of a text of the catalogue."""
-        facts: dict[str, Any] = json.loads(text)
-        facts["uniques"] = tuple(
-            Unique(_tuples(one["columns"]), one["is_declared"], one.get("predicate", ""), tuple(one.get("predicate_columns", ())))
-            for one in facts["uniques"]
-        )
-        facts |= {"filled": _tuples(facts.get("filled", ())), "computed": tuple(facts.get("computed", ()))}
-        facts |= {name: tuple(facts[name]) for name in ("columns", "key", "reals", "left_out")}
-        return Shape(**facts)
+        """The shape of a text of the catalogue; that of an earlier version may lack facts."""
+        facts = _frozen(json.loads(text))
+        return Shape(**facts | {"uniques": tuple(Unique(**one) for one in facts["uniques"])})
 
 
-def _tuples(pairs: Iterable[Sequence[Any]]) -> tuple[tuple[str, Any], ...]:
-    return tuple((name, other) for name, other in pairs)
+def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _frozen(one) for name, one in value.items()}
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,7 @@ class SqliteSnapshot:
             with transaction(connection):
                 captured = _captured(self.database, connection, place)
                 [(head,)] = connection.execute("select coalesce(max(seq), 0) from _penstock_log")
-                read_at = place.read_at(head)
+                read_at = replace(place, range=replace(place.range, head=head))
                 vanished, rows = Vanished(connection, read_at, self.choice, again=again), _Rows(connection, captured, read_at)
                 found = rows.fetched()
                 if found is None:

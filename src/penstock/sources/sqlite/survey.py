@@ -38,11 +38,8 @@ def survey(path: str, tables: str | None = None) -> Survey:
 
 
 def _uncaptured(schema: Schema) -> dict[str, TableState]:
-    found = {name: TableState(name, "not capturable", why) for name, why in schema.others.items()}
-    for name, facts in schema.tables.items():
-        reason = refusal(facts)
-        found[name] = TableState(name, "not capturable", reason) if reason else TableState(name, "not captured")
-    return found
+    reasons = {**schema.others, **{name: refusal(facts) for name, facts in schema.tables.items()}}
+    return {name: TableState(name, "not capturable" if why else "not captured", why or "") for name, why in reasons.items()}
 
 
 def _captured(work: Installation) -> Iterator[TableState]:

@@ -29,13 +29,16 @@ class Wake:
 
 @contextmanager
 def waking(path: str) -> Iterator[Wake]:
-    """The fastest way to wait on this machine."""
-    watch = _Inotify.start(path) if sys.platform == "linux" else None
+    """The fastest way to wait on this machine; short sleeps, if it permits no further watch."""
+    libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+    fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC) if libc else -1
+    if libc is None or fd < 0:
+        yield Wake()
+        return
     try:
-        yield watch or Wake()
+        yield _Inotify(libc, fd, path)
     finally:
-        if watch:
-            watch.close()
+        os.close(fd)
 
 
 class _Inotify(Wake):
@@ -47,13 +50,6 @@ class _Inotify(Wake):
         self._poll.register(fd, select.POLLIN)
         self.longest = 0.05 if self._watch() else Wake.longest
 
-    @classmethod
-    def start(cls, path: str) -> _Inotify | None:
-        """None if the machine permits no further watch."""
-        libc = ctypes.CDLL(None, use_errno=True)
-        fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        return cls(libc, fd, path) if fd >= 0 else None
-
     def wait(self, seconds: float) -> bool:
         """Wait for a write."""
         if not self._poll.poll(max(0.0, seconds) * 1000):
@@ -61,10 +57,6 @@ class _Inotify(Wake):
         if self._path.name.encode() in os.read(self._fd, 65536):  # only events of the folder have names
             self._watch()
         return True
-
-    def close(self) -> None:
-        """Stop watching."""
-        os.close(self._fd)
 
     def _watch(self) -> bool:
         wal = self._path.with_name(self._path.name + "-wal")
