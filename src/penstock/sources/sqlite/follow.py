@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
 
 from penstock.change import NO_CHANGES
 from penstock.following import Steps
 from penstock.source import Window
 from penstock.sources.sqlite.database import Identity, identity, is_replaced
 from penstock.sources.sqlite.decoder import LogChunk
-from penstock.sources.sqlite.image import EVERYTHING, Choice
-from penstock.sources.sqlite.log import Log, reading
+from penstock.sources.sqlite.log import Log
 from penstock.sources.sqlite.point import Point
-from penstock.sources.sqlite.schema import Selects
 from penstock.sources.sqlite.wake import Wake, waking
 
 GATHER = 0.002  # seconds between windows, under load
 
 
-def follow(path: str, is_meant: Selects, place: Point, choice: Choice = EVERYTHING, *, heals: bool = False) -> Steps:
+def follow(path: str, reading: Callable[[], AbstractContextManager[Log]], place: Point) -> Steps:
     """Windows for ever; a file that was replaced is opened again and must continue at the same place."""
     with waking(path) as wake:
         until = yield None
         while True:
             opened_as = identity(path)
-            with reading(path, is_meant, choice, heals=heals) as log:
+            with reading() as log:
                 place, until = yield from _until_replaced(path, opened_as, log, place, wake, until=until)
 
 

@@ -12,7 +12,7 @@ from penstock.sources.sqlite.database import opened, transaction
 from penstock.sources.sqlite.heal import lacks, refresh, renew
 from penstock.sources.sqlite.installation import Installation, begun, has_catalogue, refuse
 from penstock.sources.sqlite.schema import Selects, is_ours, matcher, read_schema
-from penstock.sources.sqlite.shape import TableFacts
+from penstock.sources.sqlite.shape import ROW_IDS_ONLY, TableFacts
 from penstock.sources.sqlite.triggers import TOUCHED, literal, quoted
 
 _PATIENCE = 5.0  # seconds to wait for writers
@@ -20,12 +20,19 @@ _MISSING = "changes are missing: penstock capture repair"
 
 
 def enable(
-    path: str, tables: str | None = None, columns: str | None = None, *, wal: bool = False, is_trial: bool = False
+    path: str,
+    tables: str | None = None,
+    columns: str | None = None,
+    *,
+    row_ids_only: bool = False,
+    wal: bool = False,
+    is_trial: bool = False,
 ) -> Report:
     """Capture the matching tables, and renew the capture of tables that changed; a trial changes nothing.
 
     `columns` is a regular expression for the whole of `table.column`; without it a table keeps its choice.
     """
+    columns = ROW_IDS_ONLY if row_ids_only else columns
     matcher("columns", columns)
     with opened(path, "rw", _PATIENCE) as connection:
         report = Report()

@@ -147,7 +147,7 @@ class SqliteSource(OneLane):
 
     def open(self, lane: Lane, after: Cursor, reader: Stamp) -> Following:
         """Changes from this cursor on; a database that is replaced must continue at the same place."""
-        return Polled(follow(self.database, matcher("tables", self.tables), of_cursor(after), self._choice, heals=self.heal))
+        return Polled(follow(self.database, self._reading, of_cursor(after)))
 
     def backlog(self, lane: Lane, after: Cursor, upto: Cursor | None = None, most: int | None = None) -> Backlog:
         """The number of changes after this cursor, also while capture is broken."""

@@ -24,7 +24,6 @@ _JUDGED = "k.shape > 0"  # a negative shape marks an untrusted event
 def verify(path: str, tables: str | None = None, sample: int | None = None) -> Verification:
     """Compare captured tables with the log; with `sample`, that number of random keys of each."""
     with opened(path) as connection, transaction(connection):
-        connection.text_factory = str
         work = begun(connection)
         first, head = connection.execute("select min(seq), max(seq) from _penstock_log").fetchone()
         return Verification(path, first, head, tuple(_verdict(work, captured, sample) for captured in work.chosen(tables)))
