@@ -272,6 +272,21 @@ def test_text_that_is_not_utf8_is_told_and_the_rest_of_its_range_too(writer: sql
     assert (good.error, good.after) == (None, '{"id":2,"status":"good","total":1}')
 
 
+def test_a_row_is_found_again_after_its_key_got_another_name(writer: sqlite3.Connection, path: Path) -> None:
+    writer.execute("insert into orders values(1, 'a', 1), (2, 'b', 1), (3, 'c', 1)")
+    source = source_of(path, "orders")
+    [cursor] = source.snapshot.ranges(source.begin(LANE, "snapshot")).values()
+    writer.execute("update orders set total = 2 where id = 1")
+    writer.execute("delete from orders where id = 2")
+    writer.execute("alter table orders rename column id to number")
+    found = [change for window in source.snapshot.rows(cursor, again=True) for change in from_batch(window.changes)]
+    assert [(one.op, one.key) for one in found] == [
+        ("refresh", '{"number":1}'),
+        ("refresh", '{"number":3}'),
+        ("delete", '{"id":2}'),
+    ]
+
+
 def test_a_removed_row_with_text_that_is_not_utf8_has_the_error_of_its_refresh(writer: sqlite3.Connection, path: Path) -> None:
     writer.execute("insert into orders values(1, cast(x'ff' as text), 1)")
     source = source_of(path, "orders")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping
 
+import orjson
+
 from penstock.errors import SourcePruned
 from penstock.sources.sqlite import catalog
 from penstock.sources.sqlite.image import COLUMNS, OLD, OP, SEQ, SHAPE, Choice, Imager, Row, imager, text_or_bytes
@@ -20,12 +22,12 @@ class Vanished:
         self._connection, self._place = connection, place
         self._left: dict[str, int] = {}
         for row in _departures(connection, self.imagers, place) if again else ():
-            self._left[self.imagers[row[SHAPE]].makers["delete"].key(self._gone(row))] = row[SEQ]
+            self._left[self._identity(self._gone(row))] = row[SEQ]
 
     def found(self, row: Row) -> Row:
         """Record that this row exists."""
         if self._left:
-            self._left.pop(self.imagers[row[SHAPE]].makers[row[OP]].key(row), None)
+            self._left.pop(self._identity(row), None)
         return row
 
     def rows(self) -> Iterator[Row]:
@@ -35,6 +37,10 @@ class Vanished:
             if row is None:
                 raise SourcePruned(f"change {seq} was pruned while a snapshot that began at {self._place.since} was read")
             yield self._gone(row)
+
+    def _identity(self, row: Row) -> str:
+        """The values of the key, without the names of its columns: they may have been renamed meanwhile."""
+        return repr([*orjson.loads(self.imagers[row[SHAPE]].makers[row[OP]].key(row)).values()])
 
     def _gone(self, row: Row) -> Row:
         return (self._place.position, *one_side(row, OLD, len(self.imagers[row[SHAPE]].shape.columns))[1:])
