@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.capture import Survey, TableState
+from penstock.capture import Survey
 from penstock.files.room import disk, unwritable
 from penstock.finding import Check, Finding, failed, ok, warning
 from penstock.sources.sqlite.database import enable_remedy, opened, repair_remedy
@@ -56,24 +57,19 @@ def capture(source: SqliteSource) -> Iterator[Finding]:
     """Whether every change is logged."""
     found, path = survey(source.database, source.tables), source.database
     wanted = f"tables that match {source.tables}" if source.tables else "tables"
-    named = {state: [table for table in found.tables if table.state == state] for state in _STATES}
-    for table in named["broken"]:
-        yield failed("capture", f"{table.table} is broken: {table.why}", repair_remedy(path, table.table))
-    for table in named["suspended"]:
-        yield warning("capture", f"{table.table} is suspended: {table.why}", f"penstock capture resume {path} {table.table}")
+    named: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for table in found.tables:
+        named[table.state][table.table] = table.why
+    for name, why in named["broken"].items():
+        yield failed("capture", f"{name} is broken: {why}", repair_remedy(path, name))
+    for name, why in named["suspended"].items():
+        yield warning("capture", f"{name} is suspended: {why}", f"penstock capture resume {path} {name}")
     if source.tables and named["not captured"]:
-        yield warning("capture", f"not captured: {_names(named['not captured'])}", enable_remedy(path))
+        yield warning("capture", f"not captured: {', '.join(named['not captured'])}", enable_remedy(path))
     if named["captured"]:
-        yield ok("capture", f"captured: {_names(named['captured'])}")
+        yield ok("capture", f"captured: {', '.join(named['captured'])}")
     elif not (named["broken"] or named["suspended"]):
         yield failed("capture", f"{path} has no captured {wanted}", enable_remedy(path))
-
-
-_STATES = ("captured", "broken", "suspended", "not captured")
-
-
-def _names(tables: Sequence[TableState]) -> str:
-    return ", ".join(table.table for table in tables)
 
 
 def log(source: SqliteSource) -> Iterator[Finding]:
