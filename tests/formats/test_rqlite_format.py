@@ -26,7 +26,7 @@ names = st.text() | st.sampled_from(["$blob", "$real", "$text", *TAGGY])
 
 
 def one(*fields, service=None, **more):
-    form = RqliteFormat("orders", service)
+    form = RqliteFormat("orders", service=service)
     return form.body(form.texts(to_batch([Change(*fields, **more)]), None)).decode()
 
 

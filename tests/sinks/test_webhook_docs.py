@@ -40,7 +40,7 @@ def body(form, *changes, previous=11):
 
 def test_the_bodies_shown_are_the_bodies_sent():
     shown = [json.loads(block) for block in blocks("json")]
-    whole = PenstockFormat("orders"), RqliteFormat("orders", "shop"), DebeziumFormat("orders")
+    whole = PenstockFormat("orders"), RqliteFormat("orders", service="shop"), DebeziumFormat("orders")
     sent = [json.loads(body(form, *CHANGES)) for form in whole]
     assert shown == [*sent, json.loads(body(CloudEventsFormat("orders", "cafe"), CHANGES[0]))]
 

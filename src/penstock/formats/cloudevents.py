@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
 from urllib.parse import quote
 
 import pyarrow as pa
 
+from penstock.formats import Format
 from penstock.formats.penstock import PenstockFormat
 from penstock.formats.text import columns, instant, quoted
 
 _SHOWN = ("position", "op", "table", "key", "at", "ordinal")
 
 
-@dataclass(frozen=True, slots=True)
-class CloudEventsFormat:
+class CloudEventsFormat(Format):
     """CloudEvents 1.0. An id is the incarnation of the source and the place in it, so it is the same in every repeat."""
 
-    pipeline: str
-    incarnation: str
     content_type = "application/cloudevents-batch+json"
 
     def texts(self, changes: pa.RecordBatch, previous: int | None) -> list[str]:
@@ -35,7 +31,3 @@ class CloudEventsFormat:
 
     def _id(self, position: int, ordinal: int | None) -> str:
         return f"{self.incarnation}-{position}" + ("" if ordinal is None else f".{ordinal}")
-
-    def body(self, texts: Iterable[str]) -> bytes:
-        """An array."""
-        return f"[{','.join(texts)}]".encode()

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.formats import Format
 from penstock.formats.text import columns, field, quoted, string, untagged
 
 _SHOWN = ("position", "op", "table", "key", "before", "after", "at", "error", "transaction", "ordinal")
 _OPS = {"insert": "c", "update": "u", "delete": "d", "refresh": "r"}
 
 
-@dataclass(frozen=True, slots=True)
-class DebeziumFormat:
+class DebeziumFormat(Format):
     """For receivers of the output of Debezium's JSON converter with `schemas.enable=false`."""
-
-    pipeline: str
-    content_type = "application/json"
 
     def texts(self, changes: pa.RecordBatch, previous: int | None) -> Sequence[str | None]:
         """The changes, each as an envelope."""
@@ -30,10 +26,6 @@ class DebeziumFormat:
             None if op == "schema" else _envelope(opening, prior, (position, op, *row))
             for prior, (position, op, *row) in zip([previous, *rows[0]], zip(*rows, strict=True), strict=False)
         ]
-
-    def body(self, texts: Iterable[str]) -> bytes:
-        """An array."""
-        return f"[{','.join(texts)}]".encode()
 
 
 def _envelope(opening: str, prior: int | None, row: tuple[Any, ...]) -> str:

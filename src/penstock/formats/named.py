@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
 
 from penstock.formats import Format
 from penstock.formats.cloudevents import CloudEventsFormat
@@ -10,17 +10,9 @@ from penstock.formats.debezium import DebeziumFormat
 from penstock.formats.penstock import PenstockFormat
 from penstock.formats.rqlite import RqliteFormat
 
-Name = Literal["penstock", "rqlite", "debezium", "cloudevents"]
-
-
-def format_named(name: Name, pipeline: str, incarnation: str, service: str | None = None) -> Format:
-    """The format of this name for one pipeline; `service` is for rqlite."""
-    match name:
-        case "penstock":
-            return PenstockFormat(pipeline)
-        case "rqlite":
-            return RqliteFormat(pipeline, service)
-        case "debezium":
-            return DebeziumFormat(pipeline)
-        case "cloudevents":
-            return CloudEventsFormat(pipeline, incarnation)
+FORMATS: Mapping[str, type[Format]] = {
+    "penstock": PenstockFormat,
+    "rqlite": RqliteFormat,
+    "debezium": DebeziumFormat,
+    "cloudevents": CloudEventsFormat,
+}

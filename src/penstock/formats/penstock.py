@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.formats import Format
 from penstock.formats.text import columns, fields, instant, quoted, spelled
 
 _SHOWN = ("position", "op", "table", "key", "before", "after", "at", "error", "transaction", "ordinal", "schema")
 
 
-@dataclass(frozen=True, slots=True)
-class PenstockFormat:
+class PenstockFormat(Format):
     """Joins existing JSON text; nothing is parsed, so nothing is rounded or reordered."""
-
-    pipeline: str
-    content_type = "application/json"
 
     def texts(self, changes: pa.RecordBatch, previous: int | None) -> list[str]:
         """The changes, each as JSON."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import orjson
 import pyarrow as pa
 
+from penstock.formats import Format
 from penstock.formats.text import columns, field, quoted, string, untagged
 
 _SHOWN = ("op", "position", "table", "before", "after", "at", "facts", "error", "transaction")
@@ -17,13 +17,8 @@ _IDS = ("new_row_id", "old_row_id")  # the facts of sources that the envelope co
 _OPS = {"insert": "INSERT", "update": "UPDATE", "delete": "DELETE", "refresh": "INSERT"}
 
 
-@dataclass(frozen=True, slots=True)
-class RqliteFormat:
-    """For existing receivers of rqlite. `node` becomes `node_id`, `service` becomes `service_id`."""
-
-    node: str
-    service: str | None = None
-    content_type = "application/json"
+class RqliteFormat(Format):
+    """For existing receivers of rqlite. `pipeline` becomes `node_id`, `service` becomes `service_id`."""
 
     def texts(self, changes: pa.RecordBatch, previous: int | None) -> Sequence[str | None]:
         """The changes, each as a group of one event; its index is the number of its transaction, or else its position."""
@@ -32,7 +27,7 @@ class RqliteFormat:
     def body(self, texts: Iterable[str]) -> bytes:
         """`{"service_id": ..., "node_id": ..., "payload": [...]}`."""
         service = "" if self.service is None else f'"service_id":{quoted(self.service)},'
-        return f'{{{service}"node_id":{quoted(self.node)},"payload":[{",".join(_groups(texts))}]}}'.encode()
+        return f'{{{service}"node_id":{quoted(self.pipeline)},"payload":[{",".join(_groups(texts))}]}}'.encode()
 
 
 def _group(op: str, row: Sequence[Any]) -> str:

@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 
 from penstock.change import Change, Op, from_batch
-from penstock.formats.named import format_named
+from penstock.formats.named import FORMATS
 from penstock.message import of_change
 from penstock.sink import Assignment
 
@@ -52,7 +52,7 @@ class Recorder:
     def __init__(self, style: Style, assignment: Assignment) -> None:
         self._style, self._pipeline, self._previous = style, assignment.pipeline, assignment.previous
         self._has_messages = assignment.has_messages
-        self._format = None if style.format == "row" else format_named(style.format, assignment.pipeline, assignment.incarnation)
+        self._format = None if style.format == "row" else FORMATS[style.format](assignment.pipeline, assignment.incarnation)
         self._epoch = ("penstock-epoch", str(assignment.epoch).encode())
 
     def records(self, changes: pa.RecordBatch) -> list[Made]:

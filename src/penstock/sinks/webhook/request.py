@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from penstock import signature
 from penstock.delivery.schedule import Waiting
-from penstock.formats.named import format_named
+from penstock.formats.named import FORMATS
 from penstock.sink import Assignment
 from penstock.sinks.webhook.settings import WebhookSettings
 
@@ -41,7 +41,7 @@ class Packer:
     """Makes the requests of one assignment."""
 
     def __init__(self, sink: WebhookSettings, assignment: Assignment) -> None:
-        self.format = format_named(sink.format, assignment.pipeline, assignment.incarnation, sink.service_id)
+        self.format = FORMATS[sink.format](assignment.pipeline, assignment.incarnation, sink.service_id)
         self._key = f"{_safe(assignment.pipeline)}-{_safe(assignment.incarnation)}"
         self._is_redrive = assignment.is_redrive
         self._headers = _headers(sink, self.format.content_type, assignment)
