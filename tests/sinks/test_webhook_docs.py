@@ -57,7 +57,7 @@ def defaults(settings, prefix=""):
         if dataclasses.is_dataclass(value):
             yield from defaults(value, f"{prefix}{field.name}.")
         else:
-            yield prefix + field.name, value
+            yield prefix + field.name, field.metadata.get("absent") if value is None else value
 
 
 def test_every_setting_is_shown_with_its_default():
