@@ -26,7 +26,6 @@ from penstock.poison.parked_keys import Hold
 from penstock.poison.policy import Poison
 from penstock.retry import Retry
 from penstock.sink import Assignment
-from penstock.sinks.webhook.answer import Answer
 from penstock.sinks.webhook.answer import outcome as webhook_outcome
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -215,8 +214,9 @@ def test_an_acceptance_that_names_everything_is_a_final_refusal_unless_poison_ha
 
 
 def test_an_acceptance_that_names_everything_keeps_the_wait_that_it_asks_for() -> None:
-    outcome = webhook_outcome(Answer(200, "status 200", retry_after=7.0, named=BOTH, is_taken=True))
-    assert meant(outcome, SENT, halts=False) == Refused("status 200", BOTH, is_final=True, after=7.0)
+    outcome = webhook_outcome(200, {"retry-after": "7", "penstock-refused": "1 2"}, "")
+    reason = "status 200, named by Penstock-Refused"
+    assert meant(outcome, SENT, halts=False) == Refused(reason, BOTH, is_final=True, after=7.0)
 
 
 @pytest.mark.parametrize("halts", [True, False])

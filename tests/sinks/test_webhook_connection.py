@@ -9,6 +9,7 @@ from email.utils import formatdate
 import pytest
 
 from deadline import PATIENCE
+from penstock.delivery.transport import Accepted, Deferred, Refused
 from penstock.sinks.webhook.answer import places_named, seconds_asked
 from penstock.sinks.webhook.connection import Connection
 from penstock.sinks.webhook.endpoint import parse
@@ -70,7 +71,7 @@ def test_a_header_out_of_all_bounds_does_no_harm(header):
 
 
 def posted(line, body, headers):
-    line.send(body, headers)
+    line.post(body, headers)
     return line.answer()
 
 
@@ -105,39 +106,35 @@ PLAIN = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
 @pytest.mark.parametrize(
-    ("first", "status", "reason", "is_kept"),
+    ("first", "outcome", "is_kept"),
     [
-        (CHUNKED, 503, "status 503: later", True),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, "status 200: ok", True),
-        (b"HTTP/1.1 100 Continue\r\n\r\n" + PLAIN, 204, "status 204", True),
-        (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", 200, "status 200: ok", False),
-        (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, "status 200: ok", False),
-        (b"HTTP/1.1 103 Early\r\nRetry-After: 9\r\n\r\n" + PLAIN, 204, "status 204", True),
-        (b"HTTP/1.1 200\r\nContent-Length:2\r\n\r\nok", 200, "status 200: ok", True),
-        (b"HTTP/1.1 200 OK\nX: folded\n over\nContent-Length: 2\n\nok", 200, "status 200: ok", True),
+        (CHUNKED, Deferred("status 503: later", after=7), True),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", Accepted("status 200: ok"), True),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + PLAIN, Accepted("status 204"), True),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", Accepted("status 200: ok"), False),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", Accepted("status 200: ok"), False),
+        (b"HTTP/1.1 103 Early\r\nRetry-After: 9\r\n\r\n" + PLAIN, Accepted("status 204"), True),
+        (b"HTTP/1.1 200\r\nContent-Length:2\r\n\r\nok", Accepted("status 200: ok"), True),
+        (b"HTTP/1.1 200 OK\nX: folded\n over\nContent-Length: 2\n\nok", Accepted("status 200: ok"), True),
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
-            200,
-            "status 200: ok",
+            Accepted("status 200: ok"),
             True,
         ),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n", 200, "status 200", False),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n", Accepted("status 200"), False),
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 500 Unasked\r\nRetry-After: 7\r\n\r\n",
-            200,
-            "status 200: ok",
+            Accepted("status 200: ok"),
             False,
         ),
-        (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nabc", 101, "status 101", False),
-        (b"HTTP/1.1 500 Oh\r\nContent-Length: 300000\r\n\r\n" + b"x" * 300_000, 500, "status 500: " + "x" * 120, False),
+        (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nabc", Refused("status 101"), False),
+        (b"HTTP/1.1 500 Oh\r\nContent-Length: 300000\r\n\r\n" + b"x" * 300_000, Refused("status 500: " + "x" * 120), False),
     ],
 )
-def test_a_connection_is_kept_where_the_whole_answer_was_read_and_given_up_where_not(first, status, reason, is_kept):
-    with speaking(first, PLAIN) as (url, connections), closing(Connection(parse(url), PATIENCE, None)) as line:
-        answer = posted(line, b"{}", {"X": "1"})
-        assert (answer.status, answer.reason) == (status, reason)
-        assert answer.retry_after == (7 if first is CHUNKED else None)
-        assert posted(line, b"{}", {}).status == 204
+def test_a_connection_is_kept_where_the_whole_answer_was_read_and_given_up_where_not(first, outcome, is_kept):
+    with speaking(first, PLAIN) as (url, connections), closing(Connection(parse(url), PATIENCE)) as line:
+        assert posted(line, b"{}", {"X": "1"}) == outcome
+        assert posted(line, b"{}", {}) == Accepted("status 204")
         assert len(connections) == (1 if is_kept else 2)
         line.close()
 
@@ -153,17 +150,15 @@ def test_a_connection_is_kept_where_the_whole_answer_was_read_and_given_up_where
     ],
 )
 def test_an_answer_that_is_no_http_or_has_no_end_is_a_failed_request(said, reason):
-    with speaking(said) as (url, _), closing(Connection(parse(url), PATIENCE, None)) as line:
-        answer = posted(line, b"{}", {})
-        assert answer.status is None
-        assert answer.reason.startswith(reason)
-        assert not answer.is_stale
+    with speaking(said) as (url, _), closing(Connection(parse(url), PATIENCE)) as line:
+        outcome = posted(line, b"{}", {})
+        assert outcome.reason.startswith(reason)
+        assert outcome == Refused(outcome.reason)
 
 
 @pytest.mark.parametrize("body", [b"{}", b"x" * 50_000_000], ids=["never answers", "never reads"])
 def test_a_request_ends_with_its_time_though_nobody_severs_it(body):
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/"
-        with closing(Connection(parse(url), 0.2, None)) as line:
-            answer = posted(line, body, {})
-    assert (answer.status, answer.reason, answer.is_stale) == (None, "no answer within 0.2 s", False)
+        with closing(Connection(parse(url), 0.2)) as line:
+            assert posted(line, body, {}) == Refused("no answer within 0.2 s")

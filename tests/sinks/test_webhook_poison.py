@@ -351,7 +351,7 @@ def test_what_is_named_is_parked_while_the_rest_is_under_way_however_long_that_t
         busy.execute("begin immediate")
         delivery.offer(to_batch(changes(*range(101, 121), start=2)), PATIENCE)
         desk.receiver.wait_for(lambda: len(desk.receiver.requests) == 2, PATIENCE)
-        until(lambda: select.select([delivery._senders[0].transport.connection._http.sock], [], [], 0)[0])
+        until(lambda: select.select([delivery._senders[0].transport._http.sock], [], [], 0)[0])
         clock.step(timedelta(days=1))
         assert not delivery.drain(0.1)
         assert desk.parked() == [1]

@@ -109,7 +109,9 @@ def reader(module: ModuleType) -> None:
 
 def answer(module: ModuleType) -> None:
     """Any answer counts as taken, so a refused batch is passed over."""
-    instead(module, "answered", "refused-batch-skipped", lambda sound, *values: replace(sound(*values), is_taken=True))
+    from penstock.delivery.transport import ACCEPTED
+
+    instead(module, "outcome", "refused-batch-skipped", lambda sound, *values: ACCEPTED)
 
 
 def schedule(module: ModuleType) -> None:

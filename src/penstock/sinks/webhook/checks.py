@@ -10,19 +10,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from http.client import HTTPConnection, HTTPException
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 from uuid import uuid4
 
-from penstock.change import Lane
 from penstock.finding import Check, Finding, failed, ok, warning
-from penstock.sink import Assignment
+from penstock.formats.named import FORMATS
 from penstock.sinks.webhook.certificate import end_of
 from penstock.sinks.webhook.endpoint import Endpoint, parse
 from penstock.sinks.webhook.redaction import Redactor
-from penstock.sinks.webhook.request import Packer
+from penstock.sinks.webhook.request import compressed, headers_with
 from penstock.sinks.webhook.tls import explained
 
 if TYPE_CHECKING:
@@ -162,22 +159,17 @@ def _expiry(line: ssl.SSLSocket) -> datetime | None:
 
 
 def _posted(line: socket.socket, sink: WebhookSink, place: Endpoint, pipeline: str) -> int:
-    packer = Packer(sink, Assignment(pipeline, Lane("probe"), 0, 0, "probe", None, lambda event: None))
-    body = packer.format.body(())
-    headers = {
-        "Content-Type": packer.format.content_type,
-        **({"Content-Encoding": sink.compression} if sink.compression != "none" else {}),
-        "User-Agent": f"penstock/{version('penstock')}",
-        "Penstock-Pipeline": quote(pipeline, safe=""),
+    form = FORMATS[sink.format](pipeline, service=sink.service_id)
+    body = form.body(())
+    own = {
         "Penstock-Probe": "1",
         "Host": place.authority,
         "Connection": "close",
-        **sink.headers,
-        **({"Authorization": sink.authorization} if sink.authorization else {}),
         **(sink.signing.headers(f"probe-{uuid4()}", body) if sink.signing.secret else {}),
     }
+    headers = headers_with(own, sink, form.content_type, pipeline)
     asking = HTTPConnection(place.host, place.port)
     asking.sock = line
-    asking.request("POST", place.target, packer.compressed(body), headers)
+    asking.request("POST", place.target, compressed(body, sink.compression), headers)
     with asking.getresponse() as answer:
         return answer.status

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from http.client import HTTPException
-from typing import NamedTuple
 
 from httptools import HttpParserError
-from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
 
-from penstock.sinks.webhook.answer import SHOWN_CHARACTERS, Answer, answered
+from penstock.delivery.transport import Deferred, Failed, Outcome, Refused
+from penstock.failpoint import reach
+from penstock.sinks.webhook.answer import SHOWN_CHARACTERS, outcome
 from penstock.sinks.webhook.endpoint import Endpoint
 from penstock.sinks.webhook.response import ResponseParser
 from penstock.sinks.webhook.tls import explained
@@ -24,25 +25,24 @@ _READ_BYTES = 1 << 16  # the most of an answer that is read; the connection of a
 _FAILURES = (OSError, HTTPError, HTTPException, HttpParserError)
 
 
-class Security(NamedTuple):
-    """The TLS context of connections, and the server name if it is not the host of the url."""
-
-    context: ssl.SSLContext
-    server_name: str | None = None
-
-
 class Connection:
-    """Sends one request at a time; `timeout` applies to a request as a whole."""
+    """Sends one request at a time; `timeout` applies to a request as a whole. `http` makes the connection of urllib3."""
 
-    def __init__(self, endpoint: Endpoint, timeout: float, security: Security | None, redact: Callable[[str], str] = str) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        timeout: float,
+        http: Callable[..., HTTPConnection] = HTTPConnection,
+        redact: Callable[[str], str] = str,
+    ) -> None:
         self._timeout, self._redact = timeout, redact
         self._opening = f"POST {endpoint.target} HTTP/1.1\r\nHost: {endpoint.authority}\r\nAccept-Encoding: identity\r\n"
-        self._http = _opened(endpoint, timeout, security)
+        self._http = http(endpoint.host, endpoint.port, timeout=timeout)
         self._due_at: float | None = None
         self._is_kept = self._is_sent = False
-        self._failure: Answer | None = None
+        self._failure: Failed | None = None
 
-    def send(self, body: bytes, headers: Mapping[str, str]) -> None:
+    def post(self, body: bytes, headers: Mapping[str, str]) -> None:
         """Send a request; the caller then calls `answer`."""
         self._is_kept, self._is_sent, self._failure = self._http.is_connected, False, None
         if not self._is_kept:
@@ -55,22 +55,29 @@ class Connection:
         except _FAILURES as error:
             self._failure = self._failed(error, self._due_at)
 
-    def answer(self) -> Answer:
+    def answer(self) -> Outcome:
         """Wait for the answer to the request that was sent, or its failure."""
         assert self._due_at
         try:
-            return self._failure or self._heard()
+            if self._failure:
+                return self._failure
+            heard = self._heard()
         except _FAILURES as error:
             return self._failed(error, self._due_at)
         finally:
             self._due_at = None
+        reach("sink.sent")
+        return outcome(*heard)
 
-    def _failed(self, error: Exception, due_at: float) -> Answer:
+    def _failed(self, error: Exception, due_at: float) -> Failed:
+        """The outcome without an answer. A kept connection that closes as the request is sent is no sign of trouble."""
         self._http.close()
         is_late = time.monotonic() >= due_at
         is_stale = self._is_kept and not is_late and isinstance(error, ConnectionError)
         reason = self._late() if is_late else self._reason(error)
-        return Answer(None, reason, is_stale=is_stale, is_unsent=not self._is_sent)
+        if is_stale or not self._is_sent:
+            return Deferred(reason, is_certain=not self._is_sent, is_free=is_stale)
+        return Refused(reason)
 
     def _connected(self) -> socket.socket:
         if not self._http.sock:
@@ -78,12 +85,12 @@ class Connection:
             wait_in_kernel(self._http.sock, self._timeout)
         return self._http.sock
 
-    def _heard(self) -> Answer:
+    def _heard(self) -> tuple[int, Mapping[str, str], str]:
         assert self._http.sock
         with closing(ResponseParser(self._http.sock)) as response:
             response.begin()
             shown = self._finish(response)
-            return answered(response.status, response.headers, shown)
+            return response.status, response.headers, shown
 
     def _head(self, length: int, headers: Mapping[str, str]) -> bytes:
         fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
@@ -124,14 +131,6 @@ class Connection:
     def close(self) -> None:
         """Close the connection."""
         self._http.close()
-
-
-def _opened(endpoint: Endpoint, timeout: float, security: Security | None) -> HTTPConnection:
-    if security is None:
-        return HTTPConnection(endpoint.host, endpoint.port, timeout=timeout)
-    return HTTPSConnection(
-        endpoint.host, endpoint.port, timeout=timeout, ssl_context=security.context, server_hostname=security.server_name
-    )
 
 
 def wait_in_kernel(sock: socket.socket, timeout: float) -> None:

@@ -1,13 +1,11 @@
-"""A batch as a request: the bytes and headers that are the same in every try."""
+"""A batch as a request: its body and headers, of which only the number, the time and the signature differ between tries."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 from array import array
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from itertools import chain
 from operator import attrgetter
@@ -23,20 +21,6 @@ _TEXT = attrgetter("text")
 _LEVEL = 6  # of gzip: a higher one takes much time for few bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The body and headers of a batch."""
-
-    body: bytes
-    headers: Mapping[str, str]
-    sign: Callable[[], dict[str, str]] | None = None
-
-    def numbered(self, attempt: int) -> dict[str, str]:
-        """The headers of one try."""
-        numbered = {**self.headers, "Penstock-Attempt": str(attempt)}
-        return numbered | self.sign() if self.sign else numbered
-
-
 class Packer:
     """Makes the requests of one assignment."""
 
@@ -46,18 +30,16 @@ class Packer:
         self._is_redrive = assignment.is_redrive
         self._headers = _headers(sink, self.format.content_type, assignment)
         self._has_gaps = sink.parallel > 1 or not assignment.poison.is_idle
-        self._signing, self._is_compressed = sink.signing, sink.compression == "gzip"
+        self._signing, self._compression = sink.signing, sink.compression
 
-    def pack(self, changes: Sequence[Waiting]) -> Request:
-        """One request of these changes."""
+    def pack(self, changes: Sequence[Waiting], attempt: int) -> tuple[bytes, dict[str, str]]:
+        """The body and headers of one try to send these changes."""
         body = self.format.body(map(_TEXT, changes))
         key = f"{self._key}-{changes[0].place}-{changes[-1].place}{self._rest(changes)}{self._redriven(body)}"
-        sign = partial(self._signing.headers, signature.named(key, self._headers), body) if self._signing.secret else None
-        return Request(self.compressed(body), {**self._headers, "Idempotency-Key": key}, sign)
-
-    def compressed(self, body: bytes) -> bytes:
-        """The body in the content encoding; it contains no time, so repeats are equal."""
-        return gzip.compress(body, _LEVEL, mtime=0) if self._is_compressed else body
+        headers = {**self._headers, "Idempotency-Key": key, "Penstock-Attempt": str(attempt)}
+        if self._signing.secret:
+            headers |= self._signing.headers(signature.named(key, self._headers), body)
+        return compressed(body, self._compression), headers
 
     def _redriven(self, body: bytes) -> str:
         """A key of its own for each redrive: a receiver that stores answers by key would repeat its refusal."""
@@ -70,24 +52,36 @@ class Packer:
         return "-" + _digest(array("q", chain.from_iterable(change.at for change in changes)))
 
 
+def compressed(body: bytes, compression: str) -> bytes:
+    """The body in the content encoding; it contains no time, so repeats are equal."""
+    return gzip.compress(body, _LEVEL, mtime=0) if compression == "gzip" else body
+
+
 def _digest(data: bytes | array[int]) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def _headers(sink: WebhookSettings, content_type: str, assignment: Assignment) -> dict[str, str]:
-    headers = {
-        "Content-Type": content_type,
-        "User-Agent": f"penstock/{version('penstock')}",
-        "Penstock-Pipeline": _safe(assignment.pipeline),
+    own = {
         "Penstock-Lane": quote(assignment.lane, safe=":"),
         "Penstock-Incarnation": _safe(assignment.incarnation),
         "Penstock-Epoch": str(assignment.epoch),
+        **({"Penstock-Redriven": "true"} if assignment.is_redrive else {}),
     }
-    if assignment.is_redrive:
-        headers["Penstock-Redriven"] = "true"
-    if sink.compression != "none":
-        headers["Content-Encoding"] = sink.compression
-    return headers | dict(sink.headers) | ({"Authorization": sink.authorization} if sink.authorization else {})
+    return headers_with(own, sink, content_type, assignment.pipeline)
+
+
+def headers_with(own: Mapping[str, str], sink: WebhookSettings, content_type: str, pipeline: str) -> dict[str, str]:
+    """The headers of every request with these settings, and `own`."""
+    return {
+        "Content-Type": content_type,
+        "User-Agent": f"penstock/{version('penstock')}",
+        "Penstock-Pipeline": _safe(pipeline),
+        **own,
+        **({"Content-Encoding": sink.compression} if sink.compression != "none" else {}),
+        **sink.headers,
+        **({"Authorization": sink.authorization} if sink.authorization else {}),
+    }
 
 
 def _safe(name: str) -> str:
