@@ -43,7 +43,7 @@ def letter(position: int, key: object = 1, **more: Any) -> DeadLetter:
 
 def concerned(poison: Poison, *changes: Change) -> list[int]:
     """The positions of those that may be concerned."""
-    found = poison.concerned([one.place for one in changes], [rows_of_change(one) for one in changes])
+    found = poison.parked_keys.among([one.place for one in changes], [rows_of_change(one) for one in changes])
     return [changes[index].position for index in found]
 
 
@@ -219,8 +219,8 @@ def refuse(letters: Any) -> None:
 def test_who_comes_after_a_crash_knows_the_letters_and_what_came_before_them_does_not_wait(stage: Stage) -> None:
     stage.poison().condemn(change(5), ERROR)
     heir = stage.poison()
-    assert not heir.is_idle
-    assert stage.poison("halt").is_idle is False
+    assert heir.has_letters
+    assert stage.poison("halt").has_letters
     assert [one.position for one in heir.sift([change(3), change(4, 2), change(5), change(7)])] == [3, 4]
     assert stage.parked() == [5, 7]
     assert concerned(heir, change(8, 2), change(9)) == [9]

@@ -50,11 +50,11 @@ class Driver:
         return True
 
     def _ready(self, changes: pa.RecordBatch) -> Ready:
-        has_letters, rows = self._poison.has_letters, rows_of(changes) if self._is_parallel else []
-        moment = self._poison.moment
+        parked_keys, rows = self._poison.parked_keys, rows_of(changes) if self._is_parallel else []
+        has_letters, moment = bool(parked_keys), parked_keys.moment
         keys = plain_keys(changes) if has_letters else None
         ready = Ready(changes, places(changes), self._texts(changes, self._previous), rows or repeat(()), keys)
-        near = self._poison.near(ready.places, keys) if has_letters else ()
+        near = parked_keys.near(ready.places, keys) if has_letters else ()
         concerned = self._concerned(ready, near, rows) if near else []
         ready = self._without_parked(ready, concerned) if concerned else ready
         is_clear = not any(ready.texts[index] is not None for index in concerned)
@@ -63,7 +63,7 @@ class Driver:
     def _concerned(self, ready: Ready, near: Sequence[int], rows: Sequence[Sequence[Row]]) -> list[int]:
         """The changes that may be letters or wait for one; the others certainly do not."""
         some = rows_at(ready.offered, near, ready.keys) if ready.keys else rows or rows_of(ready.offered)
-        return [near[index] for index in self._poison.concerned([ready.places[index] for index in near], some)]
+        return [near[index] for index in self._poison.parked_keys.among([ready.places[index] for index in near], some)]
 
     def _without_parked(self, ready: Ready, concerned: Sequence[int]) -> Ready:
         """Park the changes that wait for a dead letter, in one step for the whole offer, since each step costs."""

@@ -82,13 +82,14 @@ class Settlement:
 
     def sift(self, bisection: Bisection, part: Part) -> bool:
         """Remove and settle the changes that wait for a dead letter; whether any change is left."""
-        if not self._poison.has_letters or self._queue.are_clear(part.changes, self._poison.news):
+        parked_keys = self._poison.parked_keys
+        if not parked_keys or self._queue.are_clear(part.changes, parked_keys.news):
             return True
-        near = self._poison.near([one.at for one in part.changes], self._queue.keys(part.changes))
+        near = parked_keys.near([one.at for one in part.changes], self._queue.keys(part.changes))
         if not near:
             return True
         some = self._queue.with_rows([part.changes[index] for index in near])
-        found = self._poison.concerned([one.at for one in some], [one.rows for one in some])
+        found = parked_keys.among([one.at for one in some], [one.rows for one in some])
         if not (concerned := [some[index] for index in found]):
             return True
         sent = {change.place for change in self._poison.sift(self._queue.changes(concerned))}

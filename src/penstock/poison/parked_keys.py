@@ -95,10 +95,10 @@ class ParkedKeys:
         with self._telling:
             return [key for key, _ in takewhile(lambda told: told[1] > since, reversed(self._told.items()))]
 
-    def near(self, places: Sequence[Place], keys: Sequence[str]) -> list[int]:
-        """The indexes of changes of one row each, with these places and keys, that may be letters or wait for one. Quick."""
-        if self._wholes:
-            return list(range(len(keys)))
+    def near(self, places: Sequence[Place], keys: Sequence[str] | None) -> list[int]:
+        """The indexes of changes, with these places, that may be letters or wait for one: quick with `keys`, of one row each."""
+        if keys is None or self._wholes:
+            return list(range(len(places)))
         letters = self._places.intersection(places) if places[0] <= self._last else set()
         known = self._keys.intersection(keys)
         if not known and not letters:

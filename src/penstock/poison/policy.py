@@ -22,7 +22,7 @@ from penstock.rows import Row
 
 
 class Poison:
-    """Decides about poison on one lane; any thread may call.
+    """Decides about poison on one lane; any thread may call, also `near`, `among` and `news` of its `parked_keys`.
 
     `keys`: whether later changes of a parked key `wait` or `go-on`. `gathers`: number of letters that are parked in one step, or
     fewer before a query for letters and before progress is recorded. `park` reports the changes that waited or passed as sums.
@@ -45,13 +45,8 @@ class Poison:
         self._keys, self._parking, self._about = keys, parking, about
         self._lock, self._untold = Lock(), (0, 0)
         self._gathers, self._unparked, self._owed = gathers, list[DeadLetter](), list[DeadLetter]()
-        self._parked_keys = ParkedKeys(parking.holds() if parking else ())
-        self._is_loose = bool(self._parked_keys)  # a predecessor may have died before it secured them
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether it takes out no change: then no call is necessary."""
-        return self.then == "halt" and not self._parked_keys
+        self.parked_keys = ParkedKeys(parking.holds() if parking else ())
+        self._is_loose = bool(self.parked_keys)  # a predecessor may have died before it secured them
 
     def condemn(self, change: Change, error: PenstockError, tries: int = 1, stage: Stage = "sink") -> None:
         """Raise the error of a poison change, drop the change, or park it, according to the pipeline file."""
@@ -119,40 +114,23 @@ class Poison:
     @property
     def has_letters(self) -> bool:
         """Whether `sift` may take out a change."""
-        return bool(self._parked_keys)
-
-    @property
-    def moment(self) -> int:
-        """The present moment, for `news`."""
-        return self._parked_keys.moment
-
-    def news(self, since: int) -> list[str | None]:
-        """The keys of letters that were added after that moment; None for a whole table."""
-        return self._parked_keys.news(since)
-
-    def near(self, places: Sequence[Place], keys: Sequence[str] | None) -> Sequence[int]:
-        """The indexes of changes for which `sift` is necessary; `keys`: those of changes that are about one row each."""
-        return range(len(places)) if keys is None else self._parked_keys.near(places, keys)
-
-    def concerned(self, places: Sequence[Place], rows: Sequence[Sequence[Row]]) -> list[int]:
-        """The indexes of changes, with these places and rows, that `sift` may take out or count; waits for no other thread."""
-        return self._parked_keys.among(places, rows) if self._parked_keys else []
+        return bool(self.parked_keys)
 
     def sift(self, changes: Sequence[Change]) -> Sequence[Change]:
         """The changes to send now, for a call right before that. The others are parked: they are letters, or wait for one."""
-        if not self._parked_keys or not self._about:
+        if not self.parked_keys or not self._about:
             return changes
         with self._lock:
             holds = self._holds(changes)
             parked = self._followed(changes, holds)
             sent = [index for index in range(len(changes)) if index not in parked]
             self._keep([changes[index].place for index in parked])
-            self._passing.update(holds[index].place for index in sent if self._parked_keys.is_passed(holds[index].rows))
+            self._passing.update(holds[index].place for index in sent if self.parked_keys.is_passed(holds[index].rows))
         return [changes[index] for index in sent]
 
     def keep_back(self, changes: Sequence[Change], stage: Stage = "sink") -> set[Place]:
         """The places of those that are parked early: one step for many costs less. `sift` decides about the others again."""
-        if not self._parked_keys or self._keys != "wait":
+        if not self.parked_keys or self._keys != "wait":
             return set()
         with self._lock:
             parked = {changes[index].place for index in self._followed(changes, self._holds(changes), stage)}
@@ -163,7 +141,7 @@ class Poison:
         for one in found:
             letter = self._letter(one.change, stage, one.error, tries, one.is_overtaken)
             self._unparked.append(letter)
-            self._parked_keys.add(letter.hold)
+            self.parked_keys.add(letter.hold)
         if len(self._unparked) >= self._gathers:
             self._park()
 
@@ -188,9 +166,9 @@ class Poison:
         assert self._parking
         asked = []
         for index, hold in enumerate(holds):
-            if self._parked_keys.concerns(hold):
+            if self.parked_keys.concerns(hold):
                 asked.append(index)
-                self._parked_keys.add(hold)  # includes later changes that share another row with it
+                self.parked_keys.add(hold)  # includes later changes that share another row with it
         letters = [self._letter(changes[index], stage) for index in asked]
         if asked:
             self._park()
@@ -205,9 +183,9 @@ class Poison:
     def _look_again(self, rows: Collection[Row]) -> None:
         assert self._parking
         found = list(self._parking.holds(rows))  # first: if the store is away, the rows stay
-        self._parked_keys.forget(rows)
+        self.parked_keys.forget(rows)
         for hold in found:
-            self._parked_keys.add(hold)
+            self.parked_keys.add(hold)
 
     def _keep(self, waited: Collection[Place], stage: Stage = "sink") -> None:
         self._kept_back += waited if stage == "sink" else ()

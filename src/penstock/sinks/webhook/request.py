@@ -29,7 +29,7 @@ class Packer:
         self._key = f"{_safe(assignment.pipeline)}-{_safe(assignment.incarnation)}"
         self._is_redrive = assignment.is_redrive
         self._headers = _headers(sink, self.format.content_type, assignment)
-        self._has_gaps = sink.parallel > 1 or not assignment.poison.is_idle
+        self._has_gaps = sink.parallel > 1 or assignment.poison.then != "halt" or assignment.poison.has_letters
         self._signing, self._compression = sink.signing, sink.compression
 
     def pack(self, changes: Sequence[Waiting], attempt: int) -> tuple[bytes, dict[str, str]]:
