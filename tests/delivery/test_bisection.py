@@ -55,7 +55,7 @@ class World:
 
     def carry(self, batch: Sequence[Waiting], tries: float = 1, patience: int = 1000) -> World:
         bisection = Bisection(batch, lambda refusals: refusals >= tries)
-        while not bisection.is_over and self.rests < patience:
+        while bisection.parts and self.rests < patience:
             if bisection.wants_more(self.taken) and self.more:
                 bisection.add([self.more.pop(0)])
             part = bisection.next(self.taken)

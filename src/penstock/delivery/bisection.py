@@ -77,6 +77,7 @@ class Bisection:
     - Of changes that share a row, a later one is sent after the earlier one is settled.
     - A part that is too large is halved at once, without a failed try or a doubt.
     - `in_order`: a part is sent after all parts before it are settled, whatever their rows.
+    - `is_aside`: other senders send the changes that wait, so that it needs no further ones.
     - `taken` is the number of requests that the destination has accepted, on all connections.
     """
 
@@ -84,11 +85,7 @@ class Bisection:
         self.parts, self._in_order = [Part(batch)], in_order
         self._is_spent, self._turn, self._most = is_spent, 0, len(batch)
         self._failed_since, self._was_given = 0, False  # the last rest, in doubt
-
-    @property
-    def is_over(self) -> bool:
-        """Whether everything is settled."""
-        return not self.parts
+        self.is_aside = False
 
     @property
     def is_in_doubt(self) -> bool:
@@ -113,7 +110,8 @@ class Bisection:
 
     def wants_more(self, taken: int) -> bool:
         """Whether a waiting batch is needed as a witness: one after each rest, if every part has failed by itself."""
-        return self.is_in_doubt and not self._was_given and all(part.attempts for part in self._ready(taken))
+        is_lacking = self.is_in_doubt and not self._was_given and not self.is_aside
+        return is_lacking and all(part.attempts for part in self._ready(taken))
 
     def taken(self, part: Part) -> None:
         """The part was accepted. Then its other half caused their common refusal, and is halved without being sent."""

@@ -10,10 +10,9 @@ import pyarrow as pa
 
 from penstock.change import Change, from_batch, last_place, places
 from penstock.delivery.aside import Aside
-from penstock.delivery.interpreter import share_interpreter
 from penstock.delivery.queue import Queue
 from penstock.delivery.schedule import Ready
-from penstock.delivery.sender import Equipment, Sender
+from penstock.delivery.sender import Equipment, Sender, batches
 from penstock.delivery.settings import Pace
 from penstock.delivery.transport import Destination
 from penstock.rows import Row, plain_keys, rows_at, rows_of
@@ -26,7 +25,6 @@ class Driver:
     def __init__(self, pace: Pace, assignment: Assignment, destination: Destination) -> None:
         self._texts, self._queue = destination.texts, Queue(pace)
         self._previous, self._poison, self._is_parallel = assignment.previous, assignment.poison, pace.parallel > 1
-        share_interpreter()
         is_chained = pace.parallel == 1 and pace.retry.then == "halt"
         equipment = Equipment(destination.shown, self._queue, pace.retry, assignment, is_chained)
         self._aside = Aside(destination.connect, equipment)
@@ -34,7 +32,7 @@ class Driver:
         self._senders: list[Sender] = []
         with ExitStack() as opened:
             for _ in range(pace.parallel):
-                self._senders.append(Sender(destination.connect(), equipment, take_over))
+                self._senders.append(Sender(destination.connect(), equipment, batches(equipment), take_over))
                 opened.callback(self._senders[-1].transport.close)
             opened.pop_all()
         for sender in self._senders:

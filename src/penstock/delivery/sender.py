@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from threading import Thread
 from typing import NamedTuple
 
 from penstock.delivery.bisection import Bisection, Fault, Part
 from penstock.delivery.queue import Queue
-from penstock.delivery.schedule import Waiting
 from penstock.delivery.settlement import Failure, Settlement, meant
 from penstock.delivery.transport import Accepted, Attempt, Deferred, Refused, Transport
 from penstock.failpoint import reach
@@ -31,36 +30,46 @@ class Equipment(NamedTuple):
     in_order: bool = False
 
 
+Case = tuple[Bisection, Failure | None]  # a batch, and the failure that began its bisection
+
+
+def batches(equipment: Equipment) -> Iterator[Case]:
+    """The batches of the queue, each as it becomes due."""
+    while batch := equipment.queue.cut():
+        yield Bisection(batch, equipment.retry.is_spent, in_order=equipment.in_order), None
+
+
 class Sender(Thread):
-    """A thread with a connection of its own. `take_over`: whether another sender continues a bisection."""
+    """A thread with a connection of its own, which settles cases. `take_over`: whether another sender continues a bisection."""
 
     def __init__(
-        self, transport: Transport, equipment: Equipment, take_over: Callable[[Bisection, Failure], bool] | None = None
+        self,
+        transport: Transport,
+        equipment: Equipment,
+        cases: Iterator[Case],
+        take_over: Callable[[Bisection, Failure], bool] | None = None,
     ) -> None:
         super().__init__(name="delivery", daemon=True)
-        self._shown, self._queue, self._retry, self._assignment, self._in_order = equipment
-        self.transport, self._take_over, self._seconds = transport, take_over, 0.0
+        self._shown, self._queue, self._retry, self._assignment, _ = equipment
+        self.transport, self._cases, self._take_over, self._seconds = transport, cases, take_over, 0.0
         self._settlement = Settlement(self._shown, self._queue, self._retry, self._assignment.poison)
 
     def run(self) -> None:
         """Send batches until the end."""
         try:
-            self._work()
+            while (case := next(self._cases, None)) and self._carry(*case):
+                continue
         except BaseException as failure:  # noqa: BLE001 - every later call of the owner raises the failure of the thread
             self._queue.fail(failure)
 
-    def _work(self) -> None:
-        while (batch := self._queue.cut()) and self._carry(Bisection(batch, self._retry.is_spent, in_order=self._in_order)):
-            continue
-
-    def _carry(self, bisection: Bisection, failure: Failure | None = None) -> bool:
+    def _carry(self, bisection: Bisection, failure: Failure | None) -> bool:
         """Try until everything is settled, or another sender continues; False if the delivery ended first."""
-        while not bisection.is_over:
+        while bisection.parts:
             reach("sink.sending")
             if not self._may_send():
                 break
             taken = self._queue.requests_taken
-            if more := self._more() if bisection.wants_more(taken) else []:
+            if more := self._queue.more() if bisection.wants_more(taken) else []:
                 bisection.add(self._queue.with_rows(more))
             elif part := bisection.next(taken):
                 failure = self._try(bisection, part) or failure
@@ -70,17 +79,13 @@ class Sender(Thread):
                 self._rest(failure, max(part.failures for part in bisection.parts))
                 bisection.again()
         self._settlement.carry_out()
-        return bisection.is_over
+        return not bisection.parts
 
     def _may_send(self) -> bool:
         """Wait while the claim on the lane is not confirmed: a suspended process may have a successor."""
         while not self._queue.is_ending and not self._assignment.is_current():
             self._queue.rest(UNCERTAIN_SECONDS)
         return not self._queue.is_ending
-
-    def _more(self) -> list[Waiting]:
-        """Other changes for the destination to accept, as a witness."""
-        return self._queue.more()
 
     def _gives_away(self, bisection: Bisection, failure: Failure) -> bool:
         """Whether another sender continues; not if the destination may be in trouble, since everything waits then."""

@@ -19,7 +19,7 @@ import confluent_kafka as kafka
 import pyarrow as pa
 
 from penstock.change import Change
-from penstock.delivery.interpreter import share_interpreter
+from penstock.delivery.queue import share_interpreter
 from penstock.errors import PenstockError, SinkUnavailable, SourceUnavailable
 from penstock.event import InFlight, MessagesReturned
 from penstock.failpoint import reach

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.change import Change
 from penstock.cursor import Watermark
-from penstock.delivery.interpreter import share_interpreter
+from penstock.delivery.queue import share_interpreter
 from penstock.errors import SinkUnavailable
 from penstock.sink import Assignment
 from penstock.sinks.kafka.open_transaction import OpenTransaction
