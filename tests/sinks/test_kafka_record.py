@@ -11,14 +11,16 @@ from penstock.errors import ConfigInvalid
 from penstock.message import Message, document, to_change
 from penstock.sink import Assignment
 from penstock.sinks.kafka.group_watermark import PIECE, joined, pieces
-from penstock.sinks.kafka.record import Record, Recorder, Style, Unfit
+from penstock.sinks.kafka.record import Record, Recorder, Unfit
+from penstock.sinks.kafka.sink import KafkaSink
 
 ROW = Change(12, Op.UPDATE, "orders", '{"id":7}', '{"id":7,"total":1.50}', '{"id":7,"total":2.50}', at=0)
 
 
-def recorded(*changes, has_messages=False, **style):
+def recorded(*changes, has_messages=False, **settings):
     assignment = Assignment("shop", Lane("main"), 3, 0, "cafe", 11, print, has_messages=has_messages)
-    made = Recorder(Style(**style), assignment).records(to_batch(changes))
+    sink = KafkaSink(config={"bootstrap.servers": "127.0.0.1:1"}, **settings)
+    made = Recorder(sink, assignment).records(to_batch(changes))
     assert [change for change, _ in made] == list(changes)
     return [record for _, record in made]
 

@@ -55,7 +55,7 @@ class BarrierDelivery:
     ) -> None:
         assert assignment.row_lease, "the pipeline file is refused where a source has none"
         self._sink, self._assignment, self._row_lease = sink, assignment, assignment.row_lease
-        self._recorder, self._shelf, self._barrier = Recorder(sink.style, assignment), Shelf(), KeyBarrier(self._row_lease.name)
+        self._recorder, self._shelf, self._barrier = Recorder(sink, assignment), Shelf(), KeyBarrier(self._row_lease.name)
         self._given: deque[Made] = deque()
         self._changed = Condition()
         self._under_way: dict[int, Entry] = {}

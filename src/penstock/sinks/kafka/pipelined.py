@@ -51,7 +51,7 @@ class PipelinedDelivery:
 
     def __init__(self, sink: KafkaSettings, assignment: Assignment) -> None:
         self._sink, self._assignment = sink, assignment
-        self._recorder, self._shelf = Recorder(sink.style, assignment), Shelf()
+        self._recorder, self._shelf = Recorder(sink, assignment), Shelf()
         self._waiting: deque[Entry] = deque()  # to be sent, or to be sent again
         self._failed: dict[int, Any] = {}
         self._doubtful = set[int]()  # sent, and may have arrived without an answer

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -13,9 +12,7 @@ from penstock.change import Change, Op, from_batch
 from penstock.formats.named import FORMATS
 from penstock.message import of_change
 from penstock.sink import Assignment
-
-FIELDS = ("pipeline", "table")  # the fields of a topic template
-_ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
+from penstock.sinks.kafka.settings import ILLEGAL, KafkaSettings
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -38,21 +35,13 @@ class Unfit(NamedTuple):
 Made = tuple[Change, Record | Unfit | None]  # a change and its record; None where the format has no record for it
 
 
-class Style(NamedTuple):
-    """The form of records, from the pipeline file; without `topic` each change has its own."""
-
-    topic: str | None = None
-    key: Literal["json", "bare"] = "json"
-    format: Literal["penstock", "debezium", "cloudevents", "row"] = "penstock"
-
-
 class Recorder:
     """Makes the records of one assignment. Messages of an outbox keep their bytes; rows get the format."""
 
-    def __init__(self, style: Style, assignment: Assignment) -> None:
-        self._style, self._pipeline, self._previous = style, assignment.pipeline, assignment.previous
+    def __init__(self, sink: KafkaSettings, assignment: Assignment) -> None:
+        self._sink, self._pipeline, self._previous = sink, assignment.pipeline, assignment.previous
         self._has_messages = assignment.has_messages
-        self._format = None if style.format == "row" else FORMATS[style.format](assignment.pipeline, assignment.incarnation)
+        self._format = None if sink.format == "row" else FORMATS[sink.format](assignment.pipeline, assignment.incarnation)
         self._epoch = ("penstock-epoch", str(assignment.epoch).encode())
 
     def records(self, changes: pa.RecordBatch) -> list[Made]:
@@ -76,10 +65,10 @@ class Recorder:
         if message is None:
             return None
         topic, key, value, headers = message
-        return Record(topic if self._style.topic is None else self._named(self._style.topic, topic), key, value, list(headers))
+        return Record(topic if self._sink.topic is None else self._named(self._sink.topic, topic), key, value, list(headers))
 
     def _of_rows(self, changes: pa.RecordBatch, several: Sequence[Change]) -> list[Record | None]:
-        template = self._style.topic or "{pipeline}.{table}"
+        template = self._sink.topic or "{pipeline}.{table}"
         texts = self._format.texts(changes, self._previous) if self._format else [_row(change) for change in several]
         is_plain = self._format is None
         return [
@@ -95,10 +84,10 @@ class Recorder:
         ]
 
     def _named(self, template: str, table: str) -> str:
-        return _ILLEGAL.sub("_", template.format(pipeline=self._pipeline, table=table))
+        return ILLEGAL.sub("_", template.format(pipeline=self._pipeline, table=table))
 
     def _key(self, change: Change) -> bytes:
-        if self._style.key == "json":
+        if self._sink.key == "json":
             return change.key_text.encode()
         parts = list(orjson.loads(change.key_text).values())
         return str(parts[0]).encode() if len(parts) == 1 and isinstance(parts[0], str | int) else orjson.dumps(parts)
@@ -112,13 +101,3 @@ def _row(change: Change) -> str | None:
     """The present row; None after its deletion."""
     assert not isinstance(change.after, bytes), "a message has its record already"
     return None if change.op == Op.DELETE else change.after
-
-
-def check(topic: str) -> None:
-    """Raise ValueError for an impossible topic or template."""
-    try:
-        made = topic.format(**dict.fromkeys(FIELDS, "x"))
-    except (KeyError, IndexError, ValueError, AttributeError):
-        raise ValueError(f"topic is {topic!r}: in addition to plain text it may have {{pipeline}} and {{table}}") from None
-    if not made or len(made) > 249 or made in (".", "..") or _ILLEGAL.search(made):
-        raise ValueError(f"topic is {topic!r}: a name has letters, digits and . _ -, at most 249 of them")

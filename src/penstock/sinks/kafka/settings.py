@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import timedelta
 from typing import Literal
 
 from penstock.retry import Retry
-from penstock.settings import settings
+from penstock.settings import refuse, settings
 from penstock.sink import TransactionalSink
-from penstock.sinks.kafka import client, record
-from penstock.sinks.kafka.record import Style
+from penstock.sinks.kafka import client
 from penstock.source import Source
 from penstock.text.duration import Duration
 
 _LONGEST = timedelta(seconds=60)
+ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
+"""A character that the name of a topic cannot have."""
 
 
 @settings
@@ -37,19 +39,13 @@ class KafkaSettings(TransactionalSink):
     imports = ("confluent_kafka.admin", "penstock.sinks.kafka.transactional")
 
     def __post_init__(self) -> None:
-        if self.max_in_flight_records < 1:
-            raise ValueError("max_in_flight_records must be 1 or more")
-        if self.topic is not None:
-            record.check(self.topic)
-        if not timedelta(0) <= self.interval <= _LONGEST:
-            raise ValueError("interval must be from 0ms to 60s")
-        record.check(self.progress_topic)
+        refuse(
+            self.max_in_flight_records < 1 and "max_in_flight_records must be 1 or more",
+            self.topic is not None and _complaint("topic", self.topic),
+            not timedelta(0) <= self.interval <= _LONGEST and "interval must be from 0ms to 60s",
+            _complaint("topic", self.progress_topic),
+        )
         client.check(self.config)
-
-    @property
-    def style(self) -> Style:
-        """The form of records."""
-        return Style(self.topic, self.key, self.format)
 
     def conflicts(self, source: Source, *, has_function: bool) -> Mapping[tuple[str, ...], str]:
         """A barrier ends when a row is purged: it needs a table that one pipeline reads, and one change for each row."""
@@ -66,3 +62,13 @@ class KafkaSettings(TransactionalSink):
     def keeps_watermark(self) -> bool:
         """Not where another kind of delivery may have advanced without it."""
         return self.delivery == "exactly-once"
+
+
+def _complaint(key: str, topic: str) -> str | Literal[False]:
+    """The complaint about an impossible topic, or about a template with other fields."""
+    try:
+        made = topic.format(**dict.fromkeys(("pipeline", "table"), "x"))
+    except (KeyError, IndexError, ValueError, AttributeError):
+        return f"{key} is {topic!r}: in addition to plain text it may have {{pipeline}} and {{table}}"
+    is_wrong = not made or len(made) > 249 or made in (".", "..") or ILLEGAL.search(made)
+    return bool(is_wrong) and f"{key} is {topic!r}: a name has letters, digits and . _ -, at most 249 of them"

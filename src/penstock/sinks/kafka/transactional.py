@@ -35,7 +35,7 @@ class TransactionalDelivery:
     """Keeps the promises of penstock.sink.TransactionalDelivery."""
 
     def __init__(self, sink: KafkaSettings, assignment: Assignment) -> None:
-        self._interval, self._recorder = sink.interval.total_seconds(), Recorder(sink.style, assignment)
+        self._interval, self._recorder = sink.interval.total_seconds(), Recorder(sink, assignment)
         self._items: deque[Run | Watermark] = deque()
         self._waiting = 0
         self._is_busy = self._is_urgent = self._is_ending = False
