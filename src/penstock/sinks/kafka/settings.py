@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field
 from datetime import timedelta
 from typing import Literal
@@ -41,9 +41,9 @@ class KafkaSettings(TransactionalSink):
     def __post_init__(self) -> None:
         refuse(
             self.max_in_flight_records < 1 and "max_in_flight_records must be 1 or more",
-            self.topic is not None and _complaint("topic", self.topic),
+            self.topic is not None and _complaint("topic", self.topic, ("pipeline", "table")),
             not timedelta(0) <= self.interval <= _LONGEST and "interval must be from 0ms to 60s",
-            _complaint("topic", self.progress_topic),
+            _complaint("progress_topic", self.progress_topic),
         )
         client.check(self.config)
 
@@ -64,10 +64,10 @@ class KafkaSettings(TransactionalSink):
         return self.delivery == "exactly-once"
 
 
-def _complaint(key: str, topic: str) -> str | Literal[False]:
+def _complaint(key: str, topic: str, fields: Collection[str] = ()) -> str | Literal[False]:
     """The complaint about an impossible topic, or about a template with other fields."""
     try:
-        made = topic.format(**dict.fromkeys(("pipeline", "table"), "x"))
+        made = topic.format(**dict.fromkeys(fields, "x")) if fields else topic
     except (KeyError, IndexError, ValueError, AttributeError):
         return f"{key} is {topic!r}: in addition to plain text it may have {{pipeline}} and {{table}}"
     is_wrong = not made or len(made) > 249 or made in (".", "..") or ILLEGAL.search(made)
