@@ -36,6 +36,7 @@ from servers.broker import Broker
 from servers.postgres import PostgresServer
 
 QUICK = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=50))
+PRODUCER = kafka.Producer
 RATE = 0.02
 """How many of a producer's calls are not made, and of how many deliveries a lie is told."""
 
@@ -44,7 +45,7 @@ class Faulty:
     """A real producer, some of whose calls fail: some are not made, and of as many a failure is reported that was none."""
 
     def __init__(self, settings: dict[str, Any], liar: Iterator[bool] | None = None) -> None:
-        self._inner, self._random, self._liar = kafka.Producer(settings), random.Random(7), liar
+        self._inner, self._random, self._liar = PRODUCER(settings), random.Random(7), liar
         self.poll, self.flush, self.purge = self._inner.poll, self._inner.flush, self._inner.purge
 
     def produce(self, *message: Any, on_delivery: Callable[[Any, Any], None], **about: Any) -> None:
@@ -106,17 +107,17 @@ class Line:
             found.setdefault((one.key or b"").decode(), []).append((one.value or b"").decode())
         return found
 
-    def deliver(self, epoch: int, producer: Any = kafka.Producer) -> BarrierDelivery:
+    def deliver(self, epoch: int) -> BarrierDelivery:
         about = Circumstances("p", Lane("outbox"), "mark", epoch, self.told.extend)
         poison, lease = Poison(self.then, "wait", self.parking, about), self.source.row_lease.open(Stamp(epoch, 0))  # type: ignore[arg-type]
         given = Assignment(
             "p", Lane("outbox"), epoch, 0, "mark", None, self.told.append, poison, row_lease=lease, has_messages=True
         )
-        return BarrierDelivery(self.sink, given, producer)
+        return BarrierDelivery(self.sink, given)
 
     @contextmanager
-    def carried(self, epoch: int = 1, producer: Any = kafka.Producer) -> Iterator[Carrier]:
-        carrier = Carrier(self, epoch, producer)
+    def carried(self, epoch: int = 1) -> Iterator[Carrier]:
+        carrier = Carrier(self, epoch)
         carrier.start()
         yield carrier
         carrier.end()
@@ -125,9 +126,9 @@ class Line:
 class Carrier(Thread):
     """Reads and delivers until told to end, or until that raises."""
 
-    def __init__(self, line: Line, epoch: int, producer: Any) -> None:
+    def __init__(self, line: Line, epoch: int) -> None:
         super().__init__(name="carrier", daemon=True)
-        self.delivery, self.error, self._leaving = line.deliver(epoch, producer), list[PenstockError](), Flag()
+        self.delivery, self.error, self._leaving = line.deliver(epoch), list[PenstockError](), Flag()
         self._windows = follow(line.source, LANE, line.source.begin(LANE, "beginning"), Stamp(epoch, 0))
 
     def run(self) -> None:
@@ -151,7 +152,10 @@ def line(postgres_of_module: str, broker: Broker) -> Line:
     return Line(postgres_of_module, broker)
 
 
-def test_under_faults_everything_comes_and_nothing_of_a_key_comes_after_a_later_one(line: Line) -> None:
+def test_under_faults_everything_comes_and_nothing_of_a_key_comes_after_a_later_one(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka, "Producer", Faulty)
     with psycopg.connect(line.dsn) as writer:
         writer.execute(
             f"insert into {line.source.table} (create_time, kafka_topic, kafka_key, kafka_value, kafka_header_keys,"
@@ -159,7 +163,7 @@ def test_under_faults_everything_comes_and_nothing_of_a_key_comes_after_a_later_
             " from generate_series(0, 999) n".encode(),
             (line.topic,),
         )
-    with line.carried(producer=Faulty) as carrier:
+    with line.carried() as carrier:
         until(lambda: line.rows() == [], what=lambda: str(carrier.error))
     assert carrier.error == []
     assert sum(one.messages for one in line.told if isinstance(one, MessagesReturned)) > 10, "no fault was injected"
@@ -187,15 +191,18 @@ def test_while_a_row_cannot_be_purged_exactly_one_of_its_key_is_under_way(line: 
     assert line.rows() == []
 
 
-def test_a_failure_that_is_told_when_later_rows_of_its_key_are_marked_already_lets_none_of_them_slip_past(line: Line) -> None:
+def test_a_failure_that_is_told_when_later_rows_of_its_key_are_marked_already_lets_none_of_them_slip_past(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The race between the failure report and the next mark: what was marked before the reset is on its way, and goes back."""
 
     def lying_once(settings: dict[str, Any]) -> Faulty:
         return Faulty(settings, liar=iter([True]))
 
+    monkeypatch.setattr(kafka, "Producer", lying_once)
     line.insert("0", "1", "2")
     windows = follow(line.source, LANE, line.source.begin(LANE, "beginning"), Stamp(1, 0))
-    with closing(line.deliver(1, lying_once)) as delivery:
+    with closing(line.deliver(1)) as delivery:
         marked = next(windows).changes
         assert delivery.offer(marked.slice(0, 1), PATIENCE)
         until(lambda: any(isinstance(one, MessagesReturned) for one in line.told))

@@ -50,9 +50,7 @@ COUNT_SECONDS = 0.25  # the shortest time between two InFlight events
 class BarrierDelivery:
     """Keeps the promises of Delivery; a thread sends, purges and returns the changes of the caller."""
 
-    def __init__(
-        self, sink: KafkaSettings, assignment: Assignment, producer: Callable[[dict[str, Any]], Any] = kafka.Producer
-    ) -> None:
+    def __init__(self, sink: KafkaSettings, assignment: Assignment) -> None:
         assert assignment.row_lease, "the pipeline file is refused where a source has none"
         self._sink, self._assignment, self._row_lease = sink, assignment, assignment.row_lease
         self._recorder, self._shelf, self._barrier = Recorder(sink, assignment), Shelf(), KeyBarrier(self._row_lease.name)
@@ -63,13 +61,11 @@ class BarrierDelivery:
         self._done: list[Entry] = []
         self._returning: list[Entry] = []
         self._suspects = Suspects()
-        self._unfit: dict[int, Unfit] = {}
         self._tries, self._rests_until, self._confirmed_at, self._reported_at = 0, 0.0, time.monotonic(), 0.0
         self._returned_at = 0.0
         self._counted, self._counted_at = 0, 0.0
         self._is_ending = self._has_succeeded = False
         self._failure: BaseException | None = None
-        self._make = producer
         self._producer: Any = self._made()
         share_interpreter()
         self._thread = Thread(target=self._run, name="kafka", daemon=True)
@@ -158,13 +154,9 @@ class BarrierDelivery:
 
     def _take_in(self) -> None:
         with self._changed:
-            made = [self._given.popleft() for _ in range(len(self._given))]
-            entries = [(self._shelf.put(change, record if isinstance(record, Record) else None), record) for change, record in made]
-        for entry, record in entries:
-            if not self._barrier.put(entry):
-                self._returning.append(entry)
-            elif isinstance(record, Unfit):
-                self._unfit[entry.number] = record
+            entries = [self._shelf.put(*made) for made in self._given]
+            self._given.clear()
+        self._returning += [entry for entry in entries if not self._barrier.put(entry)]
 
     def _send(self) -> None:
         """Send the due entries. A suspect is sent when nothing else is under way."""
@@ -196,14 +188,14 @@ class BarrierDelivery:
             self._done += [entry for entry in entries if entry.number not in kept]
         sent: list[Entry] = []
         for entry in left:
-            if reason := self._unfit.get(entry.number):
-                self._failed.append((entry, reason))
+            if isinstance(entry.record, Unfit):
+                self._failed.append((entry, entry.record))
             else:
                 (sent if entry.record else self._done).append(entry)
         return sent
 
     def _produce(self, entry: Entry) -> None:
-        assert entry.record
+        assert isinstance(entry.record, Record)
         reach("sink.sending")
         error = refused(entry.record, lambda: self._producer, partial(self._on_report, entry.number), lambda: self._listen(0.05))
         if error is None:
@@ -247,7 +239,7 @@ class BarrierDelivery:
             elif verdict(error) is ErrorScope.PASSING:
                 returned.append((entry, error))
             elif self._suspects.convict(entry.number, verdict(error)):
-                assert entry.record
+                assert isinstance(entry.record, Record)
                 self._condemn(entry, condemning(error, entry.record.topic))
             else:
                 self._barrier.again([entry])
@@ -293,7 +285,6 @@ class BarrierDelivery:
         with self._changed:
             for entry in entries:
                 self._suspects.discard(entry.number)
-                self._unfit.pop(entry.number, None)
                 self._shelf.settle(entry.number)
 
     def _asked(self, ask: Callable[[], None]) -> bool:
@@ -318,7 +309,7 @@ class BarrierDelivery:
             self._changed.notify_all()
 
     def _made(self) -> Any:
-        return self._make(client.producing(client.BARRIER, self._sink.config, self._assignment.pipeline, self._on_error))
+        return kafka.Producer(client.producing(client.BARRIER, self._sink.config, self._assignment.pipeline, self._on_error))
 
     def _on_error(self, error: Any) -> None:
         """An error without a record: the library continues by itself."""

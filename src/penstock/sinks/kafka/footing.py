@@ -7,16 +7,20 @@ acknowledgement there, the second record of a key could arrive although the firs
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from typing import Any
+
+import confluent_kafka as kafka
 
 from penstock.sinks.kafka.record import Record
 
+ANSWER_SECONDS = 0.2
+
 
 class Footing:
-    """Of one producer; `count` asks the brokers for the number of partitions of a topic, None without an answer."""
+    """A producer, and the partitions that have acknowledged a record of it."""
 
-    def __init__(self, count: Callable[[str], int | None]) -> None:
-        self._count = count
+    def __init__(self, producer: Any) -> None:
+        self.producer = producer
         self._sizes: dict[str, int] = {}
         self._acknowledged: defaultdict[str, set[int]] = defaultdict(set)
         self._is_answering: dict[str, bool] = {}  # topics with an acknowledgement since the last count
@@ -56,3 +60,10 @@ class Footing:
         if topic in self._sizes and len(self._acknowledged[topic]) >= self._sizes[topic]:
             self._firm_topics.add(topic)
         return topic in self._firm_topics
+
+    def _count(self, topic: str) -> int | None:
+        """The number of partitions of a topic; None without an answer."""
+        try:
+            return len(self.producer.list_topics(topic, ANSWER_SECONDS).topics[topic].partitions)
+        except kafka.KafkaException:
+            return None

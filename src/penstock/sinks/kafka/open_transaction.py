@@ -12,7 +12,7 @@ from penstock.failpoint import reach
 from penstock.poison.condemned import Condemned
 from penstock.sink import Assignment
 from penstock.sinks.kafka.fault import ErrorScope, condemning, said, unfit, unkept, verdict
-from penstock.sinks.kafka.record import Made, Unfit
+from penstock.sinks.kafka.record import Made, Record, Unfit
 from penstock.sinks.kafka.settings import KafkaSettings
 from penstock.sinks.kafka.shelf import Entry, Suspects, sifted
 from penstock.sinks.kafka.transaction import Aborted, Transactions
@@ -126,7 +126,7 @@ class OpenTransaction:
 
     def _judge(self, entry: Entry, error: object) -> None:
         if self._suspects.convict(entry.number, verdict(error)):
-            assert entry.record
+            assert isinstance(entry.record, Record)
             self._take_out(entry, condemning(error, entry.record.topic))
 
     def _take_out(self, entry: Entry, error: PenstockError) -> None:

@@ -9,8 +9,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import itemgetter
 from random import random
-from typing import Any, NamedTuple
+from typing import Any
 
 import confluent_kafka as kafka
 import pyarrow as pa
@@ -24,7 +25,7 @@ from penstock.sinks.kafka import client
 from penstock.sinks.kafka.fault import ErrorScope, condemning, ending, is_refusal, said, unfit, verdict
 from penstock.sinks.kafka.footing import Footing
 from penstock.sinks.kafka.handing import refused
-from penstock.sinks.kafka.record import Recorder, Unfit
+from penstock.sinks.kafka.record import Record, Recorder, Unfit
 from penstock.sinks.kafka.settings import KafkaSettings
 from penstock.sinks.kafka.shelf import Entry, Shelf, sifted
 
@@ -33,13 +34,6 @@ CLOSE_SECONDS = 5.0
 ANSWER_SECONDS = 1.0
 TELL_SECONDS = 5.0
 PRESS_SECONDS = 0.2
-
-
-class KnownProducer(NamedTuple):
-    """A producer, and the partitions that know it."""
-
-    producer: Any
-    footing: Footing
 
 
 class PipelinedDelivery:
@@ -53,22 +47,22 @@ class PipelinedDelivery:
         self._sink, self._assignment = sink, assignment
         self._recorder, self._shelf = Recorder(sink, assignment), Shelf()
         self._waiting: deque[Entry] = deque()  # to be sent, or to be sent again
-        self._failed: dict[int, Any] = {}
+        self._failed: list[tuple[Entry, Any]] = []
         self._doubtful = set[int]()  # sent, and may have arrived without an answer
         self._careful_upto = 0
         self._under_way, self._tries, self._rests_until, self._reported_at = 0, 0, 0.0, 0.0
         self._is_broken = self._has_succeeded = False
         self._answers_until = 0.0
         self._failure: PenstockError | None = None
-        self._usual: KnownProducer | None = self._made(client.PIPELINED)
-        self._careful: KnownProducer | None = None
+        self._usual: Footing | None = self._made(client.PIPELINED)
+        self._careful: Footing | None = None
 
     def offer(self, changes: pa.RecordBatch, wait: float) -> bool:
         """Send these changes unless there is no room."""
         if not self._wait(self._has_room, wait):
             return False
-        for change, record in self._recorder.records(changes):
-            self._take(change, record)
+        for made in self._recorder.records(changes):
+            self._take(self._shelf.put(*made))
         self._press_on()
         self._check()
         return True
@@ -85,7 +79,7 @@ class PipelinedDelivery:
     def close(self) -> None:
         """Wait for the reports of sent records, and drop the others."""
         if self._usual is not None:
-            self._known.producer.purge(in_queue=True, in_flight=False)
+            self._footing.producer.purge(in_queue=True, in_flight=False)
             end = time.monotonic() + CLOSE_SECONDS
             while self._under_way and (left := end - time.monotonic()) > 0:
                 self._poll(min(left, 0.1))
@@ -114,11 +108,9 @@ class PipelinedDelivery:
     def _has_room(self) -> bool:
         return len(self._shelf) < ROOM and not self._failed and not self._waiting
 
-    def _take(self, change: Change, record: Any) -> None:
-        is_unfit = isinstance(record, Unfit)
-        entry = self._shelf.put(change, None if is_unfit else record)
-        if is_unfit:
-            self._condemn(entry, unfit(record.reason))
+    def _take(self, entry: Entry) -> None:
+        if isinstance(entry.record, Unfit):
+            self._condemn(entry, unfit(entry.record.reason))
         elif entry.record is None:
             self._shelf.settle(entry.number)
         else:
@@ -139,37 +131,37 @@ class PipelinedDelivery:
                 self._shelf.settle(entry.number)
 
     def _may_go(self, entry: Entry) -> bool:
-        assert entry.record
-        return not (self._careful and self._under_way) and not self._known.footing.holds_back(entry.record)
+        assert isinstance(entry.record, Record)
+        return not (self._careful and self._under_way) and not self._footing.holds_back(entry.record)
 
     def _send(self, entry: Entry) -> None:
-        assert entry.record
+        assert isinstance(entry.record, Record)
         heard = partial(self._on_report, entry)
         reach("sink.sending")
-        error = refused(entry.record, lambda: self._known.producer, heard, lambda: self._poll(0.05))
+        error = refused(entry.record, lambda: self._footing.producer, heard, lambda: self._poll(0.05))
         if error is None:
             self._under_way += 1
-            self._known.footing.sent(entry.record)
+            self._footing.sent(entry.record)
         elif isinstance(error, Unfit):
             told = f"topic {entry.record.topic} never accepts it: {error.reason}"
             self._condemn(entry, DeliveryExhausted(told, "correct its topic, key or headers"))
         elif verdict(error) is ErrorScope.PASSING:
-            self._failed[entry.number] = error
+            self._failed.append((entry, error))
         else:  # refused by the library itself: the record was in no batch
             self._condemn(entry, condemning(error, entry.record.topic))
 
     def _on_report(self, entry: Entry, error: Any, message: Any) -> None:
-        assert entry.record
+        assert isinstance(entry.record, Record)
         self._under_way -= 1
         if error is None:
             reach("sink.sent")
             self._has_succeeded, self._tries = True, 0
-            self._known.footing.heard(entry.record, message.partition())
+            self._footing.heard(entry.record, message.partition())
             self._shelf.settle(entry.number)
             self._doubtful.discard(entry.number)
         else:
-            self._known.footing.heard(entry.record, None)
-            self._failed[entry.number] = error
+            self._footing.heard(entry.record, None)
+            self._failed.append((entry, error))
             if verdict(error) is ErrorScope.PASSING:
                 self._doubtful.add(entry.number)
 
@@ -183,18 +175,17 @@ class PipelinedDelivery:
 
     def _poll(self, seconds: float) -> None:
         try:
-            self._known.producer.poll(seconds)
+            self._footing.producer.poll(seconds)
         except kafka.KafkaException:  # this producer is broken
             self._is_broken, self._answers_until = True, time.monotonic() + ANSWER_SECONDS
         if self._is_broken and self._under_way:
             # It returns records that it has not sent; later also those without an answer, which may have arrived.
-            self._known.producer.purge(in_queue=True, in_flight=time.monotonic() > self._answers_until)
+            self._footing.producer.purge(in_queue=True, in_flight=time.monotonic() > self._answers_until)
 
     def _mend(self) -> None:
         if not self._is_broken and self._is_to_rest():
             return
-        failed = [(self._shelf[number], error) for number, error in sorted(self._failed.items())]
-        self._failed.clear()
+        failed, self._failed = sorted(self._failed, key=itemgetter(0)), []
         suspects = [entry.number for entry, error in failed if verdict(error) is ErrorScope.BATCH]
         if self._is_broken or (suspects and not self._careful):
             self._begin_anew()
@@ -206,7 +197,7 @@ class PipelinedDelivery:
         self._waiting.extendleft(entry for entry, _ in reversed(failed))
 
     def _is_condemned(self, entry: Entry, error: Any, fault: ErrorScope) -> bool:
-        assert entry.record
+        assert isinstance(entry.record, Record)
         is_poison = verdict(error) is fault
         if is_poison:
             self._condemn(entry, condemning(error, entry.record.topic))
@@ -214,7 +205,7 @@ class PipelinedDelivery:
 
     def _is_to_rest(self) -> bool:
         """Whether failed records may be accepted later, and have not rested yet."""
-        passing = [error for error in self._failed.values() if verdict(error) is ErrorScope.PASSING]
+        passing = [error for _, error in self._failed if verdict(error) is ErrorScope.PASSING]
         if not passing or self._rests_until:
             self._rests_until = 0.0
             return False
@@ -245,15 +236,15 @@ class PipelinedDelivery:
         else:
             self._usual = self._made(client.PIPELINED)
 
-    def _made(self, own: Mapping[str, client.Setting]) -> KnownProducer:
-        producer = kafka.Producer(client.producing(own, self._sink.config, self._assignment.pipeline, self._on_error))
-        return KnownProducer(producer, Footing(partial(_partitions, producer)))
+    def _made(self, own: Mapping[str, client.Setting]) -> Footing:
+        return Footing(kafka.Producer(client.producing(own, self._sink.config, self._assignment.pipeline, self._on_error)))
 
     @property
-    def _known(self) -> KnownProducer:
-        known = self._careful or self._usual
-        assert known, "it is closed"
-        return known
+    def _footing(self) -> Footing:
+        """The producer in use."""
+        footing = self._careful or self._usual
+        assert footing, "it is closed"
+        return footing
 
     def _on_error(self, error: Any) -> None:
         """An error without a record: the library continues by itself."""
@@ -265,10 +256,3 @@ class PipelinedDelivery:
     def _report(self, reason: str, wait: float) -> None:
         self._reported_at = time.monotonic()
         self._assignment.retried(reason, max(1, self._tries), wait)
-
-
-def _partitions(producer: Any, topic: str) -> int | None:
-    try:
-        return len(producer.list_topics(topic, PRESS_SECONDS).topics[topic].partitions)
-    except kafka.KafkaException:
-        return None

@@ -9,15 +9,15 @@ from typing import NamedTuple
 from penstock.change import Change
 from penstock.poison.policy import Poison
 from penstock.sinks.kafka.fault import ErrorScope
-from penstock.sinks.kafka.record import Record
+from penstock.sinks.kafka.record import Record, Unfit
 
 
 class Entry(NamedTuple):
-    """A change under way and its record; None if nothing is sent for it."""
+    """A change under way and its record, or the reason why it has none; None if nothing is sent for it."""
 
     number: int
     change: Change
-    record: Record | None
+    record: Record | Unfit | None
 
 
 def sifted(entries: Sequence[Entry], poison: Poison) -> Sequence[Entry]:
@@ -51,10 +51,7 @@ class Shelf:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __getitem__(self, number: int) -> Entry:
-        return self._entries[number - self._entries[0].number]
-
-    def put(self, change: Change, record: Record | None) -> Entry:
+    def put(self, change: Change, record: Record | Unfit | None) -> Entry:
         """Add a change."""
         entry = Entry(self.taken, change, record)
         self._entries.append(entry)
