@@ -27,7 +27,7 @@ from penstock.sinks.kafka.checks import brokers
 from penstock.sinks.kafka.group_watermark import GroupWatermark
 from penstock.sinks.kafka.handing import flushed
 from penstock.sinks.kafka.sink import KafkaSink
-from penstock.sinks.kafka.takeover import taken
+from penstock.sinks.kafka.transaction import taken
 
 BOTH = ["exactly-once", "at-least-once"]
 QUICK = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=50))

@@ -105,7 +105,7 @@ class GroupWatermark:
 
         if (
             self.peek()
-        ):  # in a new cluster this makes the brokers ready for groups: a transaction would wait for them without an end
+        ):  # this makes the brokers of a new cluster ready for groups: a transaction would wait for them without an end
             return
         admin = AdminClient(client.others(self._sink.config, self.on_error))
         wanted = NewTopic(self.topic, num_partitions=PARTITIONS, replication_factor=-1, config={"cleanup.policy": "compact"})

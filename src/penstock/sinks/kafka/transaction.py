@@ -15,18 +15,15 @@ from penstock.errors import SinkUnavailable, TermLost
 from penstock.failpoint import reach
 from penstock.sink import Assignment
 from penstock.sinks.kafka.fault import ending
-from penstock.sinks.kafka.group_watermark import GroupWatermark
+from penstock.sinks.kafka.group_watermark import PATIENCE, GroupWatermark
 from penstock.sinks.kafka.handing import flushed, refused
-from penstock.sinks.kafka.record import Unfit
+from penstock.sinks.kafka.record import Record, Unfit
 from penstock.sinks.kafka.settings import KafkaSettings
 from penstock.sinks.kafka.shelf import Entry
-from penstock.sinks.kafka.takeover import taken
 
 STEP_SECONDS = 1.0  # the longest time of a call before it checks whether the delivery is ending
-
-
 FLUSH_SECONDS = 0.05
-
+IMPATIENT_TRIES, IMPATIENT_SECONDS = 4, 0.02
 ASKED = 2  # the number of requests for the reason of a failed transaction
 
 
@@ -61,7 +58,7 @@ class Transactions:
 
     def produce(self, entry: Entry) -> Unfit | None:
         """Send a record in the transaction, which begins with the first; return Unfit if it is no valid record."""
-        assert entry.record
+        assert isinstance(entry.record, Record)
         self._begin()
         heard = partial(self._on_report, self._turn, entry.number)
         error = refused(entry.record, lambda: self._producer, heard, self._make_room)
@@ -83,18 +80,12 @@ class Transactions:
         """Wait for the report of every record sent."""
         self._check()
         left, moved_at = -1, time.monotonic()
-        while now_left := self._flushed(moved_at):
+        while now_left := self._tried(partial(flushed, self._producer, FLUSH_SECONDS), moved_at):  # the same once one has failed
             if now_left != left:
                 left, moved_at = now_left, time.monotonic()
             self._look()
             self._check()
         self._check()
-
-    def _flushed(self, since: float) -> int:
-        """The number of records under way: it stays the same once one has failed."""
-        left: list[int] = []
-        self._tried(lambda: left.append(flushed(self._producer, FLUSH_SECONDS)), since)
-        return left[0]
 
     def _poll(self, seconds: float) -> None:
         self._tried(lambda: self._producer.poll(seconds))
@@ -129,11 +120,9 @@ class Transactions:
 
     def close(self) -> None:
         """Abort an open transaction, if the brokers answer: consumers would wait for it."""
-        if self._producer is not None and self._is_open:
-            try:
+        if self._is_open:
+            with suppress(kafka.KafkaException):  # the next producer of the lane aborts it
                 self._producer.abort_transaction(STEP_SECONDS)
-            except kafka.KafkaException:
-                self._is_open = False  # the next producer of the lane aborts it
         self._producer = None
 
     def _begin(self) -> None:
@@ -167,22 +156,18 @@ class Transactions:
         if not self._is_wanted():
             raise Ended
 
-    def _tried(self, call: Callable[[], Any], since: float | None = None) -> None:
+    def _tried(self, call: Callable[[], Any], since: float | None = None) -> Any:
         self.begun_at = since or time.monotonic()
         try:
-            while not self._is_answered(call):
+            while True:
+                self.asked_at = time.monotonic()
+                try:
+                    return call()
+                except kafka.KafkaException as error:
+                    self._judge(error.args[0])
                 self._look()
         finally:
             self.asked_at = self.begun_at = None
-
-    def _is_answered(self, call: Callable[[], Any]) -> bool:
-        self.asked_at = time.monotonic()
-        try:
-            call()
-        except kafka.KafkaException as error:
-            self._judge(error.args[0])
-            return False
-        return True
 
     def _judge(self, error: Any) -> None:
         if error.fatal():
@@ -191,3 +176,35 @@ class Transactions:
             raise Aborted(self._reason(error) if error.name() == "_STATE" else error) from None
         if not error.retriable():
             raise ending(error, "the transaction failed") from None
+
+
+def taken(group: GroupWatermark) -> Any:
+    """A producer that has the lane: its predecessors are fenced, and their open transactions aborted.
+
+    During such an abort brokers answer "concurrent transactions", and the library would retry half a second later. A new producer
+    asks at once: the one before it is gone by then, and since it had its answer, it has no request that could fence its successor.
+    """
+    for _ in range(IMPATIENT_TRIES):
+        if producer := _taken_within(group, IMPATIENT_SECONDS):
+            return producer
+    return _taken_within(group, PATIENCE)
+
+
+def _taken_within(group: GroupWatermark, step: float) -> Any:
+    """A producer that has the lane; None at the answer "concurrent transactions"."""
+    producer, deadline = kafka.Producer(group.producer_settings()), time.monotonic() + PATIENCE
+    try:
+        producer.list_topics(group.topic, PATIENCE)  # without a connection the search for a coordinator takes half a second
+        while True:
+            try:
+                producer.init_transactions(step)
+            except kafka.KafkaException as error:
+                said = error.args[0]
+                if not said.retriable() or time.monotonic() > deadline:
+                    raise
+                if said.code() == kafka.KafkaError.CONCURRENT_TRANSACTIONS:
+                    return None
+            else:
+                return producer
+    except kafka.KafkaException as error:
+        raise group.ending(error, "taking the lane over", producer) from None

@@ -43,7 +43,7 @@ class TransactionalDelivery:
         self._failure: BaseException | None = None
         self._changed = Condition()
         self._transactions = Transactions(sink, assignment, lambda: not self._is_ending)
-        self._kept = self._transactions.committed
+        self.kept = self._transactions.committed  # when the lane was taken
         self._window = OpenTransaction(sink, assignment, self._transactions, self._rest)
         self._due_at = self._rests_until = 0.0
         share_interpreter()
@@ -64,11 +64,6 @@ class TransactionalDelivery:
     def mark(self, watermark: Watermark) -> None:
         """The changes taken before may be committed, with this watermark."""
         self._put(watermark, 0)
-
-    @property
-    def kept(self) -> Watermark | None:
-        """Kafka's watermark at the moment when the lane was taken."""
-        return self._kept
 
     def delivered(self) -> Change | None:
         """The last change of the last transaction."""
