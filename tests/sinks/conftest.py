@@ -120,6 +120,27 @@ def echo() -> Iterator[str]:
         yield url
 
 
+class _Parrot(_Answering):
+    """Says the credentials back in a header."""
+
+    header: tuple[int, str, str]
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        status, name, text = self.header
+        self.send_response(status)
+        self.send_header(name, text.format(self.headers["Authorization"].partition(" ")[2]))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+@pytest.fixture
+def parrot() -> Iterator[Callable[[int, str, str], str]]:
+    """Open a receiver that answers with this status and header, in which {} stands for the credentials; its URL."""
+    with ExitStack() as opened:
+        yield lambda *header: opened.enter_context(_serving(type("Parrot", (_Parrot,), {"header": header})))
+
+
 @pytest.fixture
 def locked() -> Iterator[Callable[[str], str]]:
     """Open a receiver that takes what comes with this header Authorization, and nothing else; its URL."""

@@ -207,6 +207,24 @@ def test_a_secret_that_the_receiver_says_back_is_hidden_in_errors_and_events(ech
         assert "***" in text
 
 
+@pytest.mark.parametrize("token", ["S3cret-Token", "S3cret,Token"])
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ((200, "Penstock-Refused", "token {}"), "status 200, but its Penstock-Refused cannot be read at 'token ***'"),
+        ((302, "Location", "https://{}.example/"), "a redirect to the host '***.example'"),
+    ],
+)
+def test_a_secret_that_the_receiver_says_back_in_a_header_is_hidden_too(parrot, deliver, told, header, reason, token):
+    delivery = deliver(parrot(*header), retry=TWICE, auth=Auth(bearer=token))
+    delivery.offer(CHANGE, wait=PATIENCE)
+    with pytest.raises(DeliveryExhausted) as raised:
+        delivery.drain(PATIENCE)
+    for text in (str(raised.value), *map(repr, told.events)):
+        assert reason in text
+        assert "s3cret" not in text.lower()
+
+
 @pytest.mark.parametrize(
     ("url", "headers", "said"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
@@ -22,18 +22,19 @@ _CREDENTIALS = " (check the credentials: sink.auth, headers, signing or url)"
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
-def outcome(status: int, headers: Mapping[str, str], shown: str) -> Outcome:
-    """The outcome of this status and these headers; `shown` is the readable part of the body.
+def outcome(status: int, headers: Mapping[str, str], shown: str, redact: Callable[[str], str] = str) -> Outcome:
+    """The outcome of this status and these headers; `shown` is the readable part of the body, `redact` removes secrets.
 
     A 2xx accepts all changes but those that Penstock-Refused names; with an unreadable one it accepts nothing for certain.
     """
     if status in _REDIRECTS:
-        shown = _redirection(headers.get("location"))
+        shown = _redirection(redact(headers.get("location", "")))
     reason = f"status {status}{_CREDENTIALS if status in _STRANGER else ''}{shown}"
-    after, refused = seconds_asked(headers.get("retry-after")), headers.get(REFUSED)
+    after, refused = seconds_asked(headers.get("retry-after")), headers.get(REFUSED, "")
     named, unread = places_named(refused) if refused else (frozenset[Place](), "")
     if 200 <= status < 300:
         if unread:
+            _, unread = places_named(redact(refused))  # a secret may contain a comma
             reason = f"status {status}, but its Penstock-Refused cannot be read at {unread[:SHOWN_CHARACTERS]!a}"
             return Refused(reason, after=after)
         return Accepted(f"{reason}, named by Penstock-Refused" if named else reason, named, after)
@@ -43,10 +44,10 @@ def outcome(status: int, headers: Mapping[str, str], shown: str) -> Outcome:
     return Refused(reason, named, status in _FINAL, status == _TOO_LARGE, is_certain, after)
 
 
-def _redirection(location: str | None) -> str:
+def _redirection(location: str) -> str:
     """The target of a redirect: only its host, since the rest may contain credentials."""
     try:
-        host = urlsplit(location or "").hostname
+        host = urlsplit(location).hostname
     except ValueError:
         host = None
     where = f"to the host {host[:SHOWN_CHARACTERS]!a}" if host else "to another path" if location else "to nowhere"

@@ -67,7 +67,7 @@ class Connection:
         finally:
             self._due_at = None
         reach("sink.sent")
-        return outcome(*heard)
+        return outcome(*heard, self._redact)
 
     def _failed(self, error: Exception, due_at: float) -> Failed:
         """The outcome without an answer. A kept connection that closes as the request is sent is no sign of trouble."""
