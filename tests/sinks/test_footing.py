@@ -24,7 +24,7 @@ def partition_of(one):
 
 def acknowledge(footing, one):
     footing.sent(one)
-    footing.heard(one, partition_of(one))
+    footing.reported(one, partition_of(one))
 
 
 class Counting:
@@ -50,7 +50,7 @@ def test_the_second_of_a_key_waits_for_the_first_and_then_no_more(footing):
     assert not footing.holds_back(one)
     footing.sent(one)
     assert footing.holds_back(one)
-    footing.heard(one, partition_of(one))
+    footing.reported(one, partition_of(one))
     for _ in range(3):
         assert not footing.holds_back(one)
         footing.sent(one)
@@ -66,7 +66,7 @@ def test_other_keys_and_topics_do_not_wait(footing):
 def test_what_failed_proves_nothing(footing):
     one = record(b"\0")
     footing.sent(one)
-    footing.heard(one, None)
+    footing.reported(one, None)
     footing.sent(one)
     assert footing.holds_back(one)
 
@@ -108,7 +108,7 @@ def test_two_of_a_key_are_under_way_only_where_the_producer_is_known(steps):
         one = record(bytes([number]))
         if is_answer and under_way:
             answered = under_way.pop(0)
-            footing.heard(answered, partition_of(answered))
+            footing.reported(answered, partition_of(answered))
             known.add(partition_of(answered))
         elif not footing.holds_back(one):
             footing.sent(one)

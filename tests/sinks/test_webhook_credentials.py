@@ -236,9 +236,9 @@ def test_a_secret_that_the_receiver_says_back_in_a_header_is_hidden_too(parrot, 
     ],
 )
 def test_a_secret_is_hidden_however_it_is_spelled(url, headers, said):
-    from penstock.sinks.webhook.redaction import Redactor
+    from penstock.sinks.webhook.redaction import redactor
 
-    hidden = Redactor(WebhookSink(url=url, headers=headers))(said)
+    hidden = redactor(WebhookSink(url=url, headers=headers))(said)
     assert "***" in hidden
     assert not any(secret in hidden for secret in ("a%20b", "a b", "c=d", "d/e", "a@b", "a%40b", "hi", '"y"'))
 
@@ -253,23 +253,23 @@ def test_a_secret_is_hidden_however_it_is_spelled(url, headers, said):
     ],
 )
 def test_the_secret_part_of_a_setting_is_hidden_by_itself(settings, said):
-    from penstock.sinks.webhook.redaction import Redactor
+    from penstock.sinks.webhook.redaction import redactor
 
-    hidden = Redactor(WebhookSink(url="http://h/", **settings))(said)
+    hidden = redactor(WebhookSink(url="http://h/", **settings))(said)
     assert "***" in hidden
     assert not any(secret in hidden for secret in (*SECRETS, BASIC, SIGNING))
 
 
 @pytest.mark.parametrize("credentials", ["Basic", "Basic %", "Basic /w==", "Basic YW5uYQ==", "Basic YTo=", "Basic YToB"])
 def test_credentials_without_a_password_that_could_be_seen_hide_nothing_else(credentials):
-    from penstock.sinks.webhook.redaction import Redactor
+    from penstock.sinks.webhook.redaction import redactor
 
     sink = WebhookSink(url="http://h/", headers={"Authorization": credentials})
-    assert Redactor(sink)("no such user") == "no such user"
+    assert redactor(sink)("no such user") == "no such user"
 
 
 def test_a_short_secret_is_hidden_with_the_long_one_that_holds_it():
-    from penstock.sinks.webhook.redaction import Redactor
+    from penstock.sinks.webhook.redaction import redactor
 
     sink = WebhookSink(url="http://h/", headers={"X-A": "abc", "X-B": "abcdef"})
-    assert Redactor(sink)("abcdef abc") == "*** ***"
+    assert redactor(sink)("abcdef abc") == "*** ***"

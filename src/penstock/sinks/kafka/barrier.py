@@ -43,7 +43,7 @@ LOST_SECONDS = 60.0  # the longest time in which a returned message must arrive 
 POLL_SECONDS = 0.002
 LOOK_SECONDS = 0.5
 AGAIN_SECONDS = 0.2
-TELL_SECONDS = 5.0
+REPORT_SECONDS = 5.0
 COUNT_SECONDS = 0.25  # the shortest time between two InFlight events
 
 
@@ -315,7 +315,7 @@ class BarrierDelivery:
         """An error without a record: the library continues by itself."""
         if is_refusal(error) and not self._has_succeeded:
             self._fail(ending(error, "the brokers refuse the client"))
-        elif self._under_way and time.monotonic() - self._reported_at >= TELL_SECONDS:
+        elif self._under_way and time.monotonic() - self._reported_at >= REPORT_SECONDS:
             self._report(said(error), 0.0)
 
     def _report(self, reason: str, wait: float) -> None:

@@ -38,12 +38,12 @@ def brokers(sink: KafkaSink) -> Iterator[Finding]:
 def _asked(sink: KafkaSink) -> tuple[set[str], int]:
     from confluent_kafka.admin import AdminClient
 
-    kafka, heard = client.confluent(), list[Any]()
-    admin = AdminClient(client.others(sink.config, heard.append))
+    kafka, errors = client.confluent(), list[Any]()
+    admin = AdminClient(client.others(sink.config, errors.append))
     try:
         found = admin.list_topics(timeout=PATIENCE)
     except kafka.KafkaException as error:
         admin.poll(0)
-        specific = [one for one in heard if one.code() != kafka.KafkaError._ALL_BROKERS_DOWN]
+        specific = [one for one in errors if one.code() != kafka.KafkaError._ALL_BROKERS_DOWN]
         raise ending(specific[-1] if specific else error.args[0], "the brokers do not answer") from None
     return set(found.topics), len(found.brokers)

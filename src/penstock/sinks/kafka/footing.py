@@ -42,7 +42,7 @@ class Footing:
         if record.topic not in self._firm_topics and name not in self._firm_keys:
             self._first[name] = False
 
-    def heard(self, record: Record, partition: int | None) -> None:
+    def reported(self, record: Record, partition: int | None) -> None:
         """The fate of a record: its partition, or None if it failed."""
         if record.topic in self._firm_topics:
             return

@@ -32,7 +32,7 @@ from penstock.sinks.kafka.shelf import Entry, Shelf, sifted
 ROOM = 50_000
 CLOSE_SECONDS = 5.0
 ANSWER_SECONDS = 1.0
-TELL_SECONDS = 5.0
+REPORT_SECONDS = 5.0
 PRESS_SECONDS = 0.2
 
 
@@ -136,9 +136,9 @@ class PipelinedDelivery:
 
     def _send(self, entry: Entry) -> None:
         assert isinstance(entry.record, Record)
-        heard = partial(self._on_report, entry)
+        on_report = partial(self._on_report, entry)
         reach("sink.sending")
-        error = refused(entry.record, lambda: self._footing.producer, heard, lambda: self._poll(0.05))
+        error = refused(entry.record, lambda: self._footing.producer, on_report, lambda: self._poll(0.05))
         if error is None:
             self._under_way += 1
             self._footing.sent(entry.record)
@@ -156,11 +156,11 @@ class PipelinedDelivery:
         if error is None:
             reach("sink.sent")
             self._has_succeeded, self._tries = True, 0
-            self._footing.heard(entry.record, message.partition())
+            self._footing.reported(entry.record, message.partition())
             self._shelf.settle(entry.number)
             self._doubtful.discard(entry.number)
         else:
-            self._footing.heard(entry.record, None)
+            self._footing.reported(entry.record, None)
             self._failed.append((entry, error))
             if verdict(error) is ErrorScope.PASSING:
                 self._doubtful.add(entry.number)
@@ -191,17 +191,12 @@ class PipelinedDelivery:
             self._begin_anew()
         if len(suspects) > 1:
             self._careful_upto, self._careful = suspects[-1], self._made(client.ONE_BY_ONE)
-        else:
-            failed = [one for one in failed if not self._is_condemned(*one, ErrorScope.BATCH)]
-        failed = [one for one in failed if not self._is_condemned(*one, ErrorScope.RECORD)]
-        self._waiting.extendleft(entry for entry, _ in reversed(failed))
-
-    def _is_condemned(self, entry: Entry, error: Any, fault: ErrorScope) -> bool:
-        assert isinstance(entry.record, Record)
-        is_poison = verdict(error) is fault
-        if is_poison:
-            self._condemn(entry, condemning(error, entry.record.topic))
-        return is_poison
+        sent_again = {ErrorScope.PASSING, ErrorScope.BATCH} if len(suspects) > 1 else {ErrorScope.PASSING}
+        for entry, error in failed:
+            if verdict(error) not in sent_again:
+                assert isinstance(entry.record, Record)
+                self._condemn(entry, condemning(error, entry.record.topic))
+        self._waiting.extendleft(entry for entry, error in reversed(failed) if verdict(error) in sent_again)
 
     def _is_to_rest(self) -> bool:
         """Whether failed records may be accepted later, and have not rested yet."""
@@ -250,7 +245,7 @@ class PipelinedDelivery:
         """An error without a record: the library continues by itself."""
         if is_refusal(error) and not self._has_succeeded:
             self._failure = self._failure or ending(error, "the brokers refuse the client")
-        elif len(self._shelf) and time.monotonic() - self._reported_at >= TELL_SECONDS:
+        elif len(self._shelf) and time.monotonic() - self._reported_at >= REPORT_SECONDS:
             self._report(said(error), 0.0)
 
     def _report(self, reason: str, wait: float) -> None:

@@ -60,8 +60,8 @@ class Transactions:
         """Send a record in the transaction, which begins with the first; return Unfit if it is no valid record."""
         assert isinstance(entry.record, Record)
         self._begin()
-        heard = partial(self._on_report, self._turn, entry.number)
-        error = refused(entry.record, lambda: self._producer, heard, self._make_room)
+        on_report = partial(self._on_report, self._turn, entry.number)
+        error = refused(entry.record, lambda: self._producer, on_report, self._make_room)
         if error is None or isinstance(error, Unfit):
             return error
         self._failed.setdefault(entry.number, error)

@@ -39,7 +39,6 @@ class TransactionalDelivery:
         self._items: deque[Run | Watermark] = deque()
         self._waiting = 0
         self._is_busy = self._is_urgent = self._is_ending = False
-        self._last: Change | None = None
         self._failure: BaseException | None = None
         self._changed = Condition()
         self._transactions = Transactions(sink, assignment, lambda: not self._is_ending)
@@ -67,7 +66,7 @@ class TransactionalDelivery:
 
     def delivered(self) -> Change | None:
         """The last change of the last transaction."""
-        return self._last
+        return self._window.last
 
     def drain(self, wait: float) -> bool:
         """Commit without further delay, and wait for it."""
@@ -137,7 +136,7 @@ class TransactionalDelivery:
             now = time.monotonic()  # a long commit does not delay the next one
             self._due_at, self._rests_until = max(due_at, now), now + REST_SECONDS
         with self._changed:
-            self._last, self._is_busy = self._window.last, False
+            self._is_busy = False
             self._is_urgent = self._is_urgent and not self._is_drained()
             self._changed.notify_all()
         return not self._is_ending

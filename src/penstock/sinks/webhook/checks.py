@@ -18,7 +18,7 @@ from penstock.finding import Check, Finding, failed, ok, warning
 from penstock.formats.named import FORMATS
 from penstock.sinks.webhook.certificate import end_of
 from penstock.sinks.webhook.endpoint import Endpoint, parse
-from penstock.sinks.webhook.redaction import Redactor
+from penstock.sinks.webhook.redaction import redactor
 from penstock.sinks.webhook.request import compressed, headers_with
 from penstock.sinks.webhook.tls import explained
 
@@ -55,10 +55,12 @@ def _reached(sink: WebhookSink, place: Endpoint) -> Iterator[Finding]:
     except OSError as error:
         yield judged_failure(place, error)
         return
-    if place.scheme == "https" and until is None:
+    if until is not None:
+        yield _judged_days(f"{place.shown} can be reached; its certificate", until, datetime.now(UTC), _RENEW)
+    elif place.scheme == "https":
         yield warning("endpoint", f"{place.shown} answers, and its certificate is not checked", "remove tls.verify: false")
     else:
-        yield judged_expiry(place.shown, until, datetime.now(UTC))
+        yield ok("endpoint", f"{place.shown} can be reached")
 
 
 def judged_failure(place: Endpoint, error: OSError) -> Finding:
@@ -75,13 +77,6 @@ def judged_failure(place: Endpoint, error: OSError) -> Finding:
     if isinstance(error, TimeoutError):
         return failed("endpoint", f"{where} does not answer", "check firewalls, and that the receiver runs")
     return failed("endpoint", f"{where}: {error.strerror or error}", "start the receiver, or correct sink.url")
-
-
-def judged_expiry(shown: str, until: datetime | None, now: datetime) -> Finding:
-    """The finding for the end of the receiver's certificate; None: it was not verified."""
-    if until is None:
-        return ok("endpoint", f"{shown} can be reached")
-    return _judged_days(f"{shown} can be reached; its certificate", until, now, _RENEW)
 
 
 def judged_own(path: str, until: datetime, now: datetime) -> Finding:
@@ -107,7 +102,7 @@ def probe(sink: WebhookSink, pipeline: str) -> Iterator[Finding]:
     except ssl.SSLError as error:
         yield replace(judged_failure(place, error), check="probe")
     except (OSError, HTTPException) as error:
-        yield failed("probe", f"no answer to an empty batch: {Redactor(sink)(str(error))}", "see the receiver's own log")
+        yield failed("probe", f"no answer to an empty batch: {redactor(sink)(str(error))}", "see the receiver's own log")
     else:
         yield judged_answer(status)
 

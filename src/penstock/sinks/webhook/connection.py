@@ -61,13 +61,13 @@ class Connection:
         try:
             if self._failure:
                 return self._failure
-            heard = self._heard()
+            response = self._response()
         except _FAILURES as error:
             return self._failed(error, self._due_at)
         finally:
             self._due_at = None
         reach("sink.sent")
-        return outcome(*heard, self._redact)
+        return outcome(*response, self._redact)
 
     def _failed(self, error: Exception, due_at: float) -> Failed:
         """The outcome without an answer. A kept connection that closes as the request is sent is no sign of trouble."""
@@ -85,7 +85,7 @@ class Connection:
             wait_in_kernel(self._http.sock, self._timeout)
         return self._http.sock
 
-    def _heard(self) -> tuple[int, Mapping[str, str], str]:
+    def _response(self) -> tuple[int, Mapping[str, str], str]:
         assert self._http.sock
         with closing(ResponseParser(self._http.sock)) as response:
             response.begin()

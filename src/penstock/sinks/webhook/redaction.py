@@ -5,26 +5,19 @@ from __future__ import annotations
 import base64
 import html
 import json
+from collections.abc import Callable
+from functools import reduce
 from urllib.parse import quote, unquote, urlsplit
 
 from penstock.signature import PREFIX
 from penstock.sinks.webhook.settings import WebhookSettings
 
 
-class Redactor:
-    """Replaces secrets in texts."""
-
-    def __init__(self, sink: WebhookSettings) -> None:
-        # The longest first: a secret may contain another one.
-        self._secrets = sorted(
-            {spelled for secret in _secrets(sink) for spelled in _spellings(secret) if spelled}, key=len, reverse=True
-        )
-
-    def __call__(self, text: str) -> str:
-        """The text with stars in place of secrets."""
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+def redactor(sink: WebhookSettings) -> Callable[[str], str]:
+    """A function that puts stars in place of the secrets of these settings."""
+    found = {spelled for secret in _secrets(sink) for spelled in _spellings(secret) if spelled}
+    secrets = sorted(found, key=len, reverse=True)  # the longest first: a secret may contain another one
+    return lambda text: reduce(lambda shown, secret: shown.replace(secret, "***"), secrets, text)
 
 
 def _secrets(sink: WebhookSettings) -> list[str]:

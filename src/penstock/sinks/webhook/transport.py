@@ -16,7 +16,7 @@ from penstock.event import Warned
 from penstock.sink import Assignment
 from penstock.sinks.webhook.connection import Connection
 from penstock.sinks.webhook.endpoint import Endpoint, parse
-from penstock.sinks.webhook.redaction import Redactor
+from penstock.sinks.webhook.redaction import redactor
 from penstock.sinks.webhook.request import Packer
 from penstock.sinks.webhook.settings import WebhookSettings
 
@@ -43,7 +43,7 @@ class WebhookDestination(Destination):
         self.shown, self._packer = endpoint.shown, Packer(sink, assignment)
         for warning in sink.warnings:
             assignment.emit(Warned(pipeline=assignment.pipeline, reason=warning))
-        self._connection = endpoint, sink.timeout.total_seconds(), _http(sink, endpoint), Redactor(sink)
+        self._connection = endpoint, sink.timeout.total_seconds(), _http(sink, endpoint), redactor(sink)
 
     def texts(self, changes: pa.RecordBatch, previous: int | None) -> Sequence[str | None]:
         """The changes in the format."""
