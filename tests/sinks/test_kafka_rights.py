@@ -32,12 +32,14 @@ def without(broker, kind, name, operation):
     about = (kind, name, ResourcePatternType.LITERAL, "User:app", "*")
     rules = [(operation, AclPermissionType.DENY), (AclOperation.DESCRIBE, AclPermissionType.ALLOW)]
     bars = [AclBinding(*about, *rule) for rule in rules]
+    filters = [AclBindingFilter(*about, *rule) for rule in rules]
     for made in admin.create_acls(bars).values():
         made.result(PATIENCE)
+    until(lambda: all(admin.describe_acls(one).result(PATIENCE) for one in filters))  # the broker learns of them later
     try:
         yield
     finally:
-        for gone in admin.delete_acls([AclBindingFilter(*about, *rule) for rule in rules]).values():
+        for gone in admin.delete_acls(filters).values():
             gone.result(PATIENCE)
 
 
