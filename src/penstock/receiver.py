@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import Any, Literal, NamedTuple, Protocol
 from urllib.parse import quote
+from weakref import finalize
 
 from penstock import signature
 
@@ -261,53 +262,8 @@ def _rows(change: Change) -> list[str]:
     """The row of its key, and of its former key if an update has changed it."""
     key, before = change["key"], change.get("before")
     was = {name: before[name] for name in key} if isinstance(before, dict) and key.keys() <= before.keys() else key
-    return [_row(change["table"], one) for one in ([key] if was == key else [key, was])]
-
-
-def _row(table: str, key: Mapping[str, Any]) -> str:
-    text = json.dumps([table, key], sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-class MemoryStore:
-    """Stores texts in memory: for tests, and for receivers whose data is in memory, too."""
-
-    def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
-        self._before: dict[str, str | None] = {}
-        self._lock, self._is_open = RLock(), False
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """A block that is undone if it raises; a nested block is a part of the outer one."""
-        with self._lock:
-            if self._is_open:
-                yield
-                return
-            self._is_open = True
-            try:
-                yield
-            except BaseException:
-                whole = self._texts | self._before
-                self._texts = {name: text for name, text in whole.items() if text is not None}
-                raise
-            finally:
-                self._is_open = False
-                self._before.clear()
-
-    def get(self, name: str) -> str | None:
-        """The text of this name."""
-        return self._texts.get(name)
-
-    def put(self, name: str, text: str) -> None:
-        """Store this text."""
-        self._before.setdefault(name, self._texts.get(name))
-        self._texts[name] = text
-
-    def drop(self, prefix: str) -> None:
-        """Remove all names with this prefix."""
-        for name in [name for name in self._texts if name.startswith(prefix)]:
-            self._before.setdefault(name, self._texts.pop(name))
+    texts = (json.dumps([change["table"], one], sort_keys=True) for one in ([key] if was == key else [key, was]))
+    return [hashlib.blake2b(text.encode(), digest_size=16).hexdigest() for text in texts]
 
 
 class SqliteStore:
@@ -346,3 +302,12 @@ class SqliteStore:
     def drop(self, prefix: str) -> None:
         """Remove all names with this prefix."""
         self._connection.execute(f"delete from {self._table} where substr(name, 1, ?) = ?", [len(prefix), prefix])
+
+
+class MemoryStore(SqliteStore):
+    """Stores texts in memory: for tests, and for receivers whose data is in memory, too."""
+
+    def __init__(self) -> None:
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        super().__init__(connection)
+        finalize(self, connection.close)
