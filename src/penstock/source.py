@@ -10,7 +10,7 @@ from typing import NamedTuple, NewType, Protocol
 import pyarrow as pa
 
 from penstock.change import Change, Lane
-from penstock.cursor import Cursor
+from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid
 from penstock.owner import Owner
 from penstock.text.size import Bytes
@@ -313,6 +313,11 @@ def at_most(changes: int, most: int | None) -> int:
 def ranges_at(source: Source, cursor: Cursor) -> Mapping[Lane, Cursor]:
     """The ranges of rows to deliver before the stream continues from a cursor; none without a snapshot."""
     return source.snapshot.ranges(cursor) if source.snapshot else {}
+
+
+def undelivered(source: Source, ranges: Mapping[Lane, Cursor], marks: Mapping[Lane, Watermark]) -> dict[Lane, Cursor]:
+    """The ranges, given by their beginnings, whose rows are not yet delivered."""
+    return {lane: begin for lane, begin in ranges.items() if lane not in marks or marks[lane].position <= source.position(begin)}
 
 
 def readers_of(source: Source) -> Sequence[Reader]:

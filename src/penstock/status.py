@@ -10,12 +10,11 @@ from typing import Literal
 
 from penstock.change import Lane
 from penstock.coordinator import PipelineState
-from penstock.cursor import Cursor
 from penstock.errors import PenstockError, SourcePruned
 from penstock.owner import described
 from penstock.ownership import another
 from penstock.pipeline import Pipeline
-from penstock.source import Backlog, Reader, ranges_at, readers_of
+from penstock.source import Backlog, Reader, ranges_at, readers_of, undelivered
 from penstock.text.duration import roughly
 from penstock.text.printable import as_json
 
@@ -61,19 +60,17 @@ class Status:
 
 def observe(pipeline: Pipeline) -> Status:
     """Read the status from the state store and the source; an error of either becomes the error of the status."""
-    return _observed(pipeline, PipelineState())
-
-
-def _observed(pipeline: Pipeline, before: PipelineState) -> Status:
     standing = PipelineState()
-    try:
-        standing = pipeline.state.pipeline_state(pipeline.name)
-        waiting: Mapping[Lane, Backlog] | PenstockError = _backlogs(pipeline, standing)
-    except PenstockError as error:
-        if isinstance(error, SourcePruned) and standing.watermarks != before.watermarks:
-            return _observed(pipeline, standing)  # it may have settled those changes between the two reads
-        waiting = error
-    return summarise(pipeline, standing, waiting, datetime.now(UTC))
+    while True:
+        before, standing = standing, PipelineState()
+        try:
+            standing = pipeline.state.pipeline_state(pipeline.name)
+            waiting: Mapping[Lane, Backlog] | PenstockError = _backlogs(pipeline, standing)
+        except PenstockError as error:
+            if isinstance(error, SourcePruned) and standing.watermarks != before.watermarks:
+                continue  # the pipeline may have settled those changes between the two reads
+            waiting = error
+        return summarise(pipeline, standing, waiting, datetime.now(UTC))
 
 
 def summarise(
@@ -127,13 +124,8 @@ def _snapshot(pipeline: Pipeline, standing: PipelineState) -> Iterator[str]:
         name: begin for lane in source.lanes() if lane in marks for name, begin in ranges_at(source, marks[lane].cursor).items()
     }
     if ranges:
-        left = len(_left(pipeline, standing, ranges))
+        left = len(undelivered(source, ranges, marks))
         yield f"{pipeline.name}: snapshot: {len(ranges) - left} of {len(ranges)} ranges"
-
-
-def _left(pipeline: Pipeline, standing: PipelineState, ranges: Mapping[Lane, Cursor]) -> list[Cursor]:
-    source, marks = pipeline.source, standing.watermarks
-    return [begin for lane, begin in ranges.items() if lane not in marks or marks[lane].position <= source.position(begin)]
 
 
 def _poison(name: str, standing: PipelineState) -> Iterator[str]:
@@ -176,18 +168,12 @@ def _state(standing: PipelineState) -> State:
 
 
 def _backlogs(pipeline: Pipeline, standing: PipelineState) -> Mapping[Lane, Backlog]:
-    return {name: found for lane in pipeline.source.lanes() for name, found in _backlogs_of(pipeline, standing, lane).items()}
-
-
-def _backlogs_of(pipeline: Pipeline, standing: PipelineState, lane: Lane) -> Mapping[Lane, Backlog]:
-    source, reached = pipeline.source, _reached(pipeline, standing, lane)
-    found = {lane: source.backlog(lane, reached)}
-    left = _left(pipeline, standing, ranges_at(source, reached))
-    return found | {Lane(f"rows of {lane}"): source.snapshot.remaining(left)} if source.snapshot and left else found
-
-
-def _reached(pipeline: Pipeline, standing: PipelineState, lane: Lane) -> Cursor:
-    """The cursor of the watermark of a lane; its start for a new pipeline."""
-    mark = standing.watermarks.get(lane)
-    start = "beginning" if standing.watermarks else pipeline.source.start  # a new lane
-    return mark.cursor if mark else pipeline.source.begin(lane, start)
+    source, marks, found = pipeline.source, standing.watermarks, dict[Lane, Backlog]()
+    start = "beginning" if marks else source.start  # of a new lane, and of a new pipeline
+    for lane in source.lanes():
+        reached = marks[lane].cursor if lane in marks else source.begin(lane, start)
+        found[lane] = source.backlog(lane, reached)
+        left = undelivered(source, ranges_at(source, reached), marks)
+        if source.snapshot and left:
+            found[Lane(f"rows of {lane}")] = source.snapshot.remaining([*left.values()])
+    return found

@@ -10,7 +10,7 @@ from penstock.coordinator import Term
 from penstock.cursor import Cursor, Watermark
 from penstock.pipeline import Pipeline
 from penstock.progress.sink_watermark import release
-from penstock.source import ranges_at
+from penstock.source import ranges_at, undelivered
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ def outstanding(pipeline: Pipeline, term: Term) -> Backfill | None:
     _place(pipeline, term, {name: begin for some in ranges.values() for name, begin in some.items() if name not in marks})
     left: dict[Lane, Cursor] = {}
     for lane, some in ranges.items():
-        remaining = {name: begin for name, begin in some.items() if not _is_read(pipeline, begin, marks.get(name))}
+        remaining = undelivered(source, some, marks)
         if source.snapshot and some and not remaining:
             joined = source.snapshot.joined(marks[lane].cursor, [marks[name].cursor for name in some])
             pipeline.state.place(term, {lane: Watermark(joined, source.position(joined))}, instead_of=some)
@@ -40,7 +40,3 @@ def _place(pipeline: Pipeline, term: Term, new: Mapping[Lane, Cursor]) -> None:
     if new:
         release(pipeline, new)
         pipeline.state.place(term, {name: Watermark(begin, pipeline.source.position(begin)) for name, begin in new.items()})
-
-
-def _is_read(pipeline: Pipeline, begin: Cursor, reached: Watermark | None) -> bool:
-    return reached is not None and reached.position > pipeline.source.position(begin)
