@@ -152,6 +152,7 @@ def _is_encodable(text):
         ({"ordinal": 1}, "ordinal 1: it must not alter it"),
         ({"op": "resolved"}, "op 'resolved': it must be insert, update, delete or refresh"),
         ({"op": None}, "op None"),
+        ({"op": ["insert"]}, "op ['insert']: it must be insert, update, delete or refresh"),
         ({"table": None}, "table None: it must be text"),
         ({"table": "\ud800"}, "it must be text"),
         ({"after": {"id": 1}}, "after {'id': 1}: it must be None or the text of a JSON object"),
@@ -166,6 +167,7 @@ def _is_encodable(text):
         ({"schema": "2"}, "schema '2': it must be None or a whole number of 64 bits"),
         ({"headers": "trace"}, "headers 'trace': it must be pairs, or a mapping, of text to bytes, text or None"),
         ({"headers": {"trace": 5}}, "of text to bytes, text or None"),
+        ({"headers": iter([("trace", b"x")])}, "it must be pairs, or a mapping, of text to bytes, text or None"),
         ({"headers": ((b"trace", b"x"),)}, "of text to bytes, text or None"),
     ],
 )

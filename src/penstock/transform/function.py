@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from operator import is_not
@@ -55,16 +55,6 @@ class Watch(Protocol):
         """The last call of a run has returned."""
 
 
-class _Unwatched:
-    def enter(self, change: Change) -> None: ...
-
-    def leave(self) -> None: ...
-
-
-UNWATCHED = _Unwatched()
-"""For commands, whose user can end a call that does not return."""
-
-
 @dataclass(frozen=True, slots=True)
 class Function:
     """A function of the pipeline file, imported."""
@@ -72,20 +62,25 @@ class Function:
     name: str
     call: Callable[[Change], Any]
 
-    def apply(self, run: pa.RecordBatch, spared: int = 0, in_row: int = 0, watch: Watch = UNWATCHED) -> Outcome:
-        """Call it with every change of a run except schema events; spares up to `spared` consecutive failures."""
-        try:
-            return self._applied(run, spared, in_row, watch.enter)
-        finally:
-            watch.leave()
+    def apply(self, run: pa.RecordBatch, spared: int = 0, in_row: int = 0, watch: Watch | None = None) -> Outcome:
+        """Call it with every change of a run except schema events; spares up to `spared` consecutive failures.
 
-    def _applied(self, run: pa.RecordBatch, spared: int, in_row: int, enter: Callable[[Change], None]) -> Outcome:
+        Commands need no `watch`: their user can end a call that does not return.
+        """
+        try:
+            return self._applied(run, spared, in_row, watch)
+        finally:
+            if watch:
+                watch.leave()
+
+    def _applied(self, run: pa.RecordBatch, spared: int, in_row: int, watch: Watch | None) -> Outcome:
         rows: list[Row] = []
         altered: set[str] = set()
         last, error, failures = None, None, []
         for change in from_batch(run):
             try:
-                enter(change)
+                if watch:
+                    watch.enter(change)
                 rows += self._made(change, altered)
                 in_row = 0
             except TransformInvalid as found:
@@ -207,8 +202,10 @@ def _is_document(value: Any) -> bool:
 
 
 def _are_headers(value: Any) -> bool:
-    try:
-        return all(_is_text(name) and (said is None or isinstance(said, bytes)) for name, said in pairs_of(value))
+    try:  # an iterator would be read here, and empty later
+        return isinstance(value, Collection) and all(
+            _is_text(name) and (said is None or isinstance(said, bytes)) for name, said in pairs_of(value)
+        )
     except (TypeError, ValueError):
         return False
 
@@ -221,7 +218,7 @@ _RULES = {
     "position": _SAME,
     "key": _SAME,
     "ordinal": _SAME,
-    "op": _Rule("it must be insert, update, delete or refresh", lambda value: value in _OPS),
+    "op": _Rule("it must be insert, update, delete or refresh", lambda value: isinstance(value, str) and value in _OPS),
     "table": _Rule("it must be text", _is_text),
     "before": _DOCUMENT,
     "after": _DOCUMENT,
