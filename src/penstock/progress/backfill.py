@@ -9,7 +9,7 @@ from penstock.change import Lane
 from penstock.coordinator import Term
 from penstock.cursor import Cursor, Watermark
 from penstock.pipeline import Pipeline
-from penstock.progress.sink_watermark import release
+from penstock.progress.watermark import release
 from penstock.source import ranges_at, undelivered
 
 

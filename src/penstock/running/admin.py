@@ -18,7 +18,7 @@ from penstock.owner import Owner
 from penstock.ownership import another, owner_of
 from penstock.ownership import require as require_registration
 from penstock.pipeline import Pipeline
-from penstock.progress.sink_watermark import release
+from penstock.progress.watermark import release
 from penstock.source import Reader, ranges_at, since
 from penstock.text import duration
 

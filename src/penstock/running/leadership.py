@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import socket
 from contextlib import closing
@@ -10,7 +11,7 @@ from threading import Event, Thread
 
 from penstock.coordinator import Candidate, Coordinator, Term
 from penstock.errors import Directive, PenstockError, StateUnavailable, TermFenced, TermLost
-from penstock.event import TermGone
+from penstock.event import Observer, StateAway, StateBack, TermGone
 
 CAMPAIGN_SECONDS = 0.1
 RENEWALS = 5
@@ -134,3 +135,20 @@ def renewal(coordinator: Coordinator) -> float:
     """Seconds between two renewals. A store whose holders trust their terms for less than `ttl` has its own value."""
     seconds: float = getattr(coordinator, "renewal", coordinator.ttl / RENEWALS)
     return seconds
+
+
+class Absence:
+    """The absence of the state of one pipeline. Each change of it is reported once."""
+
+    def __init__(self, pipeline: str, emit: Observer) -> None:
+        self._pipeline, self._emit = pipeline, emit
+        self._reported: str | None = None
+
+    def look(self, trouble: StateUnavailable | None) -> None:
+        """Report a change. Messages that differ only in numbers are the same."""
+        text = re.sub(r"\d+", "", trouble.message) if trouble else None
+        if trouble and text != self._reported:
+            self._emit(StateAway(pipeline=self._pipeline, **trouble.facts()))
+        elif self._reported and not trouble:
+            self._emit(StateBack(pipeline=self._pipeline))
+        self._reported = text

@@ -30,9 +30,8 @@ from penstock.pipeline import Pipeline
 from penstock.progress.backfill import Backfill, outstanding
 from penstock.progress.batch_target import Batch, Target, catch_up
 from penstock.retry import Retry
-from penstock.running.absence import Absence
 from penstock.running.lanes import have_changed, open_lanes
-from penstock.running.leadership import Leadership, gone, holder_name
+from penstock.running.leadership import Absence, Leadership, gone, holder_name
 from penstock.running.resume import appear, place
 from penstock.running.settling import Settling
 from penstock.spark.engine import Engine

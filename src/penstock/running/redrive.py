@@ -41,9 +41,9 @@ class Redriven:
     error: PenstockError | None = None
 
 
-def chains(letters: Sequence[DeadLetter], chosen: Callable[[DeadLetter], bool]) -> list[DeadLetter]:
-    """The chosen letters with all that share rows with them, in the order of sending."""
-    rows = {row for letter in letters if chosen(letter) for row in letter.rows}
+def chains(letters: Sequence[DeadLetter], chosen: Callable[[DeadLetter], bool], bound: Collection[Row] = ()) -> list[DeadLetter]:
+    """The chosen letters with all that share rows with them, or with the `bound` rows, in the order of sending."""
+    rows = {*bound, *(row for letter in letters if chosen(letter) for row in letter.rows)}
     while grown := {row for letter in filter(_touching(rows), letters) for row in letter.rows} - rows:
         rows |= grown
     is_bound = _touching(rows)
@@ -59,17 +59,13 @@ def redrive(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool], force: boo
         sending = Sending(pipeline, stage)
         done: set[int | None] = set()
         rows: set[Row] = set()
-        while some := [letter for letter in _bound(pipeline, chosen, rows) if letter.number not in done]:
+        while some := [one for one in chains(pipeline.state.letters(pipeline.name), chosen, rows) if one.number not in done]:
             rows.update(row for letter in some for row in letter.rows)
             done.update(letter.number for letter in some)
-            yield from sending.send(some, force)
-            if sending.failed_in_row >= IN_A_ROW:
-                return
-
-
-def _bound(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool], rows: Collection[Row]) -> list[DeadLetter]:
-    is_bound = _touching(rows)
-    return chains(pipeline.state.letters(pipeline.name), lambda letter: chosen(letter) or is_bound(letter))
+            for letter in some:
+                yield sending.send(letter, force)
+                if sending.failed_in_row >= IN_A_ROW:
+                    return
 
 
 def _touching(rows: Collection[Row]) -> Callable[[DeadLetter], bool]:
@@ -86,14 +82,8 @@ class Sending:
         self._patience = REACH_SECONDS
         self._expressions: Callable[[Change], pa.RecordBatch] | None = None
 
-    def send(self, letters: Sequence[DeadLetter], force: bool) -> Iterator[Redriven]:
-        """Send letters in order, except those that wait for a failed one."""
-        for letter in letters:
-            if self.failed_in_row >= IN_A_ROW:
-                return
-            yield self._sent(letter, force)
-
-    def _sent(self, letter: DeadLetter, force: bool) -> Redriven:
+    def send(self, letter: DeadLetter, force: bool) -> Redriven:
+        """Send a letter, unless it waits for a failed one."""
         state = self._pipeline.state
         if _touching(self._blocked)(letter):
             return Redriven(letter, "waits")

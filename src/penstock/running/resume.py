@@ -15,8 +15,7 @@ from penstock.owner import Owner
 from penstock.ownership import owner_of, require
 from penstock.pipeline import Pipeline
 from penstock.progress.batch_target import prove
-from penstock.progress.sink_watermark import is_same_life, kept, release
-from penstock.progress.watermark import at_watermark
+from penstock.progress.watermark import at_watermark, is_same_life, kept, release
 from penstock.source import Source
 
 UNKNOWN = {
@@ -131,7 +130,5 @@ def appear(pipeline: Pipeline, term: Term) -> None:
 
 def _copy(pipeline: Pipeline, lane: Lane) -> Watermark | None:
     """The watermark in the sink, if it belongs to the present incarnation of the source."""
-    if not (copy := kept(pipeline, lane)):
-        return None
-    head = pipeline.source.head(lane)
-    return copy if is_same_life(pipeline.source, Watermark(head, pipeline.source.position(head)), copy) else None
+    copy = kept(pipeline, lane)
+    return copy if copy and is_same_life(pipeline.source, pipeline.source.head(lane), copy.cursor) else None

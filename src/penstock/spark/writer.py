@@ -21,7 +21,7 @@ from penstock.message import natives
 from penstock.pipeline import Pipeline
 from penstock.poison.condemned import IN_A_ROW, Circumstances
 from penstock.poison.policy import policy
-from penstock.progress.sink_watermark import kept, later
+from penstock.progress.watermark import kept, later
 from penstock.sink import Assignment, Delivery, TransactionalDelivery
 from penstock.source import Stamp
 from penstock.spark.calls import Calls, Refusal

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import CursorInvalid
-from penstock.progress.sink_watermark import later
+from penstock.progress.watermark import later
 from penstock.running.resume import decide
 
 
