@@ -30,6 +30,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 import orjson
+from httptools import HttpRequestParser
 
 from penstock.testing.dials import Dials, Reaction, judge
 from penstock.testing.request import Record, Request, line_of
@@ -220,12 +221,10 @@ def _named(content: bytes, places: Collection[int]) -> list[int]:
 
 
 class _Connection(asyncio.Protocol):
-    """Separates the requests of one connection by their Content-Length."""
+    """Parses the requests of one connection."""
 
     def __init__(self, receiver: Receiver) -> None:
-        self._receiver, self._buffer, self._served = receiver, bytearray(), 0
-        self._head: tuple[str, dict[str, str]] | None = None
-        self._begin = 0
+        self._receiver, self._parser, self._served = receiver, HttpRequestParser(self), 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -235,25 +234,22 @@ class _Connection(asyncio.Protocol):
         self._receiver.closed(self._transport)
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        while request := self._next():
-            self._come(request)
+        self._parser.feed_data(data)
 
-    def _next(self) -> Request | None:
-        if self._head is None:
-            end = self._buffer.find(b"\r\n\r\n")
-            if end < 0:
-                return None
-            self._head, self._begin = _parse(self._buffer[:end].decode("latin-1")), end + 4
-        path, headers = self._head
-        end = self._begin + int(headers.get("content-length", 0))
-        if len(self._buffer) < end:
-            return None
-        with memoryview(self._buffer) as view:
-            body = bytes(view[self._begin : end])
-        del self._buffer[:end]
-        self._head = None
-        return Request(time.time(), self._number, path, headers, body)
+    def on_message_begin(self) -> None:
+        self._path, self._headers, self._body = b"", dict[str, str](), bytearray()
+
+    def on_url(self, piece: bytes) -> None:
+        self._path += piece
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_body(self, piece: bytes) -> None:
+        self._body += piece
+
+    def on_message_complete(self) -> None:
+        self._come(Request(time.time(), self._number, self._path.decode("latin-1"), self._headers, bytes(self._body)))
 
     def _come(self, request: Request) -> None:
         dials, self._served = self._receiver.dials, self._served + 1
@@ -281,12 +277,6 @@ class _Connection(asyncio.Protocol):
         given = {**self._receiver.dials.headers, **more}
         headers = "".join(f"{name}: {value}\r\n" for name, value in given.items())
         self._transport.write(f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Length: 0\r\n{headers}\r\n".encode())
-
-
-def _parse(head: str) -> tuple[str, dict[str, str]]:
-    first, *lines = head.split("\r\n")
-    fields = (line.partition(":") for line in lines)
-    return first.split(" ")[1], {name.lower(): value.strip() for name, _, value in fields}
 
 
 class ReceiverProcess:
