@@ -31,11 +31,9 @@ POINTS = (
 
 def reach(point: str) -> None:
     """Pause or die here, if this point is armed."""
-    if _folder:
-        _obey(Path(_folder, point))
-
-
-def _obey(order: Path) -> None:
+    if not _folder:
+        return
+    order = Path(_folder, point)
     try:
         deed = order.read_text()
         if deed == "kill":

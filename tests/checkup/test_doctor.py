@@ -146,7 +146,9 @@ def test_a_file_that_does_not_load_is_a_finding_and_others_are_looked_at(write: 
 def test_the_documented_checks_are_those_that_there_are(write: Write) -> None:
     file = write(transform={"function": "json:loads"})
     package = Path(finding.__file__).parent
-    told = "".join(path.read_text() for path in (*package.glob("checkup/*.py"), package / "room.py", *package.rglob("checks.py")))
+    told = "".join(
+        path.read_text() for path in (*package.glob("checkup/*.py"), package / "files" / "room.py", *package.rglob("checks.py"))
+    )
     names = {*machine.checks(), *checks(file, load(file), probes=True), *_TOLD.findall(told)}
     text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text().partition("## Metrics")[0]
     assert set(re.findall(r"^\| `([a-z ]+)` \|", text, re.MULTILINE)) == names

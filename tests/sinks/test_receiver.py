@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from deadline import PATIENCE
 from penstock.testing.dials import Dials, Reaction, judge
 from penstock.testing.receiver import Receiver, ReceiverProcess
-from penstock.testing.request import Record, Request, line_of, recorded
+from penstock.testing.request import Record, Request, line_of
 
 HTTP = urllib3.PoolManager(retries=False, timeout=PATIENCE)
 
@@ -187,7 +187,7 @@ def test_the_program_runs_until_it_is_interrupted(tmp_path):
         assert HTTP.request("POST", url, body=body(1)).status == 200
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
-    assert len(recorded(tmp_path / "out")) == 1
+    assert len(Record(tmp_path / "out").requests()) == 1
 
 
 def test_a_line_that_is_not_whole_is_left_out(tmp_path):
@@ -196,8 +196,8 @@ def test_a_line_that_is_not_whole_is_left_out(tmp_path):
         post(receiver, 1)
     with out.open("ab") as file:
         file.write(b'{"at":1')
-    assert [request.positions() for request in recorded(out)] == [[1]]
-    assert recorded(tmp_path / "none") == []
+    assert [request.positions() for request in Record(out).requests()] == [[1]]
+    assert Record(tmp_path / "none").requests() == []
 
 
 def test_a_record_is_read_on_from_where_it_was_read_up_to(tmp_path):

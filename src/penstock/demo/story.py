@@ -16,7 +16,7 @@ from penstock.demo.figures import Figures
 from penstock.demo.stage import Stage
 from penstock.source import ANONYMOUS, Span
 from penstock.testing.oracle import deliveries
-from penstock.testing.request import recorded
+from penstock.testing.request import Record
 
 LOOK_SECONDS = 0.25
 PATIENCE = 600.0
@@ -116,7 +116,7 @@ class Story:
         source, lane = self._stage.pipeline.source, self._stage.lane
         span = Span(lane, source.begin(lane, "beginning"), source.head(lane))
         logged = [change for batch in source.read(span, ANONYMOUS) for change in from_batch(batch)]
-        seen = deliveries(recorded(self._stage.received))
+        seen = deliveries(Record(self._stage.received).requests())
         tables = {table: shop.rows(self._stage.database, table) for table in shop.TABLES}
         return Summary(
             commits=self._stage.shop.commits,

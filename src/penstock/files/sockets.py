@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
 
 from penstock.errors import ConfigInvalid
 
@@ -20,7 +19,9 @@ _COMMON = ("/tmp", "/var/tmp")
 def make_folder(prefix: str) -> str:
     """A new folder with a random name that only its owner can enter, in TMPDIR if its path is short. Raises ConfigInvalid."""
     most, refusals = LONGEST - len(f"/{prefix}") - _RANDOM, []
-    for base in dict.fromkeys(_bases()):
+    # XDG_RUNTIME_DIR comes last: the system removes it when the user logs out, which may be during a run.
+    bases = (os.environ.get("TMPDIR"), *_COMMON, os.environ.get("XDG_RUNTIME_DIR"))
+    for base in dict.fromkeys(map(os.path.abspath, filter(None, bases))):  # a short link to a long path is not resolved
         if (length := len(os.fsencode(base))) > most:
             refusals.append(f"{base} has {length} bytes")
             continue
@@ -32,10 +33,3 @@ def make_folder(prefix: str) -> str:
         f"no folder for Unix sockets: {'; '.join(refusals)}",
         f"set TMPDIR to a folder that this user can write to, with a path of at most {most} bytes",
     )
-
-
-def _bases() -> Iterator[str]:
-    """XDG_RUNTIME_DIR comes last: the system removes it when the user logs out, which may be during a run."""
-    for base in (os.environ.get("TMPDIR"), *_COMMON, os.environ.get("XDG_RUNTIME_DIR")):
-        if base:
-            yield os.path.abspath(base)  # without resolving links: a short link to a long path is intended

@@ -144,14 +144,10 @@ class Receiver:
         self._loop.call_soon_threadsafe(self._server.close)
         self.hang_up()
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self.join()
+        self._thread.join()
         self._loop.close()
         if self._out is not None:
             os.close(self._out)
-
-    def join(self) -> None:
-        """Wait until it is stopped."""
-        self._thread.join()
 
     def __enter__(self) -> Self:
         return self.start()

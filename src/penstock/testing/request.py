@@ -58,11 +58,6 @@ def _position(change: Mapping[str, Any]) -> int:
     return position
 
 
-def recorded(out: Path) -> list[Request]:
-    """All requests in the file of a receiver."""
-    return Record(out).requests()
-
-
 class Record:
     """The file of a receiver; each line is read once."""
 

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from datetime import timedelta
+from functools import partialmethod
 from threading import Lock
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -86,17 +87,9 @@ class MemoryParking:
         with self._lock:
             return self.storage.holds(rows)
 
-    def park(self, letters: Sequence[DeadLetter]) -> None:
-        """Keep these."""
-        self._take("park", letters)
-
-    def follow(self, letters: Sequence[DeadLetter]) -> Sequence[bool]:
-        """Whether each of these is parked."""
-        return self._take("follow", letters)
-
-    def give_back(self, letters: Sequence[DeadLetter]) -> None:
-        """These did not arrive."""
-        self._take("give_back", letters)
+    park: Any = partialmethod(_take, "park")
+    follow: Any = partialmethod(_take, "follow")
+    give_back: Any = partialmethod(_take, "give_back")
 
     def secure(self) -> None:
         """Memory does not outlive a loss of power."""
