@@ -34,7 +34,7 @@ class RetryRig(SinkRig):
 
     @abstractmethod
     def unavailable(self) -> AbstractContextManager[object]:
-        """The destination takes nothing within this block."""
+        """A block in which the destination accepts nothing."""
 
 
 class RetryContract(SinkContract):
@@ -45,7 +45,7 @@ class RetryContract(SinkContract):
         with closing(rig.open()) as delivery:
             with rig.unavailable():
                 rig.offer(delivery, range(1, 21), self.patience)
-                assert not delivery.drain(0.3), "drained, though the destination takes nothing"
+                assert not delivery.drain(0.3), "drained, although the destination accepts nothing"
                 assert delivery.delivered() is None
             assert delivery.drain(self.patience)
         self.assert_arrived(rig, range(1, 21))
@@ -96,7 +96,7 @@ class MemoryParking:
 
 
 class PoisonContract(SinkContract):
-    """Every sink that bisects refused batches and condemns changes: those of `penstock.delivery`."""
+    """Every sink that bisects refused batches: those over `penstock.delivery`."""
 
     def deliver(self, rig: PoisonRig, then: Literal["halt", "drop", "dead-letter"], parking: MemoryParking) -> Delivery:
         """A delivery to a destination that refuses one change."""
@@ -116,7 +116,7 @@ class PoisonContract(SinkContract):
         return parking
 
     def test_a_refused_change_halts_the_delivery(self, rig: PoisonRig) -> None:
-        """With `then: halt` every call after a refusal raises it, and `delivered` stays before the change."""
+        """With `then: halt` every call after a refused change raises an error, and `delivered` stays before that change."""
         with closing(self.deliver(rig, "halt", MemoryParking())) as delivery:
             for _ in range(2):
                 with pytest.raises(PenstockError):
@@ -125,12 +125,12 @@ class PoisonContract(SinkContract):
         assert REFUSED not in (rig.positions() or ())
 
     def test_a_refused_change_and_its_key_are_parked(self, rig: PoisonRig) -> None:
-        """With `then: dead-letter` a refused change and the later ones of its key are parked, and all others arrive."""
+        """With `then: dead-letter` a refused change and the later changes of its key are parked, and all others arrive."""
         parking = self.assert_all_but(range(REFUSED, 31, KEYS), rig, "dead-letter")
         assert [letter.change.position for letter in in_order(parking.storage.all())] == [*range(REFUSED, 31, KEYS)]
 
     def test_a_refused_change_is_dropped(self, rig: PoisonRig) -> None:
-        """With `then: drop` a refused change is left out, and all others arrive."""
+        """With `then: drop` a refused change is dropped, and all others arrive."""
         self.assert_all_but([REFUSED], rig, "drop")
 
 

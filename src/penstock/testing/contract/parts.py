@@ -30,7 +30,7 @@ class LanesContract(SourceContract):
         assert first < set(source.lanes())
 
     def test_the_end_of_a_lane_is_for_good(self, rig: SourceRig) -> None:
-        """A lane that has ended is still listed, and never has changes again."""
+        """A lane that has ended is still listed, and its end never changes."""
         _commit_four_times(rig)
         ends = {lane: end for lane in rig.source.lanes() if (end := rig.source.end(lane)) is not None}
         assert ends.keys() < set(rig.source.lanes())
@@ -39,7 +39,7 @@ class LanesContract(SourceContract):
         assert {lane: rig.source.end(lane) for lane in ends} == ends
 
     def test_every_lane_is_complete(self, rig: SourceRig) -> None:
-        """On every lane `read`, `split`, `open` and `backlog` agree about the changes from its `beginning` on."""
+        """On every lane `read`, `split` and `open` give the same changes from `beginning` on, and `backlog` has their number."""
         _commit_four_times(rig)
         source = rig.source
         for lane in source.lanes():
@@ -72,14 +72,14 @@ class SnapshotContract(SourceContract):
     tested_parts = frozenset({"snapshot"})
 
     def test_the_ranges_hold_every_row_once(self, rig: SnapshotRig) -> None:
-        """The ranges hold every existing row once, as `refresh`."""
+        """The ranges contain every existing row once, as `refresh`."""
         rig.commit(5)
         changes, _ = _delivered(rig, _planned(rig))
         assert {change.op for change in changes} == {Op.REFRESH}
         assert Counter(change.key for change in changes) == Counter(rig.keys())
 
     def test_only_the_last_window_of_a_range_is_whole(self, rig: SnapshotRig) -> None:
-        """The last window of a range has a cursor, and no other window has."""
+        """The last window of a range has a cursor, and its other windows have none."""
         rig.commit(5)
         for cursor in part_of(rig, "snapshot").ranges(_planned(rig)).values():
             *others, last = (window.upto for window in part_of(rig, "snapshot").rows(cursor, again=False))
@@ -87,7 +87,7 @@ class SnapshotContract(SourceContract):
             assert last
 
     def test_the_stream_leaves_out_what_the_ranges_include(self, rig: SnapshotRig) -> None:
-        """Ranges and the stream after them have every row once, also rows that were inserted meanwhile."""
+        """Ranges and the stream after them have every row once, also rows that were inserted between the plan and the ranges."""
         rig.commit(3)
         planned = _planned(rig)
         rig.commit(2)
@@ -97,7 +97,7 @@ class SnapshotContract(SourceContract):
         assert Counter(change.key for change in [*changes, *stream]) == Counter(rig.keys())
 
     def test_no_ranges_are_left_after_they_were_joined(self, rig: SnapshotRig) -> None:
-        """A cursor after a snapshot, and one that does not begin with a snapshot, has no ranges."""
+        """A cursor after a snapshot has no ranges, and neither has a cursor that does not begin with a snapshot."""
         rig.commit(3)
         planned = _planned(rig)
         _, ends = _delivered(rig, planned)
@@ -105,14 +105,14 @@ class SnapshotContract(SourceContract):
         assert not part_of(rig, "snapshot").ranges(beginning(rig.source))
 
     def test_the_remaining_rows_are_counted(self, rig: SnapshotRig) -> None:
-        """`remaining` counts no more rows than there are, and none for no ranges."""
+        """`remaining` counts no more rows than there are, and 0 rows without ranges."""
         rig.commit(5)
         left = [*part_of(rig, "snapshot").ranges(_planned(rig)).values()]
         assert 0 <= (part_of(rig, "snapshot").remaining(left).changes or 0) <= 5
         assert part_of(rig, "snapshot").remaining([]).changes == 0
 
     def test_rows_that_were_removed_between_two_attempts_come_as_deleted(self, rig: SnapshotRig) -> None:
-        """A range that is read again gives the rows that were removed since as `delete`."""
+        """A range that is read again gives the rows that were removed since the first read as `delete`."""
         rig.commit(4)
         planned = _planned(rig)
         _delivered(rig, planned)
@@ -141,7 +141,7 @@ class RowLeaseContract(SourceContract):
     tested_parts = frozenset({"row_lease", "retention"})
 
     def test_rows_that_a_predecessor_has_leased_come_first(self, rig: SourceRig) -> None:
-        """A successor is given the rows that its predecessor leased and did not deliver first, at the same positions."""
+        """A successor first reads the rows that its predecessor leased and did not deliver, at the same positions."""
         rig.commit(3)
         first = _lease(rig, FIRST)
         rig.commit(2)
@@ -171,7 +171,7 @@ class RowLeaseContract(SourceContract):
             assert _rows(rig, polled(following, DAY)) == _rows(rig, changes[1:2])
 
     def test_a_late_call_of_a_deposed_holder_has_no_effect(self, rig: SourceRig) -> None:
-        """`purge`, `reset` and `confirm` of a deposed holder raise TermLost and touch no row of its successor."""
+        """`purge`, `reset` and `confirm` of a deposed holder raise TermLost and change no row of its successor."""
         rig.commit(3)
         rows = _rows(rig, _lease(rig, FIRST))
         _lease(rig, SECOND)
@@ -184,7 +184,7 @@ class RowLeaseContract(SourceContract):
         assert rig.source.backlog(rig.source.lanes()[0], beginning(rig.source)).changes == 3
 
     def test_a_deposed_reader_reads_nothing(self, rig: SourceRig) -> None:
-        """`read` raises TermLost where a successor has leased rows."""
+        """`read` of a deposed reader raises TermLost after its successor has leased rows."""
         rig.commit(3)
         _lease(rig, SECOND)
         with pytest.raises(TermLost):

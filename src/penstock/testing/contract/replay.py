@@ -28,14 +28,14 @@ class SharedRig(ReplayableRig, Protocol):
     """A source that several pipelines read."""
 
     def rest(self) -> None:
-        """Do what allows `settle` to write: some sources need time after the last commit."""
+        """Make the next `settle` write: some sources write only some time after the last commit."""
 
 
 class ReplayableSourceContract(SourceContract):
     """Every source that keeps changes after delivery, so that a pipeline can go back."""
 
     def test_a_pipeline_begins_now_or_after_a_position(self, rig: ReplayableRig) -> None:
-        """`begin` takes `now` and the positions of changes, and refuses a place that does not exist."""
+        """`begin` accepts `now` and the positions of changes, and raises an error for any other position or text."""
         rig.commit(3)
         source, lane = rig.source, rig.source.lanes()[0]
         changes = read(source, whole(source))
@@ -46,7 +46,7 @@ class ReplayableSourceContract(SourceContract):
                 source.begin(lane, nowhere)
 
     def test_the_backlog_counts_what_waits(self, rig: ReplayableRig) -> None:
-        """`backlog` has the number of changes up to the head, its position, and the time of the oldest."""
+        """`backlog` has the number of changes up to the head, the position of the head, and the time of the oldest change."""
         source, lane, start = rig.source, rig.source.lanes()[0], beginning(rig.source)
         assert (source.backlog(lane, start).changes, source.backlog(lane, start).oldest_at) == (0, None)
         rig.commit(3)
@@ -57,7 +57,7 @@ class ReplayableSourceContract(SourceContract):
         assert source.backlog(lane, source.head(lane)).changes == 0
 
     def test_a_replaced_source_is_noticed(self, rig: ReplayableRig) -> None:
-        """Reading and following raise SourceRewound at a cursor of another incarnation; they never skip."""
+        """Reading and following raise SourceRewound at a cursor of another incarnation; they never skip changes."""
         rig.commit(3)
         source, lane = rig.source, rig.source.lanes()[0]
         span, windows = whole(source), follow(source, lane, source.head(lane), ANONYMOUS)
@@ -126,7 +126,7 @@ class SharedSourceContract(ReplayableSourceContract):
         assert retention.settle("fast", lane, fast).pruned == 0
 
     def test_a_reader_is_registered_at_once_also_backwards_until_it_is_forgotten(self, rig: SharedRig) -> None:
-        """`register` notes a position at once, also an earlier one; `forget` removes it."""
+        """`register` records a position at once, also an earlier one; `forget` removes the registration."""
         source, lane, retention = rig.source, rig.source.lanes()[0], part_of(rig, "retention")
         rig.commit(4)
         changes = read(source, whole(source))
@@ -180,7 +180,7 @@ class SharedSourceContract(ReplayableSourceContract):
         retention.settle("p", lane, head, A)
 
     def test_a_state_that_forgets_the_registration_of_another_takes_it_over_where_it_stands(self, rig: SharedRig) -> None:
-        """`forget` of another owner hands the registration over to it, at the same position."""
+        """`forget` of another owner hands the registration over to that owner, at the same position."""
         source, lane, retention = rig.source, rig.source.lanes()[0], part_of(rig, "retention")
         rig.commit(4)
         changes = read(source, whole(source))
@@ -201,7 +201,7 @@ class SharedSourceContract(ReplayableSourceContract):
         retention.settle("p", lane, source.head(lane), A)
 
     def test_changes_that_all_readers_have_delivered_are_pruned(self, rig: SharedRig) -> None:
-        """`settle` prunes changes that no registered pipeline needs, and the log goes on."""
+        """`settle` prunes changes that no registered pipeline needs, and later changes are read as before."""
         source, lane, retention = rig.source, rig.source.lanes()[0], part_of(rig, "retention")
         rig.commit(6)
         retention.settle("one", lane, source.head(lane))

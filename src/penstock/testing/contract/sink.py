@@ -26,11 +26,11 @@ class SinkRig:
         self.sink, self.attempt = sink, 0
 
     def arrived(self) -> Sequence[tuple[int, object]] | None:
-        """What arrived at the destination, in this order: position and content of each change; None where nothing is kept."""
+        """Position and content of each change that arrived, in this order; None where the destination keeps nothing."""
         raise NotImplementedError
 
     def assignment(self) -> Assignment:
-        """What the next delivery is for: the next attempt."""
+        """The assignment of the next attempt."""
         self.attempt += 1
         return Assignment("orders", Lane("main"), 1, self.attempt, "cafe", None, lambda event: None)
 
@@ -88,7 +88,7 @@ class SinkContract(Contract):
         assert len(dict.fromkeys(map(repr, arrived))) == len(firsts), "a repeat has another content"
 
     def delivered(self, rig: SinkRig, *offers: Iterable[int], sink: Sink | None = None) -> Change | None:
-        """Offer the changes with these positions to a new delivery, and drain it: the last change that is durable then."""
+        """Offer the changes with these positions to a new delivery, and drain it; returns the last change that is durable then."""
         with closing(rig.open(sink=sink)) as delivery:
             for positions in offers:
                 rig.offer(delivery, positions, self.patience)
@@ -96,7 +96,7 @@ class SinkContract(Contract):
             return delivery.delivered()
 
     def test_settings_can_be_pickled_and_still_deliver(self, rig: SinkRig) -> None:
-        """A sink is equal to its copy by pickle, and the copy delivers."""
+        """A pickled copy of a sink is equal to the sink, and delivers."""
         sink = pickle.loads(pickle.dumps(rig.sink))
         assert sink == rig.sink
         assert self.delivered(rig, [1], sink=sink)
@@ -112,7 +112,7 @@ class SinkContract(Contract):
         assert self.delivered(rig, range(1, 6)) == rig.changes([5])[0]
 
     def test_first_deliveries_happen_in_the_order_offered_per_key_and_all_arrive(self, rig: SinkRig) -> None:
-        """First deliveries happen in the order offered per key, and every change arrives."""
+        """First deliveries of a key happen in the order in which its changes were offered, and every change arrives."""
         self.delivered(rig, *(range(start, start + 33) for start in range(1, 100, 33)))
         self.assert_arrived(rig, range(1, 100))
 
@@ -129,7 +129,7 @@ class SinkContract(Contract):
         assert seen == sorted(seen)
 
     def test_an_empty_offer_is_taken_and_changes_nothing(self, rig: SinkRig) -> None:
-        """An offer without changes is taken, and `delivered` stays."""
+        """An offer without changes is accepted, and does not move `delivered`."""
         assert self.delivered(rig, []) is None
         assert self.delivered(rig, [], [1], []) == rig.changes([1])[0]
 
@@ -138,7 +138,7 @@ class SinkContract(Contract):
         assert self.delivered(rig, range(1, 2001)) == rig.changes([2000])[0]
 
     def test_batches_may_have_columns_after_those_of_changes(self, rig: SinkRig) -> None:
-        """Further columns of a batch are ignored."""
+        """Columns of a batch after those of changes are ignored."""
         batch = to_batch(rig.changes([1, 2]))
         with closing(rig.open()) as delivery:
             assert delivery.offer(batch.append_column("more", batch.column(0)), self.patience)
@@ -146,7 +146,7 @@ class SinkContract(Contract):
             assert position_of(delivery) == 2
 
     def test_changes_that_are_offered_again_arrive_with_the_same_content(self, rig: SinkRig) -> None:
-        """After a crash before the watermark was recorded, changes are repeated with the same content, then the next ones come."""
+        """After a crash before the watermark was recorded, changes are repeated with the same content, and the next ones follow."""
         self.delivered(rig, range(1, 21))
         with closing(rig.open()) as successor:
             rig.offer(successor, range(_kept(successor) + 1, 31), self.patience)
@@ -154,7 +154,7 @@ class SinkContract(Contract):
         self.assert_arrived(rig, range(1, 31))
 
     def test_after_closing_nothing_more_arrives_and_delivered_still_answers(self, rig: SinkRig) -> None:
-        """Nothing arrives after `close` has returned; `delivered` still answers, and a successor goes on there."""
+        """Nothing arrives after `close` has returned; `delivered` still returns its change, and a successor continues after it."""
         delivery = rig.open()
         rig.offer(delivery, range(1, 40), self.patience)
         delivery.close()
@@ -162,7 +162,7 @@ class SinkContract(Contract):
         if (arrived := rig.positions()) is None:
             return
         assert set(arrived) >= set(range(1, end + 1)), f"delivered is {end}"
-        assert len(set(arrived)) < 39 or end == 39, "every change arrived, and delivered does not say so"
+        assert len(set(arrived)) < 39 or end == 39, "every change arrived, but delivered is before the last"
         with closing(rig.open(replace(rig.assignment(), previous=end or None))) as successor:
             rig.offer(successor, range(end + 1, 41), self.patience)
             assert successor.drain(self.patience)

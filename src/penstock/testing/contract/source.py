@@ -50,7 +50,7 @@ class SourceContract(Contract):
     tested_parts: ClassVar[frozenset[str]] = frozenset()
 
     def test_reading_a_span_twice_gives_the_same_changes(self, rig: SourceRig) -> None:
-        """`read` gives the same changes for the same span every time, also when others were committed since."""
+        """`read` gives the same changes for the same span every time, also after other changes were committed."""
         rig.commit(3)
         rig.commit(1)
         span = whole(rig.source)
@@ -82,7 +82,7 @@ class SourceContract(Contract):
         assert declared <= tested, f"inherit the suites of {', '.join(sorted(declared - tested))}: see docs/testing.md"
 
     def test_a_moment_is_a_place_only_in_a_source_that_keeps_what_was_delivered(self, rig: SourceRig) -> None:
-        """A pipeline can continue at a time in the past where `seek` is declared; otherwise `since` raises ConfigInvalid."""
+        """A pipeline can continue at a time in the past if the source declares `seek`; otherwise `since` raises ConfigInvalid."""
         rig.commit(1)
         source, moment = rig.source, datetime.now(UTC) - timedelta(days=1)
         if source.seek:
@@ -92,7 +92,7 @@ class SourceContract(Contract):
                 since(source, source.lanes()[0], moment)
 
     def test_positions_grow(self, rig: SourceRig) -> None:
-        """Positions grow in commit order, and each names one change."""
+        """Positions grow in commit order, and each position names one change."""
         for changes in (1, 3, 2):
             rig.commit(changes)
         positions = [change.position for change in read(rig.source, whole(rig.source))]
@@ -155,7 +155,7 @@ class SourceContract(Contract):
             assert source.position(window.upto) == source.position(source.head(source.lanes()[0]))
 
     def test_a_poll_ends_when_its_wait_is_over(self, rig: SourceRig) -> None:
-        """A poll without changes waits for the given time, not less."""
+        """A poll without changes waits at least for the given time."""
         rig.commit(1)
         lane = rig.source.lanes()[0]
         with closing(rig.source.open(lane, rig.source.head(lane), ANONYMOUS)) as following:
@@ -164,7 +164,7 @@ class SourceContract(Contract):
             assert time.monotonic() - began >= 0.2
 
     def test_a_commit_ends_a_poll_of_a_day(self, rig: SourceRig) -> None:
-        """A poll returns when changes are committed, however long it may wait."""
+        """A poll returns when changes are committed, also if it may wait for a day."""
         lane, begin, is_open = rig.source.lanes()[0], beginning(rig.source), threading.Event()
 
         def first() -> list[Change]:
@@ -203,7 +203,7 @@ class SourceContract(Contract):
         assert [*from_batch(window.changes), *after] == read(source, whole(source))
 
     def test_reading_goes_on_after_any_change(self, rig: SourceRig) -> None:
-        """`cursor_after` has the position of its change and the incarnation, and the next change comes next after it."""
+        """The cursor of `cursor_after` has the position and the incarnation of its change, and the next change follows after it."""
         rig.commit(3)
         rig.commit(2)
         source, start = rig.source, beginning(rig.source)
@@ -231,7 +231,7 @@ class SourceContract(Contract):
         assert [source.backlog(lane, span.after, most=most).changes for most in (None, 1, 8, 100)] == [9, 1, 8, 9]
 
     def test_sources_and_cursors_travel(self, rig: SourceRig) -> None:
-        """A source is equal to its copy by pickle, and the copy reads the same."""
+        """A pickled copy of a source is equal to the source, and reads the same changes."""
         rig.commit(2)
         source: Source = pickle.loads(pickle.dumps(rig.source))
         assert source == rig.source
@@ -245,7 +245,7 @@ class SourceContract(Contract):
             rig.source.position(Cursor(text))
 
     def test_a_lane_that_has_ended_has_nothing_after_its_end(self, rig: SourceRig) -> None:
-        """The end of a lane is its head, and nothing comes after it."""
+        """The end of a lane is its head, and no change follows after it."""
         for _ in range(3):
             rig.commit(2)
         source = rig.source
