@@ -39,6 +39,13 @@ class TwoLanes(SqliteSource):
         return MAIN, OTHER
 
 
+class LanesAway(SqliteSource):
+    """Its lanes cannot be listed at present."""
+
+    def lanes(self) -> tuple[Lane, ...]:
+        raise SourceUnavailable("the servers do not answer")
+
+
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
     made = parse({"name": "orders", "source": {"type": "sqlite", "database": "shop.db"}, "sink": {"type": "discard"}}, tmp_path)
@@ -193,3 +200,8 @@ def test_looking_leaves_no_trace(pipeline: Pipeline, tmp_path: Path) -> None:
     assert found.error
     assert found.error["code"] == "capture.missing"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_source_whose_lanes_cannot_be_listed_is_the_error_of_the_status(pipeline: Pipeline) -> None:
+    found = observe(replace(pipeline, source=LanesAway(database="shop.db")))
+    assert ((found.error or {})["code"], found.position, found.backlog) == ("source.unavailable", None, None)

@@ -79,7 +79,6 @@ def summarise(
     """The status from these facts: backlogs of lanes are added, and the oldest undelivered change gives the lag."""
     error, lanes = (waiting.facts(), {}) if isinstance(waiting, PenstockError) else (None, waiting)
     oldest_at = min((lane.oldest_at for lane in lanes.values() if lane.changes != 0 and lane.oldest_at), default=None)
-    own = pipeline.source.lanes()
     lag = max(0.0, (now - oldest_at).total_seconds()) if oldest_at else 0.0
     return Status(
         name=pipeline.name,
@@ -87,7 +86,7 @@ def summarise(
         state=_state(standing),
         epoch=standing.epoch,
         holder=standing.holder if standing.is_held else None,
-        position=min((mark.position for lane, mark in standing.watermarks.items() if lane in own), default=None),
+        position=position_of(pipeline, standing),
         head=max((lane.head for lane in lanes.values()), default=None),
         backlog=_total(lane.changes for lane in lanes.values()) if lanes else None,
         lag_seconds=round(lag, 3) if lanes else None,
@@ -99,6 +98,14 @@ def summarise(
         trouble=standing.trouble,
         marks={lane: mark.position for lane, mark in standing.watermarks.items()},
     )
+
+
+def position_of(pipeline: Pipeline, standing: PipelineState) -> int | None:
+    """The lowest position of the lanes of a pipeline; None before its first watermark, and while its lanes cannot be listed."""
+    with suppress(PenstockError):
+        marks, lanes = standing.watermarks, pipeline.source.lanes()
+        return min((marks[lane].position for lane in lanes if lane in marks), default=None)
+    return None
 
 
 def _total(counts: Iterable[int | None]) -> int | None:

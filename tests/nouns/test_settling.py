@@ -231,6 +231,39 @@ def test_a_batch_that_ends_tells_of_a_refusal_at_once(refusal: tuple[Pipeline, l
     assert [type(event) for event in heard] == [Unsettled]
 
 
+@settings
+class PartlyReadonly(SqliteSource):
+    """Two lanes, the first of which cannot be settled."""
+
+    def lanes(self) -> tuple[Lane, ...]:
+        return Lane("readonly"), LANE
+
+    @property
+    def retention(self) -> PartlyReadonlyRetention:
+        return PartlyReadonlyRetention(self.database, self.retain)
+
+
+@dataclass(frozen=True)
+class PartlyReadonlyRetention(SqliteRetention):
+    def settle(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> Settlement:
+        if lane != LANE:
+            raise SourceUnavailable("the file of this lane is readonly")
+        return super().settle(pipeline, lane, upto, owner)
+
+
+def test_one_lane_that_is_settled_does_not_hide_another_that_is_not(tmp_path: Path) -> None:
+    pipeline = shared(tmp_path, "keep")
+    with closing(pipeline.state.candidate("orders", "me")) as candidate:
+        term = candidate.campaign()
+        assert term
+        pipeline.state.place(term, {Lane("readonly"): Watermark(pipeline.source.head(LANE), 10)})
+    heard: list[Event] = []
+    settling = Settling(replace(pipeline, source=PartlyReadonly(database=pipeline.source.database)), heard.append)
+    for _ in range(3):
+        settling.settle(patience=0.0)
+    assert [type(event) for event in heard if isinstance(event, SettledAgain | Unsettled)] == [Unsettled]
+
+
 def test_a_pipeline_starts_on_a_source_that_cannot_be_settled(refusal: tuple[Pipeline, list[SourceUnavailable]]) -> None:
     pipeline, refusals = refusal
     refusals.append(SourceUnavailable("shop.db: attempt to write a readonly database"))

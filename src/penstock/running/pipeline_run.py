@@ -36,6 +36,7 @@ from penstock.running.resume import appear, place
 from penstock.running.settling import Settling
 from penstock.spark.engine import Engine
 from penstock.spark.query import Query
+from penstock.status import position_of
 
 LOOK_SECONDS = 0.4
 SETTLE_SECONDS = 1.0
@@ -341,5 +342,4 @@ class PipelineRun:
         return PipelineState()
 
     def _position(self) -> int | None:
-        marks, lanes = self._standing().watermarks, self.pipeline.source.lanes()
-        return max((marks[lane].position for lane in lanes if lane in marks), default=None)
+        return position_of(self.pipeline, self._standing())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from functools import partial
 
 from penstock.change import Lane
@@ -28,28 +29,32 @@ class Settling:
 
     def settle(self, patience: float = UNSETTLED_SECONDS) -> int:
         """Settle each lane in the source; returns the number of pruned changes. `patience`: seconds until a refusal is reported."""
-        source = self._pipeline.source
-        return sum(self._settle(source.retention, lane, patience) for lane in source.lanes()) if source.retention else 0
-
-    def _settle(self, retention: Retention, lane: Lane, patience: float) -> int:
-        name = self._pipeline.name
-        try:
-            settle = partial(retention.settle, name, lane, owner=owner_of(self._pipeline))
-            settled = at_watermark(self._pipeline, lane, settle)
-        except StateUnavailable:
-            return 0  # the next call tries again
-        except SourceUnavailable as error:
-            self._refused(error, patience)
+        done, refusal = list[Settlement](), None
+        if not (retention := self._pipeline.source.retention):
             return 0
-        if settled is None:
-            return 0
-        watermark, done = settled
-        if not done.is_put_off:
+        for lane in self._pipeline.source.lanes():
+            try:
+                done.append(self._settle(retention, lane))
+            except SourceUnavailable as error:
+                refusal = error
+        if refusal:
+            self._refused(refusal, patience)
+        elif not all(one.is_put_off for one in done):
             self._taken()
-        if done.pruned:
-            self._emit(Settled(pipeline=name, position=watermark.position, pruned=done.pruned))
-        self._emit_others(done)
-        return done.pruned
+        return sum(one.pruned for one in done)
+
+    def _settle(self, retention: Retention, lane: Lane) -> Settlement:
+        """Settle a lane in the source. Raises SourceUnavailable."""
+        name = self._pipeline.name
+        with suppress(StateUnavailable):  # the next call tries again
+            settle = partial(retention.settle, name, lane, owner=owner_of(self._pipeline))
+            if settled := at_watermark(self._pipeline, lane, settle):
+                watermark, done = settled
+                if done.pruned:
+                    self._emit(Settled(pipeline=name, position=watermark.position, pruned=done.pruned))
+                self._emit_others(done)
+                return done
+        return Settlement(is_put_off=True)
 
     def _refused(self, error: SourceUnavailable, patience: float) -> None:
         """Report once that the source cannot be settled, if that lasts: delivery continues and would not show it."""
