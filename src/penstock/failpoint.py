@@ -13,21 +13,6 @@ from pathlib import Path
 
 _folder = os.environ.get("PENSTOCK_FAILPOINTS")
 
-POINTS = (
-    "reader.read",
-    "reader.yielded",
-    "writer.claiming",
-    "writer.claimed",
-    "sink.sending",
-    "sink.sent",
-    "sink.purging",
-    "writer.parking",
-    "writer.parked",
-    "writer.advancing",
-    "writer.advanced",
-    "source.settling",
-)
-
 
 def reach(point: str) -> None:
     """Pause or die here, if this point is armed."""

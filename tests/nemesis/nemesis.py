@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sqlite3
 import time
@@ -9,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain, islice
+from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, TypeVar
 
@@ -16,14 +18,19 @@ import psutil
 
 from deadline import PATIENCE, until
 from fix_rig import Rig
-from penstock.failpoint import POINTS
+from penstock import failpoint
 from program import Program, altered_by, is_dead, send
 
 RATES = (0.1, 0.5, 0.9)
 FAULTS = ("fail_rate", "hang_rate", "cut_rate", "lose_rate")
 DAY = 86400.0
 ELSEWHERE = ("sink.purging", "writer.parking", "writer.parked")  # only by delivery barrier, or with rows that are too large
-PASSED = tuple(point for point in POINTS if point not in ELSEWHERE)
+POINTS = {
+    point
+    for file in Path(failpoint.__file__).parent.rglob("*.py")
+    for point in re.findall(r'\breach\("([a-z]+\.[a-z]+)"\)', file.read_text())
+}
+PASSED = tuple(sorted(POINTS.difference(ELSEWHERE)))
 
 T = TypeVar("T")
 Step = Callable[[Any], None]
