@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 _PRINTED = re.compile(r"\[(?P<code>[a-z]+\.[a-z-]+)\] (?P<message>[^\n]*?)(?: \| (?P<remedy>[^\n]*))?$", re.MULTILINE)
 
@@ -31,9 +31,6 @@ class PenstockError(Exception):
 
     def __str__(self) -> str:
         return f"[{self.code}] {self.message}" + (f" | {self.remedy}" if self.remedy else "")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.message, self.remedy)
 
     def facts(self) -> dict[str, str]:
         """The error as `status --json` and the logs show it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 FILE, FOLDER = 0o600, 0o700
@@ -33,10 +34,8 @@ def described(found: os.stat_result) -> str:
 
 def make_file(path: Path) -> None:
     """Create an empty file that only this user can open, unless it exists."""
-    try:
+    with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE))
-    except FileExistsError:
-        return
 
 
 def append_to(path: Path) -> int:

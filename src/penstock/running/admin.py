@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from penstock.change import Lane
 from penstock.config.unread import require
 from penstock.coordinator import Term
-from penstock.cursor import Cursor, Watermark
+from penstock.cursor import Watermark
 from penstock.errors import CaptureMissing, ConfigInvalid, PenstockError, TermHeld
 from penstock.owner import Owner
 from penstock.ownership import another, owner_of
@@ -72,14 +72,11 @@ def plan(pipeline: Pipeline, to: str, now: datetime) -> list[Move]:
 def _move(pipeline: Pipeline, lane: Lane, old: Watermark, place: str | datetime) -> Move:
     source = pipeline.source
     cursor = since(source, lane, place) if isinstance(place, datetime) else source.begin(lane, place)
+    position = source.position(cursor)
+    new = Watermark(cursor, position, old.delivered if position >= old.position else None)  # backward, it is unknown
     before, after = source.backlog(lane, old.cursor), source.backlog(lane, cursor)
     between = None if before.changes is None or after.changes is None else abs(after.changes - before.changes)
-    return Move(lane, old, _moved(old, cursor, source.position(cursor)), between, after.oldest_at)
-
-
-def _moved(old: Watermark, cursor: Cursor, position: int) -> Watermark:
-    """Forward, the last delivered position remains; backward, it is unknown."""
-    return Watermark(cursor, position, old.delivered if position >= old.position else None)
+    return Move(lane, old, new, between, after.oldest_at)
 
 
 def rewind(pipeline: Pipeline, moves: Sequence[Move]) -> None:

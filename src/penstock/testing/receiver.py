@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 import ssl
 import subprocess
 import sys
@@ -176,7 +177,7 @@ class Receiver:
     def take(self, request: Request) -> Reaction:
         """Decide about a request and record it, before any answer."""
         dials, content = self.dials, request.content
-        places = _places(content, dials.poison.encode()) if dials.poison else []
+        places = [found.start() for found in re.finditer(re.escape(dials.poison).encode(), content)] if dials.poison else []
         verdict = judge(replace(dials, fail_rate=1.0) if places else dials, self._random.random())
         if dials.script:
             self.turn(script=dials.script[1:])
@@ -199,14 +200,6 @@ class Receiver:
                 self._requests.append(record)
             self._changed.notify_all()
         return verdict
-
-
-def _places(content: bytes, text: bytes) -> list[int]:
-    found, at = [], content.find(text)
-    while at >= 0:
-        found.append(at)
-        at = content.find(text, at + 1)
-    return found
 
 
 def _named(content: bytes, places: Collection[int]) -> list[int]:

@@ -13,16 +13,14 @@ _SELECTORS = ((0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
 
 def printable(text: str) -> str:
     r"""This text on one line, with escapes such as `\x1b` for controls, bidirectional controls and invisible characters."""
-    return text if text.isascii() and text.isprintable() else "".join(map(_shown, text))
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(one.encode("unicode_escape").decode() if _is_hidden(one) else one for one in text)
 
 
 def as_json(value: Any, separators: tuple[str, str] | None = None) -> str:
     """JSON on one line, in printable ASCII: `json.dumps` does not escape DEL."""
     return json.dumps(value, separators=separators).replace("\x7f", r"\u007f")
-
-
-def _shown(character: str) -> str:
-    return character.encode("unicode_escape").decode() if _is_hidden(character) else character
 
 
 def _is_hidden(character: str) -> bool:

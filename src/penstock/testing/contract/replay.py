@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
+from penstock.change import Change, Lane
+from penstock.cursor import Cursor
 from penstock.errors import PenstockError, SourceOwned, SourceRewound
 from penstock.following import follow
 from penstock.owner import Owner
-from penstock.source import ANONYMOUS
+from penstock.source import ANONYMOUS, Source
 from penstock.testing.contract.reading import beginning, followed, read, whole
 from penstock.testing.contract.source import SourceContract, SourceRig, part_of
 
@@ -109,11 +111,7 @@ class SharedSourceContract(ReplayableSourceContract):
 
     def test_settling_is_idempotent_and_keeps_what_is_needed(self, rig: SharedRig) -> None:
         """`settle` can be repeated, and keeps every change that a registered pipeline still needs."""
-        source, lane, retention = rig.source, rig.source.lanes()[0], part_of(rig, "retention")
-        rig.commit(4)
-        changes = read(source, whole(source))
-        start = beginning(source)
-        slow, fast = (source.cursor_after(changes[number], start) for number in (0, 2))
+        source, lane, retention, changes, (slow, _, fast, _) = _four(rig)
         assert retention.registered("fast", lane) is None
         retention.settle("slow", lane, slow)
         for _ in range(3):
@@ -127,11 +125,7 @@ class SharedSourceContract(ReplayableSourceContract):
 
     def test_a_reader_is_registered_at_once_also_backwards_until_it_is_forgotten(self, rig: SharedRig) -> None:
         """`register` records a position at once, also an earlier one; `forget` removes the registration."""
-        source, lane, retention = rig.source, rig.source.lanes()[0], part_of(rig, "retention")
-        rig.commit(4)
-        changes = read(source, whole(source))
-        start = beginning(source)
-        late, early = (source.cursor_after(changes[number], start) for number in (3, 1))
+        source, lane, retention, changes, (_, early, _, late) = _four(rig)
         retention.register("p", lane, late)
         retention.register("p", lane, early)
         assert retention.registered("p", lane) == source.position(early)
@@ -146,10 +140,7 @@ class SharedSourceContract(ReplayableSourceContract):
 
     def test_a_registration_belongs_to_one_state_and_that_of_another_changes_nothing(self, rig: SharedRig) -> None:
         """`register` and `settle` of another owner raise SourceOwned and change nothing."""
-        source, lane, retention = rig.source, rig.source.lanes()[0], part_of(rig, "retention")
-        rig.commit(4)
-        changes = read(source, whole(source))
-        slow = source.cursor_after(changes[0], beginning(source))
+        source, lane, retention, changes, (slow, *_) = _four(rig)
         retention.register("p", lane, slow, A)
         for call in (retention.register, retention.settle):
             for owner in (B, None):
@@ -181,10 +172,7 @@ class SharedSourceContract(ReplayableSourceContract):
 
     def test_a_state_that_forgets_the_registration_of_another_takes_it_over_where_it_stands(self, rig: SharedRig) -> None:
         """`forget` of another owner hands the registration over to that owner, at the same position."""
-        source, lane, retention = rig.source, rig.source.lanes()[0], part_of(rig, "retention")
-        rig.commit(4)
-        changes = read(source, whole(source))
-        slow = source.cursor_after(changes[1], beginning(source))
+        source, lane, retention, changes, (_, slow, *_) = _four(rig)
         retention.register("p", lane, slow, A)
         assert retention.forget("p", B)
         assert retention.registered("p", lane) == source.position(slow)
@@ -210,3 +198,11 @@ class SharedSourceContract(ReplayableSourceContract):
         assert len(read(source, whole(source))) < 6
         rig.commit(1)
         assert len(followed(source, source.begin(lane, "beginning"), 1, self.patience)) >= 1
+
+
+def _four(rig: SharedRig) -> tuple[Source, Lane, Any, list[Change], list[Cursor]]:
+    """The source, its first lane and its retention, four committed changes, and the cursor after each of them."""
+    rig.commit(4)
+    source, changes = rig.source, read(rig.source, whole(rig.source))
+    cursors = [source.cursor_after(change, beginning(source)) for change in changes]
+    return source, source.lanes()[0], part_of(rig, "retention"), changes, cursors
