@@ -223,16 +223,16 @@ def _request(headers: Mapping[str, str], content: bytes) -> _Request:
     if not _EPOCH.fullmatch(headers["penstock-epoch"]):
         raise _Refusal(400, "the header Penstock-Epoch is not a number")
     inner = "/".join(quote(headers[f"penstock-{part}"], safe="%:") for part in ("incarnation", "lane"))
-    pipeline = quote(pipeline, safe="")
     epoch, is_redriven = int(headers["penstock-epoch"]), bool(headers.get("penstock-redriven"))
     return _Request(pipeline, f"place/{pipeline}/{inner}/", epoch, changes, is_redriven)
 
 
 def _content(content: bytes) -> tuple[str, list[Change]]:
+    """The name of the pipeline, percent-encoded, and the changes."""
     try:
         found = json.loads(content)
-        pipeline, changes = found["pipeline"], found["changes"]
-        is_whole = isinstance(pipeline, str) and isinstance(changes, list) and all(map(_is_change, changes))
+        pipeline, changes = quote(found["pipeline"], safe=""), found["changes"]
+        is_whole = isinstance(changes, list) and all(map(_is_change, changes))
     except (ValueError, LookupError, TypeError, RecursionError):
         is_whole = False
     if not is_whole:
@@ -285,10 +285,15 @@ class SqliteStore:
             self._connection.execute("begin immediate")
             try:
                 yield
-                self._connection.commit()
+                self._end("commit")
             except BaseException:  # also after a failed commit: an open transaction would be taken for the caller's
-                self._connection.rollback()
+                self._end("rollback")
                 raise
+
+    def _end(self, word: str) -> None:
+        """Commit or roll back by SQL: the methods of a connection with `autocommit=True` do nothing."""
+        if self._connection.in_transaction:
+            self._connection.execute(word)
 
     def get(self, name: str) -> str | None:
         """The text of this name."""

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -33,6 +33,8 @@ from penstock.poison.condemned import Circumstances
 from penstock.poison.policy import Poison
 from penstock.receiver import MemoryStore, Receiver
 from penstock.running.redrive import REACH_SECONDS, Redriven, redrive
+from penstock.settings import settings
+from penstock.sink import Assignment, Sink
 from penstock.status import _poison, summarise
 
 LANE = Lane("log")
@@ -184,6 +186,21 @@ def test_a_wrong_request_says_what_is_meant(office: Office, capsys: Any, words: 
     assert code == 2
     assert said in told
     assert len(office.parked()) == 4
+
+
+@settings
+class FullSink(Sink):
+    """Its deliveries never have room."""
+
+    def open(self, assignment: Assignment) -> Any:
+        return SimpleNamespace(offer=lambda *_: False, drain=lambda wait: True, close=lambda: None)
+
+
+def test_a_letter_for_which_the_sink_has_no_room_stays(office: Office) -> None:
+    parked_chain(office)
+    done = list(redrive(replace(office.pipeline, sink=FullSink()), lambda letter: letter.change.position == 4))
+    assert [(one.outcome, one.error and one.error.code) for one in done] == [("failed", "sink.exhausted")]
+    assert 4 in office.parked()
 
 
 @pytest.mark.parametrize("office", ["row", "lane"], indirect=True)

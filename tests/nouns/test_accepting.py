@@ -226,6 +226,27 @@ def test_with_sqlite_what_could_not_be_committed_is_undone_and_nothing_later_is_
         assert db.execute("select id from orders").fetchall() == [(1,), (2,)]
 
 
+class Autocommitting(sqlite3.Connection):
+    """Commits and rolls back as a connection with `autocommit=True` does from Python 3.12 on: not at all."""
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None: ...
+
+
+def test_with_sqlite_a_connection_in_autocommit_has_transactions_too(tmp_path: Path):
+    with closing(sqlite3.connect(tmp_path / "shop.db", isolation_level=None, factory=Autocommitting)) as db:
+        receiver = Receiver(SqliteStore(db))
+        assert taken(receiver, run(1, 1)) == (200, [1])
+        assert not db.in_transaction
+        with pytest.raises(ZeroDivisionError), receiver.accepting(*request(run(2, 2))):
+            raise ZeroDivisionError
+        assert not db.in_transaction
+        with receiver.accepting(*request(run(2, 2))) as verdict:
+            db.execute("commit")  # by the code that applies the changes
+        assert len(verdict.changes) == 1
+
+
 requests = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 12), st.integers(0, 4)), max_size=40)
 
 
@@ -360,6 +381,7 @@ def test_a_secret_that_cannot_work_is_refused_at_once():
         b'"x"',
         b"[" * 100_000,
         b'{"pipeline":5,"changes":[]}',
+        b'{"pipeline":"\\ud800","changes":[{"position":1,"previous":null,"table":"t","key":{}}]}',
         b'{"pipeline":"p","changes":{}}',
         b'{"pipeline":"p","changes":[5]}',
         b'{"pipeline":"p","changes":[{}]}',

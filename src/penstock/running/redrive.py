@@ -149,8 +149,7 @@ class Sending:
             has_messages=pipeline.source.gives_messages,
         )
         with closing(_once(pipeline.sink).open(assignment)) as delivery:
-            delivery.offer(changes, PATIENCE)
-            if not delivery.drain(PATIENCE):
+            if not (delivery.offer(changes, PATIENCE) and delivery.drain(PATIENCE)):
                 raise DeliveryExhausted(f"the sink did not accept change {letter.change.position} within {PATIENCE:g} s")
 
 
