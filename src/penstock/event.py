@@ -182,7 +182,7 @@ class Warned(Event):
 
 
 class AttemptFailed(Event):
-    """A worker's attempt ended with an error; Spark or the driver decides what follows."""
+    """A worker's attempt ended with an error; Spark or the driver starts another one, or ends the query."""
 
     level = "warning"
     sentence = "attempt {attempt} failed: {message}"

@@ -332,13 +332,11 @@ def count(source: Source, span: Span, most: int | None = None) -> int | None:
 
 def since(source: Source, lane: Lane, moment: datetime) -> Cursor:
     """The cursor before the first change made at this moment or later. Raises ConfigInvalid if that may be gone already."""
-    if source.row_lease and source.seek is None:
+    if source.seek:
+        return source.seek.since(lane, moment)
+    if source.row_lease:
         raise ConfigInvalid(
             "a table with reader mark keeps no delivered messages",
             "reader mark sends and purges all rows of the table: delete rows that must not be sent",
         )
-    if source.seek is None:
-        raise ConfigInvalid(
-            "the source keeps no delivered changes, so that a pipeline cannot continue at a time", "name a position"
-        )
-    return source.seek.since(lane, moment)
+    raise ConfigInvalid("the source keeps no delivered changes, so that a pipeline cannot continue at a time", "name a position")

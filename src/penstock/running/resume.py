@@ -35,7 +35,7 @@ def decide(
 ) -> str | None:
     """`watermark`, `sink`, `file` or `person`.
 
-    None if only an operator can decide: the source knows the pipeline, but neither the store nor the sink has a watermark.
+    None if only an operator can decide: the source has registered the pipeline, but neither the store nor the sink has a watermark.
     """
     if said is not None and (not known or (last_error or {}).get("code") in UNKNOWN):
         return "person"

@@ -12,7 +12,7 @@ import pytest
 from penstock.change import Change, Op, from_batch
 from penstock.cursor import Cursor
 from penstock.errors import TermLost
-from penstock.source import RowName, Span, Stamp, Window
+from penstock.source import RowName, Span, Stamp
 from penstock.testing.contract.reading import DAY, beginning, polled, polled_at, read, whole
 from penstock.testing.contract.source import SourceContract, SourceRig, part_of
 
@@ -128,9 +128,8 @@ def _planned(rig: SnapshotRig) -> Cursor:
 
 def _delivered(rig: SnapshotRig, planned: Cursor, *, again: bool = False) -> tuple[list[Change], list[Cursor]]:
     """The rows of all ranges, and the cursors at which the ranges end."""
-    windows: list[Window] = []
-    for cursor in part_of(rig, "snapshot").ranges(planned).values():
-        windows += part_of(rig, "snapshot").rows(cursor, again=again)
+    snapshot = part_of(rig, "snapshot")
+    windows = [window for begin in snapshot.ranges(planned).values() for window in snapshot.rows(begin, again=again)]
     changes = [change for window in windows for change in from_batch(window.changes)]
     return changes, [window.upto for window in windows if window.upto]
 
