@@ -106,6 +106,10 @@ class Coordinator(Protocol):
     def ttl(self) -> float:
         """Seconds without a renewal after which a holder is silent."""
 
+    @property
+    def renewal(self) -> float:
+        """Seconds between two renewals: several within the time for which a holder trusts its term."""
+
     def identity(self) -> str | None:
         """The random id that this store got at its creation, and that its copies share; None before."""
 

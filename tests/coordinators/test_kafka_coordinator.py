@@ -36,7 +36,7 @@ from penstock.coordinators.kafka.log import StateLog, shared
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid, StateInvalid, StateUnavailable, TermFenced, TermLost
 from penstock.letter import DeadLetter
-from penstock.running.leadership import Leadership, renewal
+from penstock.running.leadership import Leadership
 from servers.broker import Broker
 from servers.proxy import Proxy
 
@@ -423,8 +423,8 @@ def test_a_record_that_was_sent_twice_because_its_answer_was_lost_counts_once_an
 
 
 def test_a_leader_renews_several_times_within_its_deadline() -> None:
-    assert renewal(KafkaCoordinator("kafka://a:1/state")) == 1.0
-    assert renewal(KafkaCoordinator("kafka://a:1/state?session-timeout=6s")) == pytest.approx(0.4)
+    assert KafkaCoordinator("kafka://a:1/state").renewal == 1.0
+    assert KafkaCoordinator("kafka://a:1/state?session-timeout=6s").renewal == pytest.approx(0.4)
 
 
 def test_who_may_be_silent_for_longer_waits_for_longer() -> None:

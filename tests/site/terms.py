@@ -24,7 +24,7 @@ def ahead() -> float:
         return time.monotonic()
 
 
-def _of(name: str) -> Any:
+def _ahead(name: str) -> Any:
     def alter(module: ModuleType) -> None:
         coordinator = getattr(module, name)
         candidate = coordinator.candidate
@@ -33,18 +33,23 @@ def _of(name: str) -> Any:
             return candidate(replace(self, clock=ahead), *values)
 
         coordinator.candidate = skipping
+        _often(name)(module)
 
     return alter
 
 
-def _often(module: ModuleType) -> None:
-    renewal = module.renewal
-    module.renewal = lambda coordinator: min(renewal(coordinator), 1.0)  # type: ignore[attr-defined]
+def _often(name: str) -> Any:
+    def alter(module: ModuleType) -> None:
+        coordinator = getattr(module, name)
+        renewal = coordinator.renewal.fget
+        coordinator.renewal = property(lambda self: min(renewal(self), 1.0))
+
+    return alter
 
 
 _ALL = {
-    "penstock.running.leadership": _often,
-    "penstock.coordinators.sqlite.coordinator": _of("SqliteCoordinator"),
-    "penstock.coordinators.postgres.coordinator": _of("PostgresCoordinator"),
+    "penstock.coordinators.sqlite.coordinator": _ahead("SqliteCoordinator"),
+    "penstock.coordinators.postgres.coordinator": _ahead("PostgresCoordinator"),
+    "penstock.coordinators.kafka.coordinator": _often("KafkaCoordinator"),
 }
 ALTERED = _ALL if _FOLDER else {}  # a worker of xdist has no such folder: its tests give the coordinators clocks of their own

@@ -47,6 +47,11 @@ class RowCoordinator(StoreLetters, Generic[S]):
     grace: float = 1.0
     clock: Callable[[], float] = time.monotonic
 
+    @property
+    def renewal(self) -> float:
+        """A fifth of a term."""
+        return self.ttl / 5
+
     @abstractmethod
     def _reading(self) -> AbstractContextManager[S | None]:
         """The store; None if there is none yet."""

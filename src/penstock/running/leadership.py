@@ -14,8 +14,6 @@ from penstock.errors import Directive, PenstockError, StateUnavailable, TermFenc
 from penstock.event import Observer, StateAway, StateBack, TermGone
 
 CAMPAIGN_SECONDS = 0.1
-RENEWALS = 5
-"""Number of renewals within the length of a term."""
 
 
 def gone(term: Term, loss: TermLost | None) -> TermGone:
@@ -114,7 +112,7 @@ class Leadership(Thread):
                 self._keep(candidate)
 
     def _keep(self, candidate: Candidate) -> None:
-        while not self._leaving.wait(renewal(self._coordinator)):
+        while not self._leaving.wait(self._coordinator.renewal):
             try:
                 candidate.renew()
                 self.trouble = None
@@ -129,12 +127,6 @@ class Leadership(Thread):
                 self.trouble = error if isinstance(error, StateUnavailable) else self.trouble
         self._term = None
         candidate.resign()
-
-
-def renewal(coordinator: Coordinator) -> float:
-    """Seconds between two renewals. A store whose holders trust their terms for less than `ttl` has its own value."""
-    seconds: float = getattr(coordinator, "renewal", coordinator.ttl / RENEWALS)
-    return seconds
 
 
 class Absence:
