@@ -6,6 +6,7 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 import yaml
 from desks import Desk
@@ -76,6 +77,23 @@ def test_a_database_that_is_not_there_is_said(desk: Desk, tmp_path: Path) -> Non
     with pytest.raises((SourceUnavailable, OutboxMissing)) as raised:
         MarkSource(database=database).backlog(LANE, desk.start)
     assert "s3cret" not in str(raised.value)
+
+
+def test_the_remedy_for_a_missing_table_is_the_command_that_makes_it(desk: Desk) -> None:
+    with pytest.raises(OutboxMissing) as missing:
+        MarkSource(database=desk.source.database, table="nowhere").backlog(LANE, desk.start)
+    assert missing.value.remedy.endswith(" --table nowhere --layout goharvest")
+
+
+def test_a_role_without_rights_is_referred_to_the_list_of_rights(postgres_of_module: str) -> None:
+    databases.create(postgres_of_module, "guarded")
+    with psycopg.connect(postgres_of_module, autocommit=True) as owner:
+        owner.execute("create role guarded login password 'guest'")
+        source = MarkSource(database=f"postgresql://guarded:guest@{postgres_of_module.rpartition('@')[2]}", table="guarded")
+        with pytest.raises(OutboxUnfit, match="permission denied") as refused:
+            source.backlog(LANE, source.begin(LANE, "beginning"))
+        owner.execute("drop role guarded")
+    assert refused.value.remedy == "grant this role the rights that docs/goharvest.md lists"
 
 
 def test_init_makes_the_table_and_shows_how(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

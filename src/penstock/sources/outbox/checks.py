@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from penstock.errors import SourcePruned
 from penstock.finding import Check, Finding, ok, warning
 from penstock.source import Reader
-from penstock.sources.outbox.database import remedy_of
 from penstock.sources.outbox.mark import databases
 from penstock.sources.outbox.mark.source import MarkSource
 from penstock.sources.outbox.mark.stamp import EVERY
@@ -38,7 +37,7 @@ def outbox(source: OutboxSource) -> Iterator[Finding]:
     found, messages = survey(source.database, Names(source.table)), _messages(source)
     if source.notify and not found.has_trigger:
         said = f"source.notify is on, but inserts into {source.table} send no notification"
-        yield warning("outbox", said, f"{remedy_of(Names(source.table))} --notify")
+        yield warning("outbox", said, f"{Names(source.table).init()} --notify")
     if messages > LONG_OUTBOX:
         yield warning("outbox", f"{messages} messages are in {source.table}", "find the slowest pipeline with penstock status")
     else:

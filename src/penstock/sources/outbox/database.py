@@ -101,18 +101,13 @@ def _translated(dsn: str, names: Names) -> Iterator[None]:
     try:
         yield
     except (refused.UndefinedTable, refused.InvalidSchemaName) as error:
-        raise OutboxMissing(f"{shown(dsn)} has no outbox {names.table}: {_said(error, dsn)}", remedy_of(names)) from error
+        raise OutboxMissing(f"{shown(dsn)} has no outbox {names.table}: {_said(error, dsn)}", names.init()) from error
     except (refused.UndefinedColumn, refused.UndefinedFunction, refused.DatatypeMismatch) as error:
-        raise OutboxUnfit(f"{names.table} in {shown(dsn)} is no outbox: {_said(error, dsn)}", remedy_of(names)) from error
+        raise OutboxUnfit(f"{names.table} in {shown(dsn)} is no outbox: {_said(error, dsn)}", names.init()) from error
     except refused.InsufficientPrivilege as error:
-        raise OutboxUnfit(f"{shown(dsn)}: {_said(error, dsn)}", "grant this role the rights that docs/outbox.md lists") from error
+        raise OutboxUnfit(f"{shown(dsn)}: {_said(error, dsn)}", f"grant this role the rights that {names.page} lists") from error
     except (psycopg.OperationalError, psycopg.InterfaceError, refused.ReadOnlySqlTransaction) as error:
         raise SourceUnavailable(f"{shown(dsn)}: {_said(error, dsn)}", "check that Postgres runs and can be reached") from error
-
-
-def remedy_of(names: Names) -> str:
-    """The command that creates an outbox of this name."""
-    return "penstock outbox init DSN" + ("" if names.table == "outbox" else f" --table {names.table}")
 
 
 def _said(error: Exception, dsn: str) -> str:

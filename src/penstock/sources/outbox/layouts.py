@@ -34,7 +34,7 @@ class GoharvestTable:
 
     def statements(self) -> list[str]:
         """The SQL that creates the table."""
-        return databases.statements(self._dsn, self._table)
+        return [databases.statement(self._dsn, self._table)]
 
     def create(self) -> str:
         """Create the table unless it exists."""

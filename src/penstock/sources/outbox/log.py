@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.change import Change, Op
 from penstock.errors import ConfigInvalid, LogDamaged, OutboxMissing, SourcePruned, SourceRewound
 from penstock.sources.outbox import sequence
-from penstock.sources.outbox.database import Connection, connected, remedy_of
+from penstock.sources.outbox.database import Connection, connected
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.point import Point
 from penstock.sources.outbox.rows import Row, to_changes
@@ -59,7 +59,7 @@ class Log:
             f" from {self._names.life} order by number desc limit 1".encode()
         ).fetchone()
         if found is None:
-            raise OutboxMissing(f"the outbox {self._names.table} in {shown(self._dsn)} has no incarnation", remedy_of(self._names))
+            raise OutboxMissing(f"the outbox {self._names.table} in {shown(self._dsn)} has no incarnation", self._names.init())
         return Life(*found)
 
     def confirm(self, place: Point) -> Life:

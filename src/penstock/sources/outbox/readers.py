@@ -8,7 +8,7 @@ from dataclasses import replace
 from penstock.errors import OutboxUnfit
 from penstock.owner import Owner, is_anothers, refuse_another
 from penstock.sources.outbox import schema
-from penstock.sources.outbox.database import Connection, driver, remedy_of
+from penstock.sources.outbox.database import Connection, driver
 from penstock.sources.outbox.naming import Names
 from penstock.sources.retain import Registration
 
@@ -69,7 +69,7 @@ def _complete(connection: Connection, names: Names) -> None:
     except driver().errors.InsufficientPrivilege as error:
         raise OutboxUnfit(
             f"{names.reader} was created by an earlier version, and this role may not alter it",
-            f"run once as the owner of the tables: {remedy_of(names)}",
+            f"run once as the owner of the tables: {names.init()}",
         ) from error
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.errors import OutboxUnfit
-from penstock.sources.outbox.database import Connection, remedy_of
+from penstock.sources.outbox.database import Connection
 from penstock.sources.outbox.naming import Names
 
 _DEFAULT = "'^nextval\\(''([^'']|'''')*''::regclass\\)$'"
@@ -56,7 +56,7 @@ def confirm(connection: Connection, names: Names) -> None:
     """Raise OutboxUnfit if ids do not define the order."""
     found = sequence(connection, names)
     if why := flaw(found):
-        remedy = remedy_of(names) if found else identity_sql(names)
+        remedy = names.init() if found else identity_sql(names)
         raise OutboxUnfit(f"the ids of {names.table} do not define the order of its messages: {why}", remedy)
 
 

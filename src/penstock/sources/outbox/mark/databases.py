@@ -15,7 +15,7 @@ _KNOWN = "write postgresql://..., mysql://..., mariadb://..., or the path of a S
 
 def named(database: str, table: str) -> Names:
     """The names of a table. Raises ValueError for a database that is none of those."""
-    names = Names(table)
+    names = Names(table, "goharvest")
     if _module(database) is sqlite and "." in table:
         raise ValueError(f"table is {table!r}: in SQLite a table has no schema")
     return names
@@ -31,9 +31,9 @@ def create(database: str, table: str) -> bool:
     return bool(_module(database).create(database, named(database, table)))
 
 
-def statements(database: str, table: str) -> list[str]:
+def statement(database: str, table: str) -> str:
     """The SQL that creates the table."""
-    return list(_module(database).statements(named(database, table)))
+    return str(_module(database).statement(named(database, table)))
 
 
 def _module(database: str) -> ModuleType:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any
 
@@ -27,10 +27,19 @@ class ListedTable(Table):
     weight: str  # SQL for the bytes of a row
     locking = ""
     """The end of a `select` that locks the rows that it finds, and skips locked ones."""
+    beginning = "begin"
+    """The statement that begins a transaction in which no other writer changes locked rows."""
 
-    @abstractmethod
-    def transaction(self) -> AbstractContextManager[None]:
-        """A transaction in which no other writer changes locked rows."""
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Begin, then commit or roll back."""
+        self.execute(self.beginning)
+        try:
+            yield
+        except BaseException:
+            self._connection.rollback()
+            raise
+        self._connection.commit()
 
     @abstractmethod
     def stamp(self, marks: Sequence[tuple[int, str]]) -> None:
@@ -66,14 +75,6 @@ class ListedTable(Table):
         """Ids first: the page ends by their sizes."""
         first = self._first(f"where {self.within} order by leader_id limit {limit}", span)
         return self._rows(f"where {self.among(first)[0]} and {self.within} order by leader_id", span)
-
-    def purge_span(self, span: Span, limit: int) -> int:
-        """Rows that a search has found."""
-        return self.purge([row for row, _ in self.marked(span, limit)], span)
-
-    def reset(self, ids: Sequence[int] | None, span: Span) -> int:
-        """Rows that a search has found, if no ids are given."""
-        return super().reset([row for row, _ in self.marked(span)] if ids is None else ids, span)
 
     def _first(self, rest: str, facts: Sequence[Any]) -> list[int]:
         """The ids of the first rows that fill a page."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -24,9 +24,9 @@ _SESSION = ("set session transaction isolation level read committed", "set time_
 _NO_TABLE, _NO_COLUMN, _REFUSED = (1146, 1051), (1054,), (1044, 1045, 1142, 1143)
 
 
-def statements(names: Names) -> list[str]:
+def statement(names: Names) -> str:
     """The SQL that creates the table where there is none."""
-    return [
+    return (
         f"create table if not exists {quoted(names.table, '`')} (\n"
         "  id bigint not null auto_increment primary key,\n"
         "  create_time timestamp(6) not null default current_timestamp(6),\n"
@@ -37,7 +37,7 @@ def statements(names: Names) -> list[str]:
         "  kafka_header_values json not null,\n"
         "  leader_id char(36) character set ascii collate ascii_bin\n"
         ") character set utf8mb4"
-    ]
+    )
 
 
 class MysqlTable(ListedTable):
@@ -49,34 +49,11 @@ class MysqlTable(ListedTable):
     locking = "for update skip locked"
     weight = " + ".join(f"coalesce(octet_length({column}), 0)" for column in WEIGHED)
 
-    def __init__(self, connection: Any, names: Names) -> None:
-        super().__init__(quoted(names.table, "`"))
-        self._connection = connection
+    def __init__(self, cursor: Any, table: str) -> None:
+        super().__init__(cursor, table)
         # In a short table the optimizer would examine every row, and wait for writers that have not committed.
         aimed = f"{self.table} as outbox force index (primary)"
         self.updating, self.deleting = f"update {aimed}", f"delete outbox from {aimed}"
-
-    def query(self, sql: str, facts: Sequence[Any] = ()) -> list[Any]:
-        """Without a lock, unless the statement takes one."""
-        with self._connection.cursor() as cursor:
-            cursor.execute(sql, tuple(facts))
-            return list(cursor.fetchall())
-
-    def execute(self, sql: str, facts: Sequence[Any] = ()) -> int:
-        """Commits by itself."""
-        with self._connection.cursor() as cursor:
-            return int(cursor.execute(sql, tuple(facts)))
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Begin, then commit or roll back."""
-        self._connection.begin()
-        try:
-            yield
-        except BaseException:
-            self._connection.rollback()
-            raise
-        self._connection.commit()
 
     def stamp(self, marks: Sequence[tuple[int, str]]) -> None:
         """All in one statement: one for each would be a round trip for each."""
@@ -89,37 +66,27 @@ class MysqlTable(ListedTable):
 
 @contextmanager
 def opened(dsn: str, names: Names, *, anew: bool = False) -> Iterator[MysqlTable]:
-    """The table over a connection of its own."""
-    with _connected(dsn, names) as connection:
-        yield MysqlTable(connection, names)
-
-
-def create(dsn: str, names: Names) -> bool:
-    """Create the table; False if it existed."""
-    with _connected(dsn, names) as connection, connection.cursor() as cursor:
-        is_there = cursor.execute("show tables like %s", (names.table.split(".")[-1].replace("_", "\\_"),))
-        for statement in statements(names) if not is_there else ():
-            cursor.execute(statement)
-    return not is_there
-
-
-@contextmanager
-def _connected(dsn: str, names: Names) -> Iterator[Any]:
-    """A connection whose statements commit, each by itself; errors of the driver become PenstockErrors."""
+    """The table over a connection of its own, whose statements commit by themselves; errors of the driver become PenstockErrors."""
     try:
         import pymysql
     except ImportError as error:
         raise ConfigInvalid("an outbox in MySQL or MariaDB needs PyMySQL", "pip install 'penstock[mysql]'") from error
     try:
-        connection = pymysql.connect(autocommit=True, **_arguments(dsn))
-        try:
-            for statement in _SESSION:
-                connection.query(statement)
-            yield connection
-        finally:
-            connection.close()
+        with closing(pymysql.connect(autocommit=True, **_arguments(dsn))) as connection:
+            for setting in _SESSION:
+                connection.query(setting)
+            yield MysqlTable(connection.cursor(), quoted(names.table, "`"))
     except (pymysql.Error, OSError) as error:
         raise _translated(dsn, names, error) from error
+
+
+def create(dsn: str, names: Names) -> bool:
+    """Create the table; False if it existed."""
+    with opened(dsn, names) as table:
+        is_there = table.query("show tables like %s", (names.table.split(".")[-1].replace("_", "\\_"),))
+        if not is_there:
+            table.execute(statement(names))
+    return not is_there
 
 
 def _arguments(dsn: str) -> dict[str, Any]:
@@ -138,11 +105,10 @@ def _arguments(dsn: str) -> dict[str, Any]:
 def _translated(dsn: str, names: Names, error: Exception) -> PenstockError:
     code = error.args[0] if error.args else 0
     said = f"{shown(dsn)}: {' '.join(map(str, error.args)) or type(error).__name__}"
-    remedy = f"penstock outbox init DSN --table {names.table} --layout goharvest"
     if code in _NO_TABLE:
-        return OutboxMissing(said, remedy)
+        return OutboxMissing(said, names.init())
     if code in _NO_COLUMN:
-        return OutboxUnfit(said, remedy)
+        return OutboxUnfit(said, names.init())
     if code in _REFUSED:
-        return OutboxUnfit(said, "grant the rights that docs/goharvest.md lists to this user")
+        return OutboxUnfit(said, f"grant the rights that {names.page} lists to this user")
     return SourceUnavailable(said, "check that the server runs and can be reached")

@@ -27,8 +27,7 @@ class MarkRetention:
 
     def register(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> None:
         """Remove all marks for a pipeline without a watermark: marks of an earlier one, with other epochs, would hide rows."""
-        with self.opened() as table:
-            table.reset(None, EVERY)
+        self._unmark()
 
     def registered(self, pipeline: str, lane: Lane) -> int | None:
         """Nothing is noted."""
@@ -51,8 +50,11 @@ class MarkRetention:
 
     def forget(self, pipeline: str, owner: Owner | None = None) -> bool:
         """Remove the marks of all rows; False if no row bore one."""
+        return self._unmark() > 0
+
+    def _unmark(self) -> int:
         with self.opened() as table:
-            return table.reset(None, EVERY) > 0
+            return table.reset([row for row, _ in table.marked(EVERY)], EVERY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.errors import OutboxMissing, OutboxUnfit
 from penstock.source import Stamp
 from penstock.sources.outbox import database
-from penstock.sources.outbox.database import Connection
 from penstock.sources.outbox.mark.stamp import POSITIONS, Span, from_, stem
 from penstock.sources.outbox.mark.table import Row, Table
 from penstock.sources.outbox.naming import Names
@@ -25,9 +23,9 @@ _WEIGHT = "octet_length(kafka_key) + coalesce(octet_length(kafka_value), 0) + pg
 _DURABLE = "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'"
 
 
-def statements(names: Names) -> list[str]:
+def statement(names: Names) -> str:
     """The SQL that creates the table of goharvest's guide where there is none."""
-    return [
+    return (
         f"create table if not exists {names.rows} (\n"
         "  id bigserial primary key,\n"
         "  create_time timestamptz not null,\n"
@@ -38,7 +36,7 @@ def statements(names: Names) -> list[str]:
         "  kafka_header_values text[] not null,\n"
         "  leader_id uuid\n"
         f") with ({SWEEP})"
-    ]
+    )
 
 
 class PostgresTable(Table):
@@ -49,18 +47,6 @@ class PostgresTable(Table):
     text = "leader_id::text"
     made_at = "(extract(epoch from create_time) * 1000000)::bigint"
     clock = "(extract(epoch from statement_timestamp()) * 1000000)::bigint"
-
-    def __init__(self, connection: Connection, names: Names) -> None:
-        super().__init__(names.rows)
-        self._connection, self._cursor = connection, connection.cursor(binary=True)
-
-    def query(self, sql: str, facts: Sequence[Any] = ()) -> list[Any]:
-        """All rows, in binary form."""
-        return self._cursor.execute(sql.encode(), facts).fetchall()
-
-    def execute(self, sql: str, facts: Sequence[Any] = ()) -> int:
-        """Commits by itself, unless a transaction is open."""
-        return self._cursor.execute(sql.encode(), facts).rowcount
 
     def among(self, ids: Sequence[int]) -> tuple[str, Sequence[Any]]:
         """As one text: for a list the driver searches for the smallest type on every call."""
@@ -107,20 +93,16 @@ class PostgresTable(Table):
 @contextmanager
 def opened(dsn: str, names: Names, *, anew: bool = False) -> Iterator[PostgresTable]:
     """The table over a connection that commits each statement by itself."""
-    try:
-        with database.connected(dsn, names, anew=anew) as connection:
-            connection.execute(_DURABLE)
-            yield PostgresTable(connection, names)
-    except (OutboxMissing, OutboxUnfit) as error:
-        raise type(error)(error.message, f"{database.remedy_of(names)} --layout goharvest") from error
+    with database.connected(dsn, names, anew=anew) as connection:
+        connection.execute(_DURABLE)
+        yield PostgresTable(connection.cursor(binary=True), names.rows)
 
 
 def create(dsn: str, names: Names) -> bool:
     """Create the table; False if it existed."""
-    with database.connected(dsn, names) as connection:
-        [(found,)] = connection.execute("select to_regclass(%s)", (names.rows,)).fetchall()
-        for statement in statements(names):
-            connection.execute(statement.encode())
+    with opened(dsn, names) as table:
+        [(found,)] = table.query("select to_regclass(%s)", (names.rows,))
+        table.execute(statement(names))
     return found is None
 
 

@@ -40,7 +40,7 @@ class TableLease:
 
     def confirm(self, rows: Sequence[RowName]) -> None:
         """Count the rows that bear the mark."""
-        self._apply(rows, lambda table: table.bearing(rows, self._own))
+        self._apply(rows, lambda table: table.count(rows, self._own))
 
     def close(self) -> None:
         """Disconnect."""
@@ -51,7 +51,7 @@ class TableLease:
     def _apply(self, rows: Sequence[RowName], statement: Callable[[Table], int], *, is_purge: bool = False) -> None:
         """Raise TermLost if a statement missed rows that exist: they bear the mark of a successor. Deleted rows are done."""
         own = self._call(statement)
-        if own < len(rows) and (foreign := self._call(lambda table: table.there(rows)) - own * (not is_purge)) > 0:
+        if own < len(rows) and (foreign := self._call(lambda table: table.count(rows)) - own * (not is_purge)) > 0:
             raise TermLost(f"{foreign} rows that {self._stamp.epoch}.{self._stamp.attempt} had marked bear another mark now")
 
     def _call(self, statement: Callable[[Table], int]) -> int:

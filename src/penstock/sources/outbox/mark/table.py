@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -50,7 +50,7 @@ def to_changes(rows: Sequence[Row]) -> pa.RecordBatch:
 
 
 class Table(ABC):
-    """The table over one connection. A span of marks is a condition: rows with other marks are not touched."""
+    """The table over one cursor. A span of marks is a condition: rows with other marks are not touched."""
 
     within: str  # the condition that a row bears a mark of a span: SQL with two placeholders
     text = "leader_id"
@@ -58,16 +58,19 @@ class Table(ABC):
     made_at: str  # SQL for the creation time of a row, in microseconds since 1970
     clock: str  # SQL for the time of the database, in microseconds since 1970
 
-    def __init__(self, table: str) -> None:
+    def __init__(self, cursor: Any, table: str) -> None:
+        self._cursor, self._connection = cursor, cursor.connection
         self.table, self.updating, self.deleting = table, f"update {table}", f"delete from {table}"
 
-    @abstractmethod
     def query(self, sql: str, facts: Sequence[Any] = ()) -> list[Any]:
-        """The rows of a statement."""
+        """The rows of a statement, all at once: no statement stays open."""
+        self._cursor.execute(sql, facts)
+        return list(self._cursor.fetchall())
 
-    @abstractmethod
     def execute(self, sql: str, facts: Sequence[Any] = ()) -> int:
         """The number of rows that a statement has changed, durably, unless a transaction is open."""
+        self._cursor.execute(sql, facts)
+        return int(self._cursor.rowcount)
 
     @abstractmethod
     def among(self, ids: Sequence[int]) -> tuple[str, Sequence[Any]]:
@@ -89,9 +92,9 @@ class Table(ABC):
     def read(self, span: Span, limit: int) -> list[Row]:
         """The first rows with such marks, in the order of marks: at most `limit`, and none after the row that fills PAGE_BYTES."""
 
-    @abstractmethod
     def purge_span(self, span: Span, limit: int) -> int:
         """Delete at most `limit` rows with such marks; return their number."""
+        return self.purge([row for row, _ in self.marked(span, limit)], span)
 
     def marked(self, span: Span, most: int | None = None) -> list[tuple[int, str]]:
         """Id and mark of the rows that bear such marks, at most `most`. A scan: there is no index of marks."""
@@ -109,21 +112,16 @@ class Table(ABC):
         which, facts = self.among(ids)
         return self.execute(f"{self.deleting} where {which} and {self.within}", (*facts, *span))
 
-    def reset(self, ids: Sequence[int] | None, span: Span) -> int:
-        """Remove such marks from these rows, or from all; return the number of rows that bore them."""
-        which, facts = ("true", ()) if ids is None else self.among(ids)
+    def reset(self, ids: Sequence[int], span: Span) -> int:
+        """Remove such marks from these rows; return the number of rows that bore them."""
+        which, facts = self.among(ids)
         return self.execute(f"{self.updating} set leader_id = null where {which} and {self.within}", (*facts, *span))
 
-    def bearing(self, ids: Sequence[int], span: Span) -> int:
-        """The number of these rows that bear such marks."""
+    def count(self, ids: Sequence[int], span: Span | None = None) -> int:
+        """The number of these rows that exist, or that bear such marks."""
         which, facts = self.among(ids)
-        [(count,)] = self.query(f"select count(*) from {self.table} where {which} and {self.within}", (*facts, *span))
-        return int(count)
-
-    def there(self, ids: Sequence[int]) -> int:
-        """The number of these rows that exist, whatever marks they bear."""
-        which, facts = self.among(ids)
-        [(count,)] = self.query(f"select count(*) from {self.table} where {which}", facts)
+        bearing = f"and {self.within}" if span else ""
+        [(count,)] = self.query(f"select count(*) from {self.table} where {which} {bearing}", (*facts, *(span or ())))
         return int(count)
 
     def now(self) -> int:
@@ -142,8 +140,7 @@ def _limit(most: int | None) -> str:
     return "" if most is None else f"limit {most}"
 
 
-class Opened(Protocol):
-    """A function that opens the table."""
+Opened = Callable[..., AbstractContextManager[Table]]
+"""A function that opens the table, with `anew` over a connection for this caller alone.
 
-    def __call__(self, *, anew: bool = False) -> AbstractContextManager[Table]:
-        """The table over a connection. Raises SourceUnavailable, OutboxMissing, OutboxUnfit, ConfigInvalid."""
+It raises SourceUnavailable, OutboxMissing, OutboxUnfit and ConfigInvalid."""
