@@ -27,6 +27,7 @@ from penstock.source import Source, Stamp
 from penstock.sources.outbox.mark import databases, mysql
 from penstock.sources.outbox.mark.source import LANE, MarkSource
 from servers.broker import Broker
+from servers.mariadb import MariaServer
 
 SINK = {"type": "kafka", "delivery": "barrier", "config": {"bootstrap.servers": "127.0.0.1:1"}}
 QUICK = Retry(tries="forever", min=timedelta(milliseconds=1), max=timedelta(milliseconds=50))
@@ -94,6 +95,22 @@ def test_a_role_without_rights_is_referred_to_the_list_of_rights(postgres_of_mod
             source.backlog(LANE, source.begin(LANE, "beginning"))
         owner.execute("drop role guarded")
     assert refused.value.remedy == "grant this role the rights that docs/goharvest.md lists"
+
+
+def test_a_table_in_another_database_of_the_server_is_made_there(mariadb_server: MariaServer, mariadb_of_module: str) -> None:
+    databases.create(mariadb_of_module, "outbox")
+    other = mariadb_server.create_database().rpartition("/")[2]
+    assert databases.create(mariadb_of_module, f"{other}.outbox")
+    assert not databases.create(mariadb_of_module, f"{other}.outbox")
+    source = MarkSource(database=mariadb_of_module, table=f"{other}.outbox")
+    assert source.backlog(LANE, source.begin(LANE, "beginning")).changes == 0
+
+
+@pytest.mark.parametrize("dsn", ["mysql://app:s3/cret@localhost/shop", "mysql://localhost/shop?connect_timeout=soon"])
+def test_a_dsn_with_a_number_that_is_none_is_refused(dsn: str) -> None:
+    with pytest.raises(ConfigInvalid, match="number") as refused:
+        databases.create(dsn, "outbox")
+    assert "s3" not in str(refused.value)
 
 
 def test_init_makes_the_table_and_shows_how(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,23 +83,31 @@ def opened(dsn: str, names: Names, *, anew: bool = False) -> Iterator[MysqlTable
 def create(dsn: str, names: Names) -> bool:
     """Create the table; False if it existed."""
     with opened(dsn, names) as table:
-        is_there = table.query("show tables like %s", (names.table.split(".")[-1].replace("_", "\\_"),))
-        if not is_there:
+        schema, _, name = names.table.rpartition(".")
+        found = "select 1 from information_schema.tables where table_schema = coalesce(%s, database()) and table_name = %s"
+        if is_new := not table.query(found, (schema or None, name)):
             table.execute(statement(names))
-    return not is_there
+    return is_new
 
 
 def _arguments(dsn: str) -> dict[str, Any]:
     """The arguments of the driver. Raises ConfigInvalid."""
-    parts = urlsplit(dsn)
-    given = dict(parse_qsl(parts.query))
-    if strange := given.keys() - OPTIONS.keys():
-        raise ConfigInvalid(f"{shown(dsn)}: unknown option {min(strange)}", f"the options are {', '.join(OPTIONS)}")
-    found = {"host": parts.hostname or "localhost", "port": parts.port or 3306, "user": unquote(parts.username or "")}
+    try:
+        parts = urlsplit(dsn)
+        given = dict(parse_qsl(parts.query))
+        if strange := given.keys() - OPTIONS.keys():
+            raise ConfigInvalid(f"{shown(dsn)}: unknown option {min(strange)}", f"the options are {', '.join(OPTIONS)}")
+        options = {name: OPTIONS[name](value) for name, value in given.items()}
+        found = {"host": parts.hostname or "localhost", "port": parts.port or 3306, "user": unquote(parts.username or "")}
+    except ValueError:  # its text may contain a part of the password
+        raise ConfigInvalid(
+            "source.database is no DSN of MySQL: its port or an option is not a number",
+            "write mysql://user:password@host:port/database, and %2F for a / in the password",
+        ) from None
     found |= {"password": unquote(parts.password or ""), "database": parts.path.strip("/")}
     if "ssl_ca" in given:  # by default the driver verifies nothing
         found |= {"ssl_verify_cert": True, "ssl_verify_identity": True}
-    return {**_DEFAULTS, **found, **{name: OPTIONS[name](value) for name, value in given.items()}}
+    return {**_DEFAULTS, **found, **options}
 
 
 def _translated(dsn: str, names: Names, error: Exception) -> PenstockError:
