@@ -14,7 +14,7 @@ from penstock.errors import TermLost
 from penstock.following import Steps
 from penstock.source import Stamp, Window
 from penstock.sources.outbox.mark.point import of_cursor, to_cursor
-from penstock.sources.outbox.mark.stamp import Span, astray, before, later, mark, of, renumbered
+from penstock.sources.outbox.mark.stamp import POSITIONS, astray, before, later, mark, of, renumbered
 from penstock.sources.outbox.mark.table import Opened, Table, is_page, to_changes
 from penstock.sources.outbox.pace import GATHER, rest
 
@@ -30,7 +30,7 @@ def follow(opened: Opened, stamp: Stamp, after: Cursor, records: int, backoff: t
         take_over(table, stamp, after)
         cursor, patience, looked = after, GATHER, time.monotonic()
         until = yield None
-        for batch in left(table, stamp, after, of(stamp).high):
+        for batch in left(table, stamp, after):
             cursor = to_cursor(last_position(batch), stamp)
             until = yield Window(batch, cursor, idle=False)
         while True:
@@ -85,9 +85,9 @@ def see_no_successor(table: Table, stamp: Stamp) -> None:
         raise TermLost(said, "if this repeats, stop the other pipeline that reads this table")
 
 
-def left(table: Table, stamp: Stamp, after: Cursor, upto: str) -> Iterator[pa.RecordBatch]:
-    """The rows that this attempt has marked after a cursor, up to a mark."""
+def left(table: Table, stamp: Stamp, after: Cursor, upto: int = POSITIONS - 1) -> Iterator[pa.RecordBatch]:
+    """The rows that this attempt has marked after a cursor, up to a position."""
     position = of_cursor(after)[0]
-    while rows := table.read(Span(mark(stamp, position + 1), upto), PAGE):
+    while rows := table.read(of(stamp, upto, position), PAGE):
         position = rows[-1].position
         yield to_changes(rows)

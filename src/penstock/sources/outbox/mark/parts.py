@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from penstock.change import Lane
+from penstock.change import Change, Lane
 from penstock.cursor import Cursor
+from penstock.errors import TermLost
 from penstock.failpoint import reach
 from penstock.owner import Owner
-from penstock.source import ANONYMOUS, Reader, RowLease, Settlement, Stamp
+from penstock.source import ANONYMOUS, Reader, RowName, Settlement, Stamp
 from penstock.sources.outbox.mark.follow import PAGE, left
 from penstock.sources.outbox.mark.point import of_cursor, to_cursor
-from penstock.sources.outbox.mark.row_lease import TableLease
 from penstock.sources.outbox.mark.stamp import EVERY, of, stamp_of
-from penstock.sources.outbox.mark.table import Opened
+from penstock.sources.outbox.mark.table import Opened, Table
+from penstock.sources.outbox.rows import row_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,56 @@ class MarkLeases:
         """The rows that bear a mark of Penstock after a cursor, attempt by attempt."""
         with self.opened(anew=True) as table:
             for stamp in sorted({stamp_of(marked) for _, marked in table.marked(EVERY)} - {ANONYMOUS}):
-                yield from left(table, stamp, after, of(stamp).high)
+                yield from left(table, stamp, after)
 
-    def open(self, reader: Stamp) -> RowLease:
+    def open(self, reader: Stamp) -> TableLease:
         """Purging, resetting and confirming rows that bear the mark of this attempt."""
         return TableLease(self.opened, reader)
+
+
+class TableLease:
+    """Implements RowLease over a connection of its own."""
+
+    def __init__(self, opened: Opened, stamp: Stamp) -> None:
+        self._opened, self._stamp, self._own = opened, stamp, of(stamp)
+        self._connection = ExitStack()
+        self._table: Table | None = None
+
+    def cursor(self, since: Cursor) -> Cursor:
+        """The same position, with the stamp of this attempt."""
+        return to_cursor(of_cursor(since)[0], self._stamp)
+
+    def name(self, change: Change) -> RowName:
+        """The id of the row: rows are read in the order of ids."""
+        return RowName(row_of(change.facts))
+
+    def purge(self, rows: Sequence[RowName]) -> None:
+        """Delete them."""
+        self._apply(rows, lambda table: table.purge(rows, self._own), is_purge=True)
+
+    def reset(self, rows: Sequence[RowName]) -> None:
+        """Remove their marks."""
+        self._apply(rows, lambda table: table.reset(rows, self._own))
+
+    def confirm(self, rows: Sequence[RowName]) -> None:
+        """Count the rows that bear the mark."""
+        self._apply(rows, lambda table: table.count(rows, self._own))
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._table = None
+        self._connection.close()
+
+    def _apply(self, rows: Sequence[RowName], statement: Callable[[Table], int], *, is_purge: bool = False) -> None:
+        """Raise TermLost if a statement missed rows that exist: they bear the mark of a successor. Deleted rows are done."""
+        own = self._call(statement)
+        if own < len(rows) and (foreign := self._call(lambda table: table.count(rows)) - own * (not is_purge)) > 0:
+            raise TermLost(f"{foreign} rows that {self._stamp.epoch}.{self._stamp.attempt} had marked bear another mark now")
+
+    def _call(self, statement: Callable[[Table], int]) -> int:
+        """The result of a statement; an error ends the connection, which raises it as a PenstockError."""
+        with self._connection.pop_all() as ending:
+            table, self._table = self._table or ending.enter_context(self._opened(anew=True)), None
+            found = statement(table)
+            self._connection, self._table = ending.pop_all(), table
+        return found

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.source import Stamp
 from penstock.sources.outbox import database
-from penstock.sources.outbox.mark.stamp import POSITIONS, Span, from_, stem
+from penstock.sources.outbox.mark.stamp import POSITIONS, Span, from_, mark
 from penstock.sources.outbox.mark.table import Row, Table
 from penstock.sources.outbox.naming import Names
 from penstock.sources.outbox.rows import PAGE_BYTES
@@ -66,7 +66,8 @@ class PostgresTable(Table):
             f" from numbered where outbox.id = numbered.id and {free.replace('leader_id', 'outbox.leader_id')}"
             f" returning {_COLUMNS.replace('id, ', 'outbox.id, ', 1)}"
         )
-        return sorted(_rows(self.query(sql, (*left_alone, after, stem(stamp), *left_alone))))
+        stem = mark(stamp, 0)[:22]  # the digits before the position
+        return sorted(_rows(self.query(sql, (*left_alone, after, stem, *left_alone))))
 
     def remark(self, rows: Sequence[tuple[int, str, str]]) -> None:
         """All of them in one statement."""

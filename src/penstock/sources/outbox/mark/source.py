@@ -21,7 +21,7 @@ from penstock.sources.outbox.mark.databases import named, opened
 from penstock.sources.outbox.mark.follow import PAGE, follow, left, take_over
 from penstock.sources.outbox.mark.parts import MarkLeases, MarkRetention
 from penstock.sources.outbox.mark.point import LIFE, of_cursor, to_cursor
-from penstock.sources.outbox.mark.stamp import EVERY, mark, of, position_of
+from penstock.sources.outbox.mark.stamp import EVERY, of, position_of
 from penstock.sources.outbox.mark.table import Opened
 from penstock.text.duration import Duration
 from penstock.text.size import Size
@@ -98,7 +98,7 @@ class MarkSource(OneLane):
         if reader == ANONYMOUS:
             with self._opened(anew=True) as table:
                 take_over(table, reader, span.after)
-                yield from left(table, reader, span.after, mark(reader, self.position(span.upto)))
+                yield from left(table, reader, span.after, self.position(span.upto))
             return
         with closing(self.open(span.lane, span.after, reader)) as following:
             while window := following.poll(0.0):

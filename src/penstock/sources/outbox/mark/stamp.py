@@ -43,11 +43,6 @@ def stamp_of(marked: str) -> Stamp:
     return Stamp(int(digits[2:12], 16), int(digits[13:16] + digits[17:19], 16))
 
 
-def stem(stamp: Stamp) -> str:
-    """The 19 digits that all marks of a stamp begin with, without hyphens."""
-    return mark(stamp, 0).replace("-", "")[:19]
-
-
 def of(stamp: Stamp, upto: int = POSITIONS - 1, after: int = -1) -> Span:
     """The marks of a stamp after one position, up to another."""
     return Span(mark(stamp, after + 1), mark(stamp, upto))
