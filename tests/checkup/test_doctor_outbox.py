@@ -36,7 +36,7 @@ def file(postgres_of_module: str, tmp_path: Path) -> Path:
 @pytest.fixture
 def idle(postgres_of_module: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A session that somebody left open, as old as to be worth a word; its process."""
-    monkeypatch.setattr(survey.survey, "__defaults__", (0.0,))
+    monkeypatch.setattr(survey, "HELD_SECONDS", 0.0)
     with psycopg.connect(postgres_of_module, application_name="report") as connection:
         connection.execute("select pg_current_xact_id()")
         yield connection.info.backend_pid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.sources.outbox.pace import GATHER, LEAST, rest
+from penstock.sources.outbox.follow import GATHER, LEAST, rest
 
 
 @pytest.mark.parametrize(("spent", "left"), [(0.0, GATHER), (GATHER / 3, GATHER * 2 / 3), (GATHER, LEAST), (1.0, LEAST)])

@@ -14,10 +14,11 @@ from penstock.source import Window
 from penstock.sources.outbox.database import Connection
 from penstock.sources.outbox.log import Log, last_of, place_after, reading
 from penstock.sources.outbox.naming import Names
-from penstock.sources.outbox.pace import GATHER, rest
 from penstock.sources.outbox.point import Point
 from penstock.sources.outbox.window import RecordedWindow
 
+GATHER = 0.003  # seconds from one query to the next, under load
+LEAST = 0.0003  # seconds of pause, however long a query and its delivery have taken
 CHECK = 0.5  # seconds between checks of incarnation and sequence, under load
 LONGEST = 0.025  # seconds between queries, when idle
 
@@ -65,6 +66,11 @@ def _given(pages: Iterable[pa.RecordBatch], window: RecordedWindow, position: in
         is_whole = position == window.end
         upto: Cursor | None = place_after(last_of(batch), life).to_cursor() if is_whole else None
         yield Window(batch, upto, idle=is_whole and is_last)
+
+
+def rest(looked: float, now: float) -> float:
+    """Seconds to wait after a query that found messages."""
+    return max(LEAST, looked + GATHER - now)
 
 
 def _wait(connection: Connection, seconds: float, notify: bool, *, gathers: bool) -> None:

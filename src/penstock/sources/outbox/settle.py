@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from penstock import failpoint
-from penstock.owner import refuse_another
-from penstock.source import Settlement
+from penstock.change import Lane
+from penstock.cursor import Cursor
+from penstock.owner import Owner, refuse_another
+from penstock.source import Reader, Settlement
 from penstock.sources.outbox import readers
 from penstock.sources.outbox.database import Connection
 from penstock.sources.outbox.log import Log, reading
 from penstock.sources.outbox.naming import Names
-from penstock.sources.outbox.point import Point
-from penstock.sources.outbox.window import INSIDE, RecordedWindow, pruned
+from penstock.sources.outbox.point import of_cursor
+from penstock.sources.outbox.survey import survey
+from penstock.sources.outbox.window import BETWEEN, INSIDE, RecordedWindow, pruned
 from penstock.sources.retain import Registrant, Registration, Retain, Sightings, is_overdue
 
 BATCH = 10_000  # rows deleted in one transaction
@@ -26,41 +31,72 @@ _sightings = Sightings()
 _unswept: dict[tuple[str, str], int] = {}
 
 
-def settle(dsn: str, names: Names, who: Registrant, upto: Point, retain: Retain) -> Settlement:
-    """Record and purge. Raises SourcePruned and SourceRewound if the outbox does not continue at this place, SourceOwned."""
-    failpoint.reach("source.settling")
-    now = who.at(upto.position, retain)
-    with reading(dsn, names) as log:
-        known = {one.name: one for one in readers.load(log.connection, names)}
-        mine = known.pop(now.name, None)
-        refuse_another(mine, now.owner)
-        log.confirm(upto)
-        if mine is None or _is_due(mine, now):
-            readers.note(log.connection, names, now)
-        head = log.windows.tip().end
-        overdue = [one for one in known.values() if is_overdue(one, head, _sightings.seconds(dsn, one, time.monotonic()), retain)]
-        released = [one for one in overdue if retain.then == "release" and readers.release(log.connection, names, one)]
-        gone = _purge(log, names)
-        _sweep(dsn, log.connection, names, gone)
+@dataclass(frozen=True, slots=True)
+class OutboxRetention:
+    """The pipelines that are registered in the outbox, and the purging of its messages."""
+
+    database: str = field(repr=False)
+    names: Names
+    retain: Retain
+
+    def register(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> None:
+        """Record the position at once, also an earlier one."""
+        place = of_cursor(upto)
+        with reading(self.database, self.names) as log:
+            log.confirm(place)
+            with log.connection.transaction():
+                [(purged,)] = log.connection.execute(f"{_life(self.names)} for update".encode()).fetchall()
+                if purged > place.position:
+                    raise pruned(self.names, place.position)
+                readers.note(log.connection, self.names, Registrant(pipeline, lane, owner).at(place.position, self.retain))
+
+    def registered(self, pipeline: str, lane: Lane) -> int | None:
+        """The position recorded for this pipeline."""
+        with reading(self.database, self.names) as log:
+            known = readers.load(log.connection, self.names)
+        return next((one.position for one in known if one.name == (pipeline, lane)), None)
+
+    def readers(self) -> Sequence[Reader]:
+        """All registered pipelines."""
+        with reading(self.database, self.names) as log:
+            known, head = readers.load(log.connection, self.names), log.windows.tip().end
+        return [one.shown(known, head) for one in known]
+
+    def remarks(self) -> Sequence[str]:
+        """The sessions that keep Postgres from reusing the space of settled messages."""
+        holders = survey(self.database, self.names).holders
+        return [f"{one.who} keeps vacuum from reusing the space of settled messages: {one.remedy}" for one in holders]
+
+    def settle(self, pipeline: str, lane: Lane, upto: Cursor, owner: Owner | None = None) -> Settlement:
+        """Record the position and purge. Raises SourcePruned and SourceRewound if the outbox does not continue at it."""
+        failpoint.reach("source.settling")
+        place, names, retain = of_cursor(upto), self.names, self.retain
+        now = Registrant(pipeline, lane, owner).at(place.position, retain)
+        with reading(self.database, names) as log:
+            known = {one.name: one for one in readers.load(log.connection, names)}
+            mine = known.pop(now.name, None)
+            refuse_another(mine, now.owner)
+            log.confirm(place)
+            if mine is None or _is_due(mine, now):
+                readers.note(log.connection, names, now)
+            head, at = log.windows.tip().end, time.monotonic()
+            overdue = [one for one in known.values() if is_overdue(one, head, _sightings.seconds(self.database, one, at), retain)]
+            released = [one for one in overdue if retain.then == "release" and readers.release(log.connection, names, one)]
+            gone = _purge(log, names)
+            _sweep(self.database, log.connection, names, gone)
         living = [now, *(one for one in known.values() if one not in released)]
-        held = [one for one in overdue if one not in released]
-        return Settlement(gone, [one.shown([now], head) for one in released], [one.shown(living, head) for one in held])
+        held = [one.shown(living, head) for one in overdue if one not in released]
+        return Settlement(gone, [one.shown([now], head) for one in released], held)
+
+    def forget(self, pipeline: str, owner: Owner | None = None) -> bool:
+        """Remove a registration, or hand it over."""
+        with reading(self.database, self.names) as log:
+            return readers.forget(log.connection, self.names, pipeline, owner)
 
 
 def _is_due(mine: Registration, now: Registration) -> bool:
     """Whether the registration must be written."""
     return mine.is_released or mine.owner != now.owner or mine.position != now.position or mine.silent >= BEAT
-
-
-def register(dsn: str, names: Names, who: Registrant, upto: Point, retain: Retain) -> None:
-    """Record a place at once. Raises SourcePruned, SourceOwned."""
-    with reading(dsn, names) as log:
-        log.confirm(upto)
-        with log.connection.transaction():
-            [(purged,)] = log.connection.execute(f"{_life(names)} for update".encode()).fetchall()
-            if purged > upto.position:
-                raise pruned(names, upto.position)
-            readers.note(log.connection, names, who.at(upto.position, retain))
 
 
 def _life(names: Names) -> str:
@@ -112,10 +148,7 @@ def _needed(connection: Connection, names: Names) -> int:
 def _delete(connection: Connection, names: Names, first: RecordedWindow, last: RecordedWindow) -> int:
     """Delete all rows of consecutive windows."""
     facts = {"since": first.since, "upto": last.upto}
-    visible = "pg_visible_in_snapshot(xid, %(upto)s)"
-    later = f"xid >= pg_snapshot_xmax(%(since)s) and xid < pg_snapshot_xmax(%(upto)s) and {visible}"
-    opened = f"xid = any(array(select pg_snapshot_xip(%(since)s))) and {visible}"
-    return sum(connection.execute(f"delete from {names.rows} where {of}".encode(), facts).rowcount for of in (later, opened))
+    return sum(connection.execute(f"delete from {names.rows} where {of}".encode(), facts).rowcount for of in BETWEEN)
 
 
 def _delete_first(connection: Connection, names: Names, window: RecordedWindow, rows: int) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 import pyarrow as pa
@@ -14,15 +15,33 @@ from penstock.following import Polled
 from penstock.settings import absent, settings
 from penstock.source import Backlog, Following, Span, Stamp, at_most
 from penstock.sources.one_lane import OneLane, cuts, moment, number, pieces
+from penstock.sources.outbox import schema
 from penstock.sources.outbox.follow import follow
-from penstock.sources.outbox.log import reading
+from penstock.sources.outbox.log import place_after, reading
 from penstock.sources.outbox.naming import Names
-from penstock.sources.outbox.parts import OutboxRetention, OutboxSeek
 from penstock.sources.outbox.point import Point, of_cursor
+from penstock.sources.outbox.settle import OutboxRetention
 from penstock.sources.retain import Retain
 from penstock.text.size import Size
 
 LANE = Lane("outbox")
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxSeek:
+    """Times in the outbox, and its next incarnation."""
+
+    database: str = field(repr=False)
+    names: Names
+
+    def since(self, lane: Lane, moment: datetime) -> Cursor:
+        """The cursor before the first message of this time or later."""
+        with reading(self.database, self.names) as log:
+            return log.since(moment).to_cursor()
+
+    def renew(self) -> None:
+        """Begin a new incarnation of an outbox that was restored, once an operator has chosen where to continue."""
+        schema.renew(self.database, self.names)
 
 
 @settings
@@ -79,7 +98,7 @@ class OutboxSource(OneLane):
 
     def cursor_after(self, change: Change, since: Cursor) -> Cursor:
         """The cursor immediately after this message."""
-        return Point(of_cursor(since).incarnation, change.position, change.checksum()).to_cursor()
+        return place_after(change, of_cursor(since).incarnation).to_cursor()
 
     def split(self, span: Span, parts: int) -> Sequence[Span]:
         """Spans with about equal numbers of messages."""

@@ -53,11 +53,11 @@ class Survey:
     holders: Sequence[Holder]
 
 
-def survey(dsn: str, names: Names, held: float = HELD_SECONDS) -> Survey:
+def survey(dsn: str, names: Names) -> Survey:
     """Query the state of an outbox."""
     with reading(dsn, names) as log:
         size, dead, has_trigger = log.connection.execute(
             _FACTS.encode(), {"table": names.rows, "trigger": names.table.split(".")[-1] + "_notify"}
         ).fetchone() or (0, 0, False)
-        holders = [Holder(*row) for row in log.connection.execute(_HOLDERS.encode(), {"held": held})]
+        holders = [Holder(*row) for row in log.connection.execute(_HOLDERS.encode(), {"held": HELD_SECONDS})]
     return Survey(size, dead, has_trigger, holders)

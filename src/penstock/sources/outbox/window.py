@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -23,6 +23,15 @@ AHEAD = 100
 # The condition that a row is in a window, without a range of transaction ids: only the index of ids can be used.
 INSIDE = "pg_visible_in_snapshot(xid, %(upto)s) and not pg_visible_in_snapshot(xid, %(since)s)"
 _FIELDS = "number, after, rows, since::text, upto::text"
+
+
+def unseen(since: str, further: str) -> tuple[str, str]:
+    """The conditions of rows that a snapshot does not see: of later transactions, or of open ones; no row meets both."""
+    return f"xid >= pg_snapshot_xmax({since}) and {further}", f"xid = any(array(select pg_snapshot_xip({since}))) and {further}"
+
+
+BETWEEN = unseen("%(since)s::pg_snapshot", "xid < pg_snapshot_xmax(%(upto)s) and pg_visible_in_snapshot(xid, %(upto)s)")
+"""The conditions that a row is in a window, by the index of transaction ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +59,7 @@ class Sql:
     @cached_property
     def fresh(self) -> str:
         """Rows that became visible after the last window: of later transactions, and of those that were open at its end."""
-        return self._between("(select upto from tip)", "and xid < pg_snapshot_xmax(pg_current_snapshot())")
+        return self._rows(unseen("(select upto from tip)", "xid < pg_snapshot_xmax(pg_current_snapshot())"))
 
     @cached_property
     def advance(self) -> str:
@@ -82,10 +91,7 @@ class Sql:
     @cached_property
     def short(self) -> str:
         """The rows of a short window after an id."""
-        found = self._between(
-            "%(since)s::pg_snapshot", "and xid < pg_snapshot_xmax(%(upto)s) and pg_visible_in_snapshot(xid, %(upto)s)"
-        )
-        return self._page(f"({found}) found where id > %(id)s")
+        return self._page(f"({self._rows(BETWEEN)}) found where id > %(id)s")
 
     @cached_property
     def long(self) -> str:
@@ -100,9 +106,8 @@ class Sql:
         weighed = f"select *, sum({WEIGHT}) over (order by id rows unbounded preceding) - ({WEIGHT}) as bytes from ({limited}) few"
         return f"select {COLUMNS} from ({weighed}) weighed where bytes < {PAGE_BYTES} order by id"
 
-    def _between(self, since: str, further: str = "") -> str:
-        later, opened = f"xid >= pg_snapshot_xmax({since})", f"xid = any(array(select pg_snapshot_xip({since})))"
-        return " union all ".join(f"select * from {self.names.rows} where {of} {further}" for of in (later, opened))
+    def _rows(self, conditions: Iterable[str]) -> str:
+        return " union all ".join(f"select * from {self.names.rows} where {of}" for of in conditions)
 
 
 class RecordedWindows:

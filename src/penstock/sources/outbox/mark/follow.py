@@ -13,10 +13,10 @@ from penstock.cursor import Cursor
 from penstock.errors import TermLost
 from penstock.following import Steps
 from penstock.source import Stamp, Window
+from penstock.sources.outbox.follow import GATHER, rest
 from penstock.sources.outbox.mark.point import of_cursor, to_cursor
 from penstock.sources.outbox.mark.stamp import POSITIONS, astray, before, later, mark, of, renumbered
 from penstock.sources.outbox.mark.table import Opened, Table, is_page, to_changes
-from penstock.sources.outbox.pace import GATHER, rest
 
 PAGE = 10_000  # rows that are read, or purged, at a time
 SHORT = 0.001  # seconds that a query may take
