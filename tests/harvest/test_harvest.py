@@ -21,7 +21,7 @@ from penstock.harvest import (
     State,
     works,
 )
-from penstock.harvest.meter import Meter
+from penstock.harvest.event import Meter
 
 
 def test_a_meter_counts_in_all_and_lately_and_is_read_no_more_often_than_its_interval() -> None:
@@ -81,6 +81,28 @@ def test_a_harvest_that_cannot_begin_stops_itself_and_says_why_when_it_is_waited
         harvest.wait(PATIENCE)
     assert harvest.state is State.STOPPED
     harvest.stop()
+    assert harvest.state is State.STOPPED
+
+
+def test_an_error_of_the_program_ends_a_harvest_and_is_raised_when_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(works, "_engine", None)
+    monkeypatch.setattr(works, "Engine", lambda *_: 1 // 0)
+    harvest = Harvest()
+    harvest.start()
+    with pytest.raises(ZeroDivisionError):
+        harvest.wait(PATIENCE)
+    assert harvest.state is State.STOPPED
+
+
+def test_a_harvest_that_ends_during_a_stop_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(works, "SLOTS", 0)
+    harvest = Harvest()
+    with harvest._turn:  # a stop has seen that it runs, and is about to say that it stops
+        harvest.start()
+        harvest._thread.join(0.3)
+        assert harvest.state is State.RUNNING
+    with pytest.raises(EngineSlots):
+        harvest.wait(PATIENCE)
     assert harvest.state is State.STOPPED
 
 

@@ -1,9 +1,8 @@
 """The interface of goharvest as a library: its configuration, events and calls. `penstock reap` is its program."""
 
 from penstock.harvest.config import HarvestConfig, Limits, ReaperConfig
-from penstock.harvest.event import HarvestEvent, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked, MeterRead
+from penstock.harvest.event import HarvestEvent, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked, MeterRead, MeterStats
 from penstock.harvest.harvest import Harvest, State
-from penstock.harvest.meter import MeterStats
 
 __all__ = [
     "Harvest",

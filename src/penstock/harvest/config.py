@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,32 +23,27 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 LEVELS = ("trace", "debug", "info", "warn", "error")
 
 
-def _span(key: str, go: str, default: int | None, least: int) -> Any:
-    """A duration in nanoseconds."""
-    return field(default=default, metadata={"key": key, "go": go, "least": least, "is_span": True})
-
-
-def _count(key: str, go: str, default: int, least: int) -> Any:
-    return field(default=default, metadata={"key": key, "go": go, "least": least, "is_span": False})
+def _limit(key: str, go: str, default: int | None, least: int, *, is_span: bool = True) -> Any:
+    return field(default=default, metadata={"key": key, "go": go, "least": least, "is_span": is_span})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """The section `limits`; durations are nanoseconds. `complete` adds the defaults that depend on other limits."""
 
-    io_error_backoff: int = _span("ioErrorBackoff", "IOErrorBackoff", 500 * MS, 0)
-    poll_duration: int = _span("pollDuration", "PollDuration", MS, MS)
-    min_poll_interval: int = _span("minPollInterval", "MinPollInterval", 100 * MS, MS)
-    max_poll_interval: int | None = _span("maxPollInterval", "MaxPollInterval", None, MS)
-    heartbeat_timeout: int = _span("heartbeatTimeout", "HeartbeatTimeout", 5 * S, MS)
-    queue_timeout: int = _span("queueTimeout", "QueueTimeout", 30 * S, MS)
-    drain_interval: int | None = _span("drainInterval", "DrainInterval", None, MS)
-    mark_backoff: int = _span("markBackoff", "MarkBackoff", 10 * MS, 0)
-    max_in_flight_records: int = _count("maxInFlightRecords", "MaxInFlightRecords", 1000, 1)
-    send_concurrency: int = _count("sendConcurrency", "SendConcurrency", 8, 1)
-    send_buffer: int = _count("sendBuffer", "SendBuffer", 10, 0)
-    mark_query_records: int = _count("markQueryRecords", "MarkQueryRecords", 100, 1)
-    min_metrics_interval: int = _span("minMetricsInterval", "MinMetricsInterval", 5 * S, 0)
+    io_error_backoff: int = _limit("ioErrorBackoff", "IOErrorBackoff", 500 * MS, 0)
+    poll_duration: int = _limit("pollDuration", "PollDuration", MS, MS)
+    min_poll_interval: int = _limit("minPollInterval", "MinPollInterval", 100 * MS, MS)
+    max_poll_interval: int | None = _limit("maxPollInterval", "MaxPollInterval", None, MS)
+    heartbeat_timeout: int = _limit("heartbeatTimeout", "HeartbeatTimeout", 5 * S, MS)
+    queue_timeout: int = _limit("queueTimeout", "QueueTimeout", 30 * S, MS)
+    drain_interval: int | None = _limit("drainInterval", "DrainInterval", None, MS)
+    mark_backoff: int = _limit("markBackoff", "MarkBackoff", 10 * MS, 0)
+    max_in_flight_records: int = _limit("maxInFlightRecords", "MaxInFlightRecords", 1000, 1, is_span=False)
+    send_concurrency: int = _limit("sendConcurrency", "SendConcurrency", 8, 1, is_span=False)
+    send_buffer: int = _limit("sendBuffer", "SendBuffer", 10, 0, is_span=False)
+    mark_query_records: int = _limit("markQueryRecords", "MarkQueryRecords", 100, 1, is_span=False)
+    min_metrics_interval: int = _limit("minMetricsInterval", "MinMetricsInterval", 5 * S, 0)
 
     def complaints(self, given: frozenset[str]) -> Iterator[str]:
         """The defects, in the words of goharvest; `minPollInterval` bounds `maxPollInterval` if it is one of the given limits."""
@@ -68,8 +63,7 @@ class Limits:
         """These limits with the defaults that depend on others."""
         longest = self.max_poll_interval if self.max_poll_interval is not None else self.heartbeat_timeout // 2
         drain = self.drain_interval if self.drain_interval is not None else min(longest, self.queue_timeout)
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
-        return Limits(**(values | {"max_poll_interval": longest, "drain_interval": drain}))
+        return replace(self, max_poll_interval=longest, drain_interval=drain)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +77,7 @@ class HarvestConfig:
     data_source: str = field(default="host=localhost port=5432 user=postgres password= dbname=postgres sslmode=disable", repr=False)
     outbox_table: str = "outbox"
     name: str = field(default_factory=lambda: f"{socket.gethostname()}_{os.getpid()}_{int(time.time())}")
-    limits: Limits = field(default_factory=lambda: Limits().complete())
+    limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         if not self.leader_topic:

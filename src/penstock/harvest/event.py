@@ -1,11 +1,9 @@
-"""The events of a harvest: those of goharvest."""
+"""The events of a harvest: those of goharvest, and the meter of one of them. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from uuid import UUID
-
-from penstock.harvest.meter import MeterStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +31,18 @@ class LeaderFenced:
 
 
 @dataclass(frozen=True, slots=True)
+class MeterStats:
+    """A reading of a meter; rates are per second, times are those of the clock of the caller."""
+
+    name: str
+    start: float
+    total_count: int
+    total_rate: float
+    interval_count: int
+    interval_rate: float
+
+
+@dataclass(frozen=True, slots=True)
 class MeterRead:
     """The delivered records."""
 
@@ -40,3 +50,24 @@ class MeterRead:
 
 
 HarvestEvent = LeaderAcquired | LeaderRefreshed | LeaderRevoked | LeaderFenced | MeterRead
+
+
+class Meter:
+    """Counts delivered records, and returns a reading once per interval, including idle intervals."""
+
+    def __init__(self, name: str, interval: float, now: float) -> None:
+        self._name, self._interval, self._start, self._since = name, interval, now, now
+        self._total = self._read = 0
+
+    def add(self, records: int) -> None:
+        """Count delivered records."""
+        self._total += records
+
+    def read(self, now: float) -> MeterStats | None:
+        """The reading at the end of an interval; None before."""
+        span, total = now - self._since, self._total
+        if span < self._interval or span <= 0:
+            return None
+        recent = total - self._read
+        self._since, self._read = now, total
+        return MeterStats(self._name, self._start, total, total / (now - self._start), recent, recent / span)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -12,13 +11,12 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from penstock import config as pipelines
-from penstock.errors import PenstockError
 from penstock.event import Delivered, Event, InFlight, LaneReleased, Led, MessagesReturned, Observer, Restarted, TermGone
 from penstock.harvest import translation, works
 from penstock.harvest.config import HarvestConfig, S, parse
-from penstock.harvest.event import HarvestEvent, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked, MeterRead
-from penstock.harvest.meter import Meter
+from penstock.harvest.event import HarvestEvent, LeaderAcquired, LeaderFenced, LeaderRefreshed, LeaderRevoked, Meter, MeterRead
 from penstock.running.pipeline_run import PipelineRun
+from penstock.spark.engine import Engine
 
 TICK = 0.1
 
@@ -102,14 +100,13 @@ class Harvest:
 
     def wait(self, within: float | None = None) -> bool:
         """Wait for the end; False after a timeout. Raises the error of the harvest."""
-        if self._state is not State.CREATED and self._thread.ident:
+        if self._thread.ident:
             self._thread.join(within)
         if self._error:
             raise self._error
         return self._state is State.STOPPED
 
     def _run(self) -> None:
-        name = secrets.token_hex(8)
         try:
             run = PipelineRun(self.pipeline, None, self._stop, self._receive)
 
@@ -117,19 +114,16 @@ class Harvest:
                 run.on_event(event)
                 self._receive(event)
 
-            engine = works.join(name, self.pipeline, receive)
-            carrying = Thread(target=run.run, args=(engine,), name=f"pipeline {self.pipeline.name}", daemon=True)
-            try:
-                with run.entered():
-                    self._watch(run, carrying)
-            finally:
-                works.leave(name)
-        except PenstockError as error:
+            with works.joined(self.pipeline, receive) as engine, run.entered():
+                self._watch(run, engine)
+        except Exception as error:  # noqa: BLE001 - the entry of a thread: `wait` raises every error
             self._error = error
         finally:
-            self._leader_id, self._in_flight, self._state = None, (0, 0), State.STOPPED
+            with self._turn:
+                self._leader_id, self._in_flight, self._state = None, (0, 0), State.STOPPED
 
-    def _watch(self, run: PipelineRun, carrying: Thread) -> None:
+    def _watch(self, run: PipelineRun, engine: Engine) -> None:
+        carrying = Thread(target=run.run, args=(engine,), name=f"pipeline {self.pipeline.name}", daemon=True)
         self._meter = Meter(self.config.name, self.config.limits.min_metrics_interval / S, time.time())
         carrying.start()
         while carrying.is_alive():

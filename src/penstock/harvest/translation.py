@@ -26,7 +26,7 @@ _PAIR = re.compile(r"\s*([A-Za-z_]+)\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s'\\]|\\.)*)
 
 def pipeline(config: HarvestConfig) -> dict[str, Any]:
     """The values of the pipeline file for this configuration."""
-    limits = config.limits.complete()
+    limits = config.limits
     return {
         "name": pipeline_name(config.leader_group_id),
         "source": {
@@ -73,12 +73,10 @@ def database(data_source: str) -> str:
         bare = value[1:-1] if value.startswith("'") else value
         found[pair[1]] = re.sub(r"\\(.)", r"\1", bare)
         at = pair.end()
-    said = {name: value for name, value in found.items() if name not in _NOT_OURS and (value or name == "password")}
+    said = {name: value for name, value in found.items() if name not in _NOT_OURS and value}
     said.setdefault("sslmode", "require")  # the default of the driver of Go
     name = said.pop("dbname", said.get("user", ""))
-    return (
-        f"postgresql:///{quote(name, safe='')}?{urlencode({key: value for key, value in said.items() if value}, quote_via=quote)}"
-    )
+    return f"postgresql:///{quote(name, safe='')}?{urlencode(said, quote_via=quote)}"
 
 
 def producer(config: HarvestConfig) -> dict[str, Any]:
