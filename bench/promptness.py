@@ -15,10 +15,9 @@ from typing import Any
 
 from bench.rig import Figure, at_most, has_claimed, keep, penstock_run, quantile, row, shop, wait_until
 from penstock import following
-from penstock.change import Lane, to_batch
+from penstock.change import Change, Lane, Op, to_batch
 from penstock.cursor import Cursor, Watermark
 from penstock.following import follow
-from penstock.message import Message, to_change
 from penstock.retry import Retry
 from penstock.sink import Assignment
 from penstock.sinks.kafka.sink import KafkaSink
@@ -146,7 +145,7 @@ def _assignment(has_messages: bool) -> Assignment:
 
 def _closing_a_webhook() -> dict[str, Measured]:
     """Between two tries that are a minute apart, and while a receiver is silent, beyond the timeout of three seconds."""
-    changes, found = to_batch([to_change(Message("bench", b"k", b"v"), 1)]), {}
+    changes, found = to_batch([Change(1, Op.INSERT, "bench", b"k", after=b"v")]), {}
     with Receiver() as receiver:
         for name, dials, timeout in (("between two tries", {"fail_rate": 1}, 60), ("at a silent receiver", {"hang_rate": 1}, 3)):
             receiver.reset()
@@ -178,5 +177,5 @@ def _hanging_brokers(folder: Path) -> dict[str, Measured]:
 
 
 def _put(delivery: Any, topic: str, position: int) -> None:
-    delivery.offer(to_batch([to_change(Message(topic, b"k", b"v"), position)]), 0.05)
+    delivery.offer(to_batch([Change(position, Op.INSERT, topic, b"k", after=b"v")]), 0.05)
     delivery.mark(Watermark(Cursor(f'"{position}"'), position, position))

@@ -26,12 +26,6 @@ class Message(NamedTuple):
     headers: Sequence[Header] = ()
 
 
-def to_change(message: Message, position: int, at: int = 0) -> Change:
-    """The change of a message."""
-    op = Op.DELETE if message.value is None else Op.INSERT
-    return Change(position, op, message.topic, message.key, None, message.value, at, headers=tuple(message.headers))
-
-
 def of_change(change: Change) -> Message | None:
     """The message of a change or of its document; None if it is neither."""
     if change.is_message:
@@ -39,14 +33,10 @@ def of_change(change: Change) -> Message | None:
     image = change.after if change.op != Op.DELETE else change.before
     if not change.key or not image:
         return None
-    key, body = orjson.loads(change.key), orjson.loads(image)
-    if not (isinstance(key, dict) and isinstance(body, dict) and len(key) == 1 and len(body) == 2):
-        return None
-    try:
-        word, value, pairs = key["key"], body["value"], body["headers"]
-    except KeyError:
-        return None
-    return Message(change.table, bytes_of(word), bytes_of(value), _pairs(pairs))
+    match orjson.loads(change.key), orjson.loads(image):
+        case {"key": key, **further}, {"value": value, "headers": headers, **more} if not further and not more:
+            return Message(change.table, bytes_of(key), bytes_of(value), _pairs(headers))
+    return None
 
 
 def document(change: Change) -> Change:

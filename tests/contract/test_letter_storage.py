@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from messages import to_change
 from penstock.change import Change, Lane, Op
 from penstock.coordinators.kafka.letters import Letters, read, written
 from penstock.coordinators.letters import Storage, alter, take
@@ -20,7 +21,7 @@ from penstock.coordinators.postgres.store import StateStore as PostgresStore
 from penstock.coordinators.sqlite.letters import SqliteLetters
 from penstock.coordinators.sqlite.store import StateStore as SqliteStore
 from penstock.letter import DeadLetter, in_order
-from penstock.message import Message, document, native, to_change
+from penstock.message import Message, document, native
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 STEPS = ["park", "park", "park", "follow", "follow", "give_back", "hold", "remove"]

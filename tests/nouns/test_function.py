@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from messages import to_change
 from penstock.change import Change, Op, from_batch, to_batch
-from penstock.message import Message, document, native, to_change
+from penstock.message import Message, document, native
 from penstock.transform.function import ROOM, Function, origins
 
 CHANGE = Change(7, Op.UPDATE, "orders", '{"id":1}', '{"id":1,"n":0}', '{"id":1,"n":1}', 5, '{"new_row_id":1}')

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from messages import to_change
 from penstock.change import Change, Op, from_batch, of_values, to_batch, values
-from penstock.message import Message, document, documents, native, natives, of_change, to_change
+from penstock.message import Message, document, documents, native, natives, of_change
 
 MESSAGES = [
     Message("orders", b"42", b'{"id": 42, "text": "a \\"quoted\\" line\\n"}', (("trace", b"abc"), ("trace", b"def"))),

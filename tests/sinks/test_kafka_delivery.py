@@ -12,12 +12,13 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from ending import Clock
 
 from deadline import PATIENCE, until
+from messages import to_change
 from penstock import failpoint
 from penstock.change import Lane, to_batch
 from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import DeliveryExhausted, SinkRefused, SinkUnavailable, TermLost
-from penstock.message import Message, to_change
+from penstock.message import Message
 from penstock.poison.condemned import Circumstances
 from penstock.poison.policy import Poison
 from penstock.retry import Retry

@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+from messages import to_change
 from penstock import config
 from penstock.change import Change, Lane, Op, to_batch
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import ConfigInvalid
-from penstock.message import Message, document, to_change
+from penstock.message import Message, document
 from penstock.sink import Assignment
 from penstock.sinks.kafka.group_watermark import PIECE, joined, pieces
 from penstock.sinks.kafka.record import Record, Recorder, Unfit

@@ -14,10 +14,11 @@ from confluent_kafka.admin import (
 )
 
 from deadline import PATIENCE, until
+from messages import to_change
 from penstock.change import Lane, to_batch
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import SinkRefused
-from penstock.message import Message, to_change
+from penstock.message import Message
 from penstock.sink import Assignment
 from penstock.sinks.kafka.group_watermark import GroupWatermark
 from penstock.sinks.kafka.sink import KafkaSink

@@ -5,11 +5,12 @@ from contextlib import closing
 import pytest
 
 from deadline import PATIENCE
+from messages import to_change
 from penstock.change import Lane, to_batch
 from penstock.cursor import Cursor, Watermark
 from penstock.errors import SinkRefused
 from penstock.finding import Severity
-from penstock.message import Message, to_change
+from penstock.message import Message
 from penstock.sink import Assignment
 from penstock.sinks.kafka.checks import brokers
 from penstock.sinks.kafka.sink import KafkaSink
