@@ -73,7 +73,9 @@ class SourceKind(Kind):
     - `registered`: a reference to a function of an address and the name of a table. It returns a source that lists and forgets
       the pipelines registered at this address, or None for an address of another kind.
     - `capture`: a reference to the implementation of `penstock.capture` for databases of this kind.
-    - `layouts`: references to implementations of `penstock.outbox.Table`, by the value of `penstock outbox init --layout`.
+    - `layouts`: references to functions of the DSN, the name of the table, and whether inserts notify readers, which return a
+      `penstock.outbox.Table`, by the value of `penstock outbox init --layout`. They raise ValueError or ConfigInvalid for an
+      address or a name that they cannot use.
     """
 
     readers: Mapping[str, str] = field(default_factory=dict)

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import isawaitable
-from typing import Any, Literal, Protocol, TypedDict, Unpack, get_args
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack, get_args
 
 Text = bytes | bytearray | memoryview | str | None
 """Bytes, or text, which is encoded as UTF-8."""
@@ -35,15 +35,11 @@ class Where(TypedDict, total=False):
     layout: Layout
 
 
-class Table(Protocol):
-    """A table for `penstock outbox init`. An implementation is called with the DSN, the name of the table, and whether inserts
-    notify readers; it raises ValueError or ConfigInvalid for an address or a name that it cannot use."""
+class Table(NamedTuple):
+    """A table for `penstock outbox init`: its SQL, and a function that creates it unless it exists; the result in words."""
 
-    def statements(self) -> Sequence[str]:
-        """The SQL that creates the table."""
-
-    def create(self) -> str:
-        """Create the table unless it exists; the result in words."""
+    statements: Sequence[str]
+    create: Callable[[], str]
 
 
 _COLUMNS = ("topic", "key", "value", "header_keys", "header_values")
@@ -126,7 +122,7 @@ def _text(what: str, raw: bytes | None) -> str | None:
 
 def _database(connection: Any) -> str:
     """The database, by SQLAlchemy, Django or the driver; Postgres if it is unknown."""
-    if _is_of(connection, "sqlalchemy"):
+    if "sqlalchemy" in _packages(connection):
         bound = connection if hasattr(connection, "dialect") else connection.get_bind()
         return _DATABASES.get(bound.dialect.name, "postgresql")
     vendor = getattr(getattr(connection, "db", connection), "vendor", None)
@@ -138,10 +134,6 @@ def _packages(thing: Any) -> list[str]:
     return [kind.__module__.partition(".")[0] for kind in type(thing).__mro__]
 
 
-def _is_of(thing: Any, package: str) -> bool:
-    return package in _packages(thing)
-
-
 def _write(
     connection: Any, rows: list[tuple[Any, ...]], table: str = "outbox", layout: Layout = "penstock"
 ) -> Awaitable[None] | None:
@@ -151,14 +143,14 @@ def _write(
     names, insert = _insert(table, layout, database)
     if layout == "goharvest":
         rows = [_plain(row, database) for row in rows]
-    if _is_of(connection, "sqlalchemy"):
+    if "sqlalchemy" in _packages(connection):
         sql = f"{insert}{', '.join(f':{name}' for name in names)})"
         facts = [dict(zip(names, row, strict=True)) for row in rows]
         done = connection.execute(sys.modules["sqlalchemy"].text(sql), facts) if rows else None
         return _awaited(done) if isawaitable(done) else None
     is_cursor = not callable(getattr(connection, "cursor", None))
     cursor = connection if is_cursor else connection.cursor()
-    sql = f"{insert}{', '.join(['?' if _is_of(cursor, 'sqlite3') else '%s'] * len(names))})"
+    sql = f"{insert}{', '.join(['?' if 'sqlite3' in _packages(cursor) else '%s'] * len(names))})"
     done = cursor.execute(sql, rows[0]) if len(rows) == 1 else cursor.executemany(sql, rows)
     if isawaitable(done):
         return _awaited(done, None if is_cursor else cursor)

@@ -58,7 +58,7 @@ def init(
     except ValueError as error:
         raise ConfigInvalid(str(error), "correct DSN or --table") from error
     if print_sql:
-        terminal.say_sql(made.statements())
+        terminal.say_sql(made.statements)
     else:
         terminal.say(f"{table}: {made.create()}")
 

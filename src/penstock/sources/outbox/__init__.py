@@ -11,7 +11,7 @@ KIND = SourceKind(
     checks="penstock.sources.outbox.checks:checks",
     registered="penstock.sources.outbox.source:registered",
     layouts={
-        "penstock": "penstock.sources.outbox.layouts:PenstockTable",
-        "goharvest": "penstock.sources.outbox.layouts:GoharvestTable",
+        "penstock": "penstock.sources.outbox.layouts:penstock",
+        "goharvest": "penstock.sources.outbox.layouts:goharvest",
     },
 )

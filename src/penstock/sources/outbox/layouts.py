@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 from penstock.errors import ConfigInvalid
+from penstock.outbox import Table
 from penstock.sources.outbox import schema
 from penstock.sources.outbox.mark import databases
 from penstock.sources.outbox.naming import Names
 
 
-class PenstockTable:
-    """The layout for reader snapshot."""
+def penstock(dsn: str, table: str, notify: bool) -> Table:
+    """The layout for reader snapshot, whose missing parts are created."""
+    names = Names(table)
 
-    def __init__(self, dsn: str, table: str, notify: bool) -> None:
-        self._dsn, self._names, self._notify = dsn, Names(table), notify
+    def create() -> str:
+        return "created" if schema.init(dsn, names, notify) else "exists already; missing parts are added"
 
-    def statements(self) -> list[str]:
-        """The SQL that creates the table."""
-        return schema.statements(self._names, self._notify)
-
-    def create(self) -> str:
-        """Create the missing parts of the outbox."""
-        return "created" if schema.init(self._dsn, self._names, self._notify) else "exists already; missing parts are added"
+    return Table(schema.statements(names, notify), create)
 
 
-class GoharvestTable:
+def goharvest(dsn: str, table: str, notify: bool) -> Table:
     """The layout for reader mark."""
+    if notify:
+        raise ConfigInvalid("--notify is for the layout penstock", "remove --notify: reader mark polls the table")
 
-    def __init__(self, dsn: str, table: str, notify: bool) -> None:
-        if notify:
-            raise ConfigInvalid("--notify is for the layout penstock", "remove --notify: reader mark polls the table")
-        databases.opened(dsn, table)
-        self._dsn, self._table = dsn, table
+    def create() -> str:
+        return "created" if databases.create(dsn, table) else "exists already and stays as it is"
 
-    def statements(self) -> list[str]:
-        """The SQL that creates the table."""
-        return [databases.statement(self._dsn, self._table)]
-
-    def create(self) -> str:
-        """Create the table unless it exists."""
-        return "created" if databases.create(self._dsn, self._table) else "exists already and stays as it is"
+    return Table([databases.statement(dsn, table)], create)

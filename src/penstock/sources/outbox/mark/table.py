@@ -34,11 +34,8 @@ class Row(NamedTuple):
 
 def is_page(rows: Sequence[Row], limit: int) -> bool:
     """Whether there may be more rows: these reach the limit, or may fill PAGE_BYTES (a character has up to four bytes)."""
-    return len(rows) >= limit or sum(map(_length, rows)) >= PAGE_BYTES // 4
-
-
-def _length(row: Row) -> int:
-    return sum(len(text) for text in (row.value, *(row.said or ())) if text)
+    texts = (text for row in rows for text in (row.value, *(row.said or ())) if text)
+    return len(rows) >= limit or sum(map(len, texts)) >= PAGE_BYTES // 4
 
 
 def to_changes(rows: Sequence[Row]) -> pa.RecordBatch:
