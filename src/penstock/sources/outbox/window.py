@@ -26,7 +26,7 @@ _FIELDS = "number, after, rows, since::text, upto::text"
 
 
 def unseen(since: str, further: str) -> tuple[str, str]:
-    """The conditions of rows that a snapshot does not see: of later transactions, or of open ones; no row meets both."""
+    """The conditions of rows that are not visible in a snapshot: of later transactions, or of open ones; no row meets both."""
     return f"xid >= pg_snapshot_xmax({since}) and {further}", f"xid = any(array(select pg_snapshot_xip({since}))) and {further}"
 
 
