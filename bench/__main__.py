@@ -52,7 +52,8 @@ def _measure(console: Console, name: str) -> list[Figure]:
         figures = importlib.import_module(f"bench.{name}").measure()
     for figure in figures:
         verdict = "" if not figure.bar else ("kept  " if figure.is_kept else "BROKEN") + f" {figure.bar}"
-        console.print(f"  {name:12} {figure.name:38} {figure.value:12,.1f} {figure.unit:12} {verdict}", highlight=False)
+        line = f"  {name:12} {figure.name:38} {figure.value:12,.1f} {figure.unit:12} {verdict}"
+        console.print(line, highlight=False, soft_wrap=True)
     return figures
 
 

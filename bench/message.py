@@ -10,8 +10,8 @@ from statistics import median
 import pyarrow as pa
 
 from bench.rig import Figure, at_most, keep
-from penstock.change import from_batch, to_batch
-from penstock.message import Message, documents, of_change, to_change
+from penstock.change import Change, Op, from_batch, to_batch
+from penstock.message import Message, documents, of_change
 
 MESSAGES, BATCH, ROUNDS = 20_000, 1000, 9
 
@@ -50,7 +50,11 @@ def _seconds(given: list[Message], form: Callable[[pa.RecordBatch], pa.RecordBat
     return seconds
 
 
+def _change(message: Message, position: int) -> Change:
+    return Change(position, Op.INSERT, message.topic, message.key, after=message.value, headers=tuple(message.headers))
+
+
 def _sent(given: list[Message], form: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Iterator[Message | None]:
     for begin in range(0, len(given), BATCH):
-        batch = to_batch(to_change(message, position) for position, message in enumerate(given[begin : begin + BATCH], begin))
+        batch = to_batch(_change(message, position) for position, message in enumerate(given[begin : begin + BATCH], begin))
         yield from map(of_change, from_batch(form(batch)))

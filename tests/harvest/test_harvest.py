@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from deadline import PATIENCE
+from deadline import PATIENCE, until
 from penstock.cli.pump import batches
 from penstock.errors import ConfigInvalid, EngineSlots
 from penstock.event import Delivered, InFlight, LaneReleased, Led, MessagesReturned, TermGone
@@ -99,7 +99,7 @@ def test_a_harvest_that_ends_during_a_stop_is_stopped(monkeypatch: pytest.Monkey
     harvest = Harvest()
     with harvest._turn:  # a stop has seen that it runs, and is about to say that it stops
         harvest.start()
-        harvest._thread.join(0.3)
+        until(lambda: harvest._error)
         assert harvest.state is State.RUNNING
     with pytest.raises(EngineSlots):
         harvest.wait(PATIENCE)

@@ -1,4 +1,4 @@
-"""The changes that a log keeps for registered pipelines: pure decisions."""
+"""The changes that a log keeps for registered pipelines: pure decisions, for logs whose positions count their changes."""
 
 from __future__ import annotations
 
