@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -17,7 +19,8 @@ def file(tmp_path: Path) -> Path:
 
 def read(file: Path, text: str, **environment: str) -> document.Document:
     file.write_text(text)
-    return document.read(file, environment)
+    with patch.dict(os.environ, environment):
+        return document.read(file)
 
 
 def test_plain_values_keep_their_types_and_words_stay_words(file: Path) -> None:

@@ -624,6 +624,15 @@ def test_a_secret_that_everybody_can_read_is_a_warning(write: Write, receiver: R
     assert "secret@" not in one.said
 
 
+def test_a_secret_in_a_home_folder_is_found(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "password").write_text("secret")
+    (tmp_path / "password").chmod(0o644)
+    file = write("http://me:${file:~/password}@h/")
+    [one] = found(lambda: secrecy.secrets(file, []))
+    assert (one.verdict, one.remedy) == (WARNING, f"chmod o-r {tmp_path}/password")
+
+
 def test_a_state_file_or_journal_that_others_can_open_is_a_warning_and_stays_as_it_is(write: Write, tmp_path: Path) -> None:
     file = write()
     path = Path(load(file).state.path)  # type: ignore[attr-defined]

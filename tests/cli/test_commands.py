@@ -1,4 +1,4 @@
-"""The commands init, validate and status."""
+"""The commands init, validate, status and pump."""
 
 from __future__ import annotations
 
@@ -51,6 +51,15 @@ def test_init_names_the_pipeline_after_its_database(tmp_path: Path) -> None:
     assert load(tmp_path / "pipeline.yaml").name == "Big-Shop"
 
 
+def test_init_shows_a_database_in_a_home_folder_with_its_path(
+    tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert main(["init", str(tmp_path), "--database", "~/shop.db"]) == 0
+    assert load(tmp_path / "pipeline.yaml").source == SqliteSource(database="/home/me/shop.db")
+    assert "penstock capture enable /home/me/shop.db\n" in capsys.readouterr().out
+
+
 def test_init_replaces_nothing_unless_forced(file: Path, capsys: Said) -> None:
     file.write_text("mine")
     assert main(["init", str(file.parent)]) == 2
@@ -78,9 +87,10 @@ def test_init_asks_nothing_without_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["shop.db", "it's: #1", "123", "true", "- x", "", "${X}", "a: b", "https://x/y?z=1#f", "/abs/a b", "C:\\x"]
 )
-def test_any_text_is_written_so_that_it_reads_back(text: str, tmp_path: Path) -> None:
+def test_any_text_is_written_so_that_it_reads_back(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("X", "${X}")
     (tmp_path / "x.yaml").write_text(f"a: {quoted(text)}     # comment\n")
-    assert read(tmp_path / "x.yaml", {"X": "${X}"}).values == {"a": text}
+    assert read(tmp_path / "x.yaml").values == {"a": text}
 
 
 def test_validate_shows_every_setting_and_marks_the_defaults(file: Path, capsys: Said) -> None:
@@ -116,7 +126,16 @@ def test_validate_shows_nothing_that_is_secret_in_a_url(file: Path, capsys: Said
 
 @pytest.mark.parametrize(
     ("milliseconds", "text"),
-    [(5, "5ms"), (0, "0ms"), (0.5, "0.5ms"), (1500, "1500ms"), (90_000, "90s"), (120_000, "2m"), (7 * 86_400_000, "7d")],
+    [
+        (5, "5ms"),
+        (0, "0ms"),
+        (0.5, "0.5ms"),
+        (1500, "1500ms"),
+        (1_234_567, "1234567ms"),
+        (90_000, "90s"),
+        (120_000, "2m"),
+        (7 * 86_400_000, "7d"),
+    ],
 )
 def test_durations_are_shown_as_people_write_them(milliseconds: float, text: str) -> None:
     assert spelled(timedelta(milliseconds=milliseconds)) == text
@@ -198,3 +217,16 @@ def test_on_a_terminal_status_is_refreshed_in_place(captured: Path) -> None:
     os.close(ours)
     os.close(theirs)
     assert b"\x1b[1A" in seen
+
+
+def test_pump_without_a_driver_names_the_extra(capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    assert main(["pump", "--ds", "postgresql://h/d"]) == 2
+    assert "pip install 'penstock[postgres]'" in capsys.readouterr().err
+
+
+def test_pump_does_not_show_a_password_that_the_driver_cannot_read(capsys: Said) -> None:
+    assert main(["pump", "--ds", "postgresql://app:s3cret%zz@h/d"]) == 2
+    said = capsys.readouterr().err
+    assert "invalid percent-encoded token" in said
+    assert "s3cret" not in said

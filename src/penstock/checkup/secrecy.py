@@ -7,9 +7,9 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from penstock.config.document import read
 from penstock.finding import Finding, ok, warning
 
-_FILE = re.compile(r"\$\{file:([^}]+)\}")
 _WRITTEN = re.compile(r"^[^#\n]*\b(?:password|bearer|secret): *\[? *[\"']?([^\s\"'#,{}\[\]]+)", re.MULTILINE)
 _IN_URL = re.compile(r"[a-z]+://[^\s/?#@:]*:([^\s/?#@]+)@")
 _IN_QUERY = re.compile(r"[?&](?:ssl)?password=([^\s&\"'#]+)")
@@ -17,7 +17,7 @@ _IN_QUERY = re.compile(r"[?&](?:ssl)?password=([^\s&\"'#]+)")
 
 def secrets(file: Path, keys: Iterable[str]) -> Iterator[Finding]:
     """Whether other users can read files with secrets; `keys`: the files with private keys."""
-    paths = [*holders(file.read_text(), file), *map(Path, keys)]
+    paths = dict.fromkeys([*_holders(file), *map(Path, keys)])
     bare = [path for path in paths if path.exists() and path.stat().st_mode & stat.S_IROTH]
     for path in bare:
         yield warning("secrets", f"{path} contains a secret and every user can read it", f"chmod o-r {path}")
@@ -25,10 +25,13 @@ def secrets(file: Path, keys: Iterable[str]) -> Iterator[Finding]:
         yield ok("secrets", "no file with a secret is readable by every user")
 
 
-def holders(text: str, file: Path) -> Iterable[Path]:
-    """The files with secrets: those that the pipeline file refers to, and the file itself if it contains a password."""
-    paths = [file.resolve().parent / name for name in _FILE.findall(text)]
-    return dict.fromkeys([*([file] if has_password(text) else []), *paths])
+def _holders(file: Path) -> Iterator[Path]:
+    """The files with secrets: the pipeline file if it contains a password, and those that it refers to."""
+    if has_password(file.read_text(encoding="utf-8")):
+        yield file
+    given = read(file)
+    for reference in given.contents:
+        yield given.folder / Path(reference.removeprefix("${file:").removesuffix("}")).expanduser()
 
 
 def has_password(text: str) -> bool:

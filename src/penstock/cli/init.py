@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+import penstock
 from penstock.cli import terminal
 from penstock.errors import ConfigInvalid
 
@@ -82,12 +83,10 @@ def _name(database: str) -> str:
 
 def _put(file: Path, text: str) -> None:
     """Write the file; restore the previous state if its content is invalid."""
-    from penstock.config import load
-
     before = file.read_text(encoding="utf-8") if file.exists() else None
     _write(file, text)
     try:
-        load(file)
+        penstock.load(file)
     except ConfigInvalid:
         file.unlink() if before is None else _write(file, before)
         raise
@@ -102,6 +101,6 @@ def _write(file: Path, text: str) -> None:
 
 
 def _next(file: Path, database: str) -> list[str]:
-    shown, source = shlex.quote(str(file)), shlex.quote(str(file.parent / database))
+    shown, source = shlex.quote(str(file)), shlex.quote(str(file.parent / Path(database).expanduser()))
     commands = (f"capture enable {source}", f"run {shown}", f"status {shown} --watch")
     return [f"Wrote {file}. Next:", *(f"  penstock {command}" for command in commands)]

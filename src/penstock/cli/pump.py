@@ -12,6 +12,7 @@ import typer
 
 from penstock.cli import terminal
 from penstock.errors import ConfigInvalid, SourceUnavailable
+from penstock.text.dsn import scrubbed
 
 BATCH = 20
 """Records of one transaction."""
@@ -35,10 +36,12 @@ def pump(
     Examples: `penstock pump --ds postgresql://app@localhost/shop --keys 100 --records 10000`, `penstock pump --ds "host=localhost
     dbname=shop" --interval 5`
     """
-    import psycopg
-
     from penstock.harvest.translation import database
 
+    try:
+        import psycopg
+    except ImportError as error:
+        raise ConfigInvalid("an outbox in Postgres needs psycopg 3", "pip install 'penstock[postgres]'") from error
     began = time.monotonic()
     try:
         with closing(psycopg.connect(database(dsn))) as connection:
@@ -49,9 +52,9 @@ def pump(
                 with connection.transaction(), connection.cursor() as cursor:
                     cursor.executemany(insert, [(*row[:3], ["Seq"], [row[3]]) for row in rows])
     except psycopg.OperationalError as error:
-        raise SourceUnavailable(f"cannot write to {outbox}: {' '.join(str(error).split())}", "check that the server runs") from None
+        raise SourceUnavailable(f"cannot write to {outbox}: {scrubbed(str(error), dsn)}", "check that the server runs") from None
     except psycopg.Error as error:
-        raise ConfigInvalid(f"cannot write to {outbox}: {' '.join(str(error).split())}", "correct --ds or --outbox") from None
+        raise ConfigInvalid(f"cannot write to {outbox}: {scrubbed(str(error), dsn)}", "correct --ds or --outbox") from None
     taken = time.monotonic() - began
     terminal.say(f"{outbox}: {records} records in {taken:.1f} s, {records / taken:.0f}/s")
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import penstock
 from penstock import registry
 from penstock.cli import terminal
 from penstock.cli.options import AsJson, Files
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from penstock.kind import Kind
     from penstock.pipeline import Pipeline
 
-_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
+_MILLISECOND = timedelta(milliseconds=1)
+_UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1), "s": timedelta(seconds=1), "ms": _MILLISECOND}
 _STARS = "***"
 _SECRETS = re.compile(r"(?<=://)[^/?#\s]*(?=@)|(?<=\?)[^#]+")
 
@@ -44,26 +46,21 @@ def validate(files: Files, as_json: AsJson = False) -> None:
 
     Example: `penstock validate pipeline.yaml`
     """
-    from penstock.config import load, references
+    from penstock.config import document
     from penstock.transform.user_function import try_out
 
     for file in files:
-        pipeline = load(file)
+        pipeline = penstock.load(file)
         try_out(pipeline)
-        written = references(file)
+        written = {".".join(key): text for key, text in document.read(file).written.items() if "${file:" in text}
         found = [as_written(setting, written) for setting in described(pipeline, file.resolve().parent)]
+        warnings = [f"sink.{said}" for said in pipeline.sink.warnings]
         if as_json:
-            facts = {"file": str(file), "settings": [setting.facts() for setting in found], "warnings": warnings(pipeline)}
-            terminal.say_json(facts)
+            terminal.say_json({"file": str(file), "settings": [setting.facts() for setting in found], "warnings": warnings})
         else:
             terminal.say(f"{file} is valid")
             terminal.show(terminal.table(("key", "value", ""), [_row(setting) for setting in found]))
-            terminal.say(*(f"warning: {warning}" for warning in warnings(pipeline)))
-
-
-def warnings(pipeline: Pipeline) -> list[str]:
-    """Settings that are legal but probably a mistake."""
-    return [f"sink.{said}" for said in pipeline.sink.warnings]
+            terminal.say(*(f"warning: {warning}" for warning in warnings))
 
 
 def described(pipeline: Pipeline, folder: Path) -> Iterator[Setting]:
@@ -132,11 +129,10 @@ def spelled(value: Any) -> str | int | float | None:
 
 
 def _duration(value: timedelta) -> str:
-    milliseconds = value / timedelta(milliseconds=1)
-    for unit, size in _UNITS:
-        if milliseconds >= size and milliseconds % size == 0:
-            return f"{milliseconds / size:g}{unit}"
-    return f"{milliseconds:g}ms"
+    for unit, size in _UNITS.items():
+        if value >= size and not value % size:
+            return f"{value // size}{unit}"
+    return f"{value / _MILLISECOND:.15g}ms"
 
 
 def _row(one: Setting) -> tuple[str, str, str]:

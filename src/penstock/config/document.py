@@ -70,10 +70,10 @@ class Document:
         return text
 
 
-def read(path: Path, environment: Mapping[str, str] | None = None, optional: Collection[str] = ()) -> Document:
+def read(path: Path, optional: Collection[str] = ()) -> Document:
     """The document in this file; references in `optional` parts may be unresolved. Raises ConfigInvalid."""
     node = _compose(path)
-    reader = _Reader(path, os.environ if environment is None else environment, optional)
+    reader = _Reader(path, optional)
     values = reader.value(node, ())
     if not isinstance(values, dict):
         raise ConfigInvalid(
@@ -86,7 +86,7 @@ def read(path: Path, environment: Mapping[str, str] | None = None, optional: Col
 
 def resolved(text: str, key: Key, path: Path) -> str:
     """The text of a key with its references resolved in this process. Raises ConfigInvalid."""
-    reader = _Reader(path, os.environ, ())
+    reader = _Reader(path)
     found = reader.resolved(text, key)
     if reader.problems:
         raise ConfigInvalid(f"{path}: {'; '.join(reader.problems)}", "provide it on every host with a Spark worker")
@@ -104,13 +104,13 @@ def _put_back(value: Any, key: Key, written: Mapping[Key, str]) -> Any:
 class _Reader:
     """Walks the nodes of a file once."""
 
-    def __init__(self, path: Path, environment: Mapping[str, str], optional: Collection[str]) -> None:
+    def __init__(self, path: Path, optional: Collection[str] = ()) -> None:
         self.lines: dict[Key, int] = {}
         self.problems: list[str] = []
         self.written: dict[Key, str] = {}
         self.contents: dict[str, str] = {}
         self.missing: dict[Key, str] = {}
-        self._folder, self._environment, self._optional = path.resolve().parent, environment, optional
+        self._folder, self._optional = path.resolve().parent, optional
         self._constructor = yaml.SafeLoader("")
 
     def value(self, node: yaml.Node | None, key: Key) -> Any:
@@ -178,7 +178,7 @@ class _Reader:
             return "${"
         shown, is_file, is_missing = name, name.startswith("file:"), True
         try:
-            if not found["end"] or not (is_file or name in self._environment or _VARIABLE.fullmatch(name)):
+            if not found["end"] or not (is_file or name in os.environ or _VARIABLE.fullmatch(name)):
                 shown = f"{re.split('[^A-Za-z0-9_]', name)[0]}..."  # the rest may be a secret
                 is_missing = False
                 why = "only ${NAME} and ${file:PATH} are supported, with their closing }, without defaults"
@@ -187,7 +187,7 @@ class _Reader:
                 self.contents[found[0]] = content
                 return content
             else:
-                return self._environment[name]
+                return os.environ[name]
         except KeyError:
             why = f"the environment variable {name} is not set"
         except (OSError, ValueError, RuntimeError) as error:

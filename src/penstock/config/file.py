@@ -14,7 +14,7 @@ from penstock.config.document import Document, Key
 from penstock.config.errors import keys
 from penstock.config.parts import coordinator, invalid, kinds, part_of, validated, value_at
 from penstock.config.rules import contradictions
-from penstock.config.unread import unread
+from penstock.config.unread import UnreadSink
 from penstock.errors import ConfigInvalid, ConfigUnsupported
 from penstock.pipeline import Pipeline, SparkSettings, Transform
 from penstock.settings import settings
@@ -48,12 +48,6 @@ class PipelineFile:
 def load(path: str | Path, *, delivers: bool = True) -> Pipeline:
     """The pipeline in this file; unless it delivers, its sink needs no secrets. Raises ConfigInvalid, ConfigUnsupported."""
     return _build(document.read(Path(path), optional=() if delivers else _FOR_DELIVERY))
-
-
-def references(path: str | Path) -> Mapping[str, str]:
-    """The values of this file that contain `${file:...}`, as they are written."""
-    written = document.read(Path(path)).written
-    return {".".join(key): text for key, text in written.items() if "${file:" in text}
 
 
 def written(path: str | Path, part: str) -> Mapping[str, str]:
@@ -121,14 +115,18 @@ def _veiled(given: Document, found: Mapping[Key, str]) -> dict[Key, str]:
 def _unread(given: Document) -> Any:
     """A placeholder for a sink with an unresolved reference; None for other sinks."""
     missing = [f"{given.where(key)} {said}" for key, said in given.missing.items() if key[0] == "sink"]
-    kind = registry.sinks().get(str(value_at(given, ("sink", "type")))) if missing else None
+    kind = registry.sinks().get(str(value_at(given.values, ("sink", "type")))) if missing else None
     made = TransactionalSink if ("sink", "type") in given.missing else resolve_name(kind.settings) if kind else None
-    return unread(made, f"{given.name}: {'; '.join(missing)}") if made else None
+    return UnreadSink(f"{given.name}: {'; '.join(missing)}", issubclass(made, TransactionalSink)) if made else None
 
 
 def _refuse_later(given: Document) -> None:
     """Raise ConfigUnsupported for kinds of later versions."""
-    later = [f"{name}.type: {kind}" for name, kinds in LATER_KINDS.items() if (kind := value_at(given, (name, "type"))) in kinds]
-    later += [f"state: {scheme}://" for scheme in LATER_STATES if str(value_at(given, ("state",))).startswith(f"{scheme}://")]
+    later = [
+        f"{name}.type: {kind}" for name, kinds in LATER_KINDS.items() if (kind := value_at(given.values, (name, "type"))) in kinds
+    ]
+    later += [
+        f"state: {scheme}://" for scheme in LATER_STATES if str(value_at(given.values, ("state",))).startswith(f"{scheme}://")
+    ]
     if later:
         raise ConfigUnsupported(f"{given.name}: not supported yet: {', '.join(later)}")

@@ -16,7 +16,7 @@ from penstock import registry
 from penstock.config.document import NO_HOME, Document, Key
 from penstock.config.errors import complaints, one_of, parts, unknown
 from penstock.errors import ConfigInvalid
-from penstock.kind import FileKey, Kind, StateKind
+from penstock.kind import Kind, StateKind
 
 
 def kinds(part: str) -> Mapping[str, Kind]:
@@ -56,21 +56,17 @@ def _adapter(part: type[Any]) -> TypeAdapter[Any]:
     return TypeAdapter(part)
 
 
-def _located(given: Document, kind: Kind, values: Mapping[str, Any]) -> dict[str, Any]:
+def _located(given: Document, kind: Kind, values: Mapping[str, Any], inside: Key = ()) -> dict[str, Any]:
     """These values, with paths relative to the folder of the file."""
+    words = {file.key: file.words for file in kind.files}
     moved = dict(values)
-    for file in kind.files:
-        _locate(given, file, file.key, moved)
+    for name, value in values.items():
+        key = (*inside, name)
+        if isinstance(value, Mapping):
+            moved[name] = _located(given, kind, value, key)
+        elif key in words and isinstance(value, str) and value not in words[key]:
+            moved[name] = path(given, value)
     return moved
-
-
-def _locate(given: Document, file: FileKey, key: Key, values: dict[str, Any]) -> None:
-    value = values.get(key[0])
-    if len(key) > 1 and isinstance(value, Mapping):
-        values[key[0]] = within = dict(value)
-        _locate(given, file, key[1:], within)
-    elif len(key) == 1 and isinstance(value, str) and value not in file.words:
-        values[key[0]] = path(given, value)
 
 
 def path(given: Document, text: str) -> str:
@@ -120,9 +116,9 @@ def invalid(given: Document, found: Mapping[Key, str]) -> ConfigInvalid:
     return ConfigInvalid(f"{given.name}: " + "; ".join(lines), f"{remedy}; docs/pipeline-file.md lists all keys")
 
 
-def value_at(given: Document, key: Key) -> Any:
-    """The value of a key in the file; None if it is missing."""
-    value: Any = given.values
+def value_at(values: Mapping[str, Any], key: Key) -> Any:
+    """The value of a key; None if it is missing."""
+    value: Any = values
     for name in key:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value

@@ -8,45 +8,36 @@ from typing import NoReturn
 
 from penstock.change import Lane
 from penstock.errors import ConfigInvalid
-from penstock.sink import Assignment, Delivery, Sink, TransactionalSink
+from penstock.sink import Assignment, Delivery, Sink
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadSink(Sink):
     """Raises its complaint on use."""
 
-    message: str
-    remedy: str
+    complaint: str
+    may_keep_watermark: bool
+
+    @property
+    def keeps_watermark(self) -> bool:
+        """Raise the complaint if the sink may store watermarks."""
+        require(self)
+        return False
 
     def open(self, assignment: Assignment) -> Delivery:
         """Raise the complaint."""
         self.complain()
 
+    def release(self, pipeline: str, lanes: Collection[Lane]) -> None:
+        """Raise the complaint if the destination may have a watermark of these lanes."""
+        require(self)
+
     def complain(self) -> NoReturn:
         """Raise ConfigInvalid with the reference that is missing."""
-        raise ConfigInvalid(self.message, self.remedy)
-
-
-class UnreadTransactionalSink(UnreadSink):
-    """The replacement of a sink that may store watermarks."""
-
-    @property
-    def keeps_watermark(self) -> bool:
-        """Raise the complaint."""
-        self.complain()
-
-    def release(self, pipeline: str, lanes: Collection[Lane]) -> None:
-        """Raise the complaint, also here."""
-        self.complain()
-
-
-def unread(kind: type, message: str) -> UnreadSink:
-    """The replacement of a sink of this class."""
-    made = UnreadTransactionalSink if issubclass(kind, TransactionalSink) else UnreadSink
-    return made(message, "set the variable, or create the file, in the environment of this command too")
+        raise ConfigInvalid(self.complaint, "set the variable, or create the file, in the environment of this command too")
 
 
 def require(sink: Sink) -> None:
-    """Raise ConfigInvalid if a sink stores watermarks and has an unresolved reference."""
-    if isinstance(sink, UnreadTransactionalSink):
+    """Raise ConfigInvalid if a sink may store watermarks and has an unresolved reference."""
+    if isinstance(sink, UnreadSink) and sink.may_keep_watermark:
         sink.complain()
