@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from penstock.demo.arrivals import Arrival, Arrivals
-from penstock.demo.figures import Figures, percentile
+from penstock.demo.figures import Arrival, Arrivals, Figures, percentile
+from penstock.testing.request import Request, line_of
 
 
 def request(*positions: int, is_taken: bool = True) -> str:
     changes = [{"position": position, "at": "1970-01-01T00:01:40.000Z"} for position in positions]
-    return json.dumps({"at": 100.25, "body": {"changes": changes}, "is_taken": is_taken}) + "\n"
+    body = json.dumps({"changes": changes}).encode()
+    return b"".join(line_of(Request(100.25, 1, "/", {}, body, is_taken), body)).decode()
 
 
 def arrival(position: int, committed_at: float, received_at: float, is_repeat: bool = False) -> Arrival:

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from penstock.demo.arrivals import Arrival
 from penstock.demo.audit import Audited
-from penstock.demo.figures import Figures
+from penstock.demo.figures import Arrival, Figures
 from penstock.demo.screen import Lines, bars, milliseconds, picture, summary
 from penstock.demo.story import ACTS, PROOF, Act, Summary, View
 

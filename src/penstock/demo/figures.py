@@ -1,15 +1,60 @@
-"""The figures of the demo."""
+"""The changes that arrived at the receiver, and the figures of the demo."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
-from penstock.demo.arrivals import Arrival
+from penstock.testing.request import Record, Request
 
 LOOKS_PER_BAR = 2
 """The number of looks for each entry of `backlogs`, which is their maximum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A change in a request that the receiver accepted."""
+
+    change: dict[str, Any]
+    received_at: float
+    is_repeat: bool
+
+    @property
+    def position(self) -> int:
+        """The position in the log."""
+        return int(self.change["position"])
+
+    @property
+    def committed_at(self) -> float:
+        """The time of the change, from the log."""
+        return datetime.fromisoformat(self.change["at"]).timestamp()
+
+    @property
+    def latency(self) -> float:
+        """Seconds from the change to its receipt, by the clock of this machine."""
+        return max(0.0, self.received_at - self.committed_at)
+
+
+class Arrivals:
+    """The arrivals in the file of a receiver."""
+
+    def __init__(self, out: Path) -> None:
+        self._record, self._seen, self._highest = Record(out), 0, 0
+
+    def read(self) -> list[Arrival]:
+        """The arrivals since the last read."""
+        requests = self._record.requests()
+        new, self._seen = requests[self._seen :], len(requests)
+        return [arrival for request in new if request.is_taken for arrival in self._of(request)]
+
+    def _of(self, request: Request) -> Iterator[Arrival]:
+        for change in request.changes():
+            yield Arrival(change, request.at, change["position"] <= self._highest)
+            self._highest = max(self._highest, change["position"])
 
 
 @dataclass(slots=True)

@@ -11,8 +11,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from penstock.demo.arrivals import Arrival
-from penstock.demo.figures import Figures, percentile
+from penstock.demo.figures import Arrival, Figures, percentile
 from penstock.demo.story import ACTS, PROOF, Summary, View
 from penstock.text.printable import printable
 

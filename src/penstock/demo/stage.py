@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
@@ -14,7 +11,7 @@ from typing import Self
 
 from penstock.config import load
 from penstock.demo import shop
-from penstock.demo.arrivals import Arrivals
+from penstock.demo.figures import Arrivals
 from penstock.errors import EngineFailed, PenstockError
 from penstock.event import DeliveryRetried, Event, LaneClaimed, Led
 from penstock.pipeline import Pipeline
@@ -50,8 +47,7 @@ class Stage:
     def __enter__(self) -> Self:
         shop.create(self.database)
         install.enable(self.database, wal=True)
-        with _sheltered_from_ctrl_c():
-            self.receiver.start()
+        self._start_receiver()
         file = self.folder / "pipeline.yaml"
         file.write_text(PIPELINE.format(url=self.receiver.url))
         self.pipeline = load(file)
@@ -65,6 +61,14 @@ class Stage:
         self.shop.close()
         self.carriage.close()
         self.receiver.stop()
+
+    def _start_receiver(self) -> None:
+        """Start the receiver with SIGINT ignored, which it inherits: it must outlive the pipeline after Ctrl-C."""
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            self.receiver.start()
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def head(self) -> int:
         """The number of committed changes: positions in the log are dense and start at 1."""
@@ -110,16 +114,3 @@ class Carriage(Thread):
         elif isinstance(event, DeliveryRetried):
             self.retries += 1
             self.last_retry = (time.monotonic(), event)
-
-
-@contextmanager
-def _sheltered_from_ctrl_c() -> Iterator[None]:
-    """Child processes ignore Ctrl-C: the receiver must outlive the pipeline."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
