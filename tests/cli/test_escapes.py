@@ -22,8 +22,7 @@ from rich.console import Console
 
 from penstock.change import Change, Op
 from penstock.cli import main, terminal
-from penstock.cli.run import LogFormat, log_to
-from penstock.cli.scanning import scanning
+from penstock.cli.log import LogFormat, log_to
 from penstock.config import load
 from penstock.coordinator import Tally
 from penstock.cursor import Watermark
@@ -213,7 +212,7 @@ def test_the_demo_and_the_bars_of_a_scan_show_codes(capsys: Any) -> None:
         console.print(picture(view))
     Lines(console).step([], f"Spark {EVIL}", 1.0)
     assert harmful(stream.getvalue()) == []
-    with scanning() as show:
+    with terminal.scanning() as show:
         show(TABLE, 1, 2)
     assert harmful(capsys.readouterr().err) == []
 

@@ -8,7 +8,7 @@ from deadline import PATIENCE
 
 PROGRAM = """
 import os, subprocess, sys, threading, logging, typer
-from penstock.cli.run import LogFormat, lines
+from penstock.cli.log import LogFormat, lines
 from penstock.errors import EngineMemory
 
 def fail():

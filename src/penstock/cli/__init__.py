@@ -38,6 +38,16 @@ _WrongArguments: Any = typer.BadParameter.__base__
 _WRONG_REQUESTS = ("config.", "capture.refused")
 
 
+@contextmanager
+def _repeated_plainly() -> Iterator[None]:
+    """An error about arguments repeats them without control characters."""
+    try:
+        yield
+    except _WrongArguments as error:
+        error.message = printable(error.message)
+        raise
+
+
 class Commands(TyperGroup):
     """Imports the module of a command at its first use."""
 
@@ -51,24 +61,8 @@ class Commands(TyperGroup):
             raise ConfigUnsupported(f"`penstock {cmd_name}` is not supported yet", "see `penstock --help` for the commands")
         return _made(cmd_name, resolve_name(COMMANDS[cmd_name])) if cmd_name in COMMANDS else None
 
-    def make_context(self, *args: Any, **options: Any) -> Any:
-        """The context of these arguments; an error repeats them without control characters."""
-        with _repeated_plainly():
-            return super().make_context(*args, **options)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command; errors repeat its arguments without control characters."""
-        with _repeated_plainly():
-            return super().invoke(ctx)
-
-
-@contextmanager
-def _repeated_plainly() -> Iterator[None]:
-    try:
-        yield
-    except _WrongArguments as error:
-        error.message = printable(error.message)
-        raise
+    make_context = _repeated_plainly()(TyperGroup.make_context)
+    invoke = _repeated_plainly()(TyperGroup.invoke)
 
 
 app = typer.Typer(
@@ -124,7 +118,7 @@ def exit_code(error: PenstockError) -> int:
 def _made(name: str, found: Any) -> Any:
     """A function or an app as a command."""
     if not isinstance(found, typer.Typer):
-        alone = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
+        alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
         alone.command(name)(found)
         found = alone
     command = typer.main.get_command(found)

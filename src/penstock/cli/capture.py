@@ -13,7 +13,6 @@ import typer.core
 
 from penstock.cli import terminal
 from penstock.cli.options import AsJson, PrintSql, group
-from penstock.cli.scanning import scanning
 from penstock.cli.verifying import show
 from penstock.errors import ConfigInvalid
 
@@ -119,7 +118,7 @@ def resume(database: Database, table: Table = None) -> None:
 
     A table that was rebuilt is logged as a whole. Example: `penstock capture resume shop.db`
     """
-    with scanning() as progress:
+    with terminal.scanning() as progress:
         report = _of(database).resume(database, table, progress)
     _print(report, False, "nothing was suspended")
 
@@ -131,7 +130,7 @@ def repair(database: Database, table: Table = None) -> None:
     Without TABLE, repairs all tables that need it. Pipelines that stopped with `capture.broken` then continue with `penstock run`.
     If it is interrupted, run it again. Example: `penstock capture repair shop.db orders`
     """
-    with scanning() as progress:
+    with terminal.scanning() as progress:
         report = _of(database).repair(database, table, progress)
     _print(report, False, "nothing is missing")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import penstock
 from penstock.cli import terminal
 from penstock.cli.options import AsJson, File, Yes, group
 from penstock.errors import ConfigInvalid
@@ -32,13 +34,12 @@ def list_(file: File, which: Which = None, as_json: AsJson = False) -> None:
 
     Examples: `penstock dead list orders.yaml`, `penstock dead list orders.yaml table=orders 'key={"id":5}'`
     """
-    from penstock.config import load
     from penstock.letter import ordered
 
-    pipeline, chosen = load(file, delivers=False), _choice(which or ["all"])
+    pipeline, chosen = penstock.load(file, delivers=False), _choice(which or ["all"])
     found = [letter for letter in ordered(pipeline.state.letters(pipeline.name)) if chosen(letter)]
     if as_json:
-        _print(map(described, found))
+        terminal.say_json(*map(described, found))
         return
     columns = ("NUMBER", "POSITION", "TABLE", "KEY", "OP", "STAGE", "WHY", "TRIES", "PARKED AT")
     if found:
@@ -53,11 +54,9 @@ def show(file: File, which: Which = None, as_json: AsJson = False) -> None:
 
     Example: `penstock dead show orders.yaml 12`
     """
-    from penstock.config import load
-
-    found = _found(load(file, delivers=False), _choice(which or []))
+    found = _found(penstock.load(file, delivers=False), _choice(which or []))
     if as_json:
-        _print(map(described, found))
+        terminal.say_json(*map(described, found))
         return
     for letter in found:
         for name, value in described(letter).items():
@@ -83,19 +82,20 @@ def redrive(
 
     Examples: `penstock dead redrive orders.yaml all`, `penstock dead redrive orders.yaml 12 13`
     """
-    from penstock.config import load
     from penstock.running import redrive
 
-    pipeline, chosen = load(file), _choice(which or [])
+    pipeline, chosen = penstock.load(file), _choice(which or [])
     if which != ["all"]:  # `all` may match no letter, such as in a scheduled job
         _found(pipeline, chosen)
-    told = []
+    done = []
     for one in redrive.redrive(pipeline, chosen, force):
-        told.append(one)
-        terminal.say(printable.as_json(_fact(one)) if as_json else _line(one))
+        done.append(one)
+        terminal.say_json(_fact(one)) if as_json else terminal.say(_line(one))
+    kept = sum(one.outcome not in ("sent", "left out") for one in done)
     if not as_json:
-        terminal.say(_summary(told))
-    if any(one.outcome not in ("sent", "left out") for one in told):
+        rest = " The others are still parked." if kept else ""
+        terminal.say(f"{len(done) - kept} of {len(done)} dead letters are removed.{rest}")
+    if kept:
         raise typer.Exit(1)
 
 
@@ -105,18 +105,16 @@ def drop(file: File, which: Which = None, yes: Yes = False, as_json: AsJson = Fa
 
     Examples: `penstock dead drop orders.yaml 12`, `penstock dead drop orders.yaml table=drafts --yes`
     """
-    from penstock.config import load
     from penstock.rows import touching
     from penstock.running import redrive
 
-    pipeline = load(file, delivers=False)
+    pipeline = penstock.load(file, delivers=False)
     found = _found(pipeline, _choice(which or []))
-    if not yes:
-        terminal.confirm(f"Drop {len(found)} changes of {pipeline.name} that were never delivered?", err=as_json)
+    terminal.confirm(f"Drop {len(found)} changes of {pipeline.name} that were never delivered?", yes, err=as_json)
     shown = {letter.number for letter in found}  # more may have been parked since
     gone = redrive.drop(pipeline, lambda letter: letter.number in shown)
     if as_json:
-        _print(map(described, gone))
+        terminal.say_json(*map(described, gone))
         return
     is_bound = touching({row for letter in gone for row in letter.rows})
     bound = sum(is_bound(letter.rows) for letter in pipeline.state.letters(pipeline.name))
@@ -186,13 +184,10 @@ def _condition(word: str) -> Callable[[DeadLetter], bool]:
 
 
 def _key(text: str) -> Any:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise ConfigInvalid(f"key={text} is not a JSON object", "write it like the column KEY: 'key={\"id\":5}'")
-    return found
+    with suppress(ValueError):
+        if isinstance(found := json.loads(text), dict):
+            return found
+    raise ConfigInvalid(f"key={text} is not a JSON object", "write it like the column KEY: 'key={\"id\":5}'")
 
 
 def _found(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool]) -> list[DeadLetter]:
@@ -203,11 +198,6 @@ def _found(pipeline: Pipeline, chosen: Callable[[DeadLetter], bool]) -> list[Dea
         "there is no such dead letter",
         f"{pipeline.name} has {len(letters)}: penstock dead list FILE" if letters else f"{pipeline.name} has none",
     )
-
-
-def _print(facts: Iterable[Any]) -> None:
-    for fact in facts:
-        terminal.say_json(fact)
 
 
 def _row(letter: DeadLetter) -> list[str]:
@@ -238,10 +228,3 @@ def _line(one: Redriven) -> str:
     change = one.letter.change
     why = f": {one.error.message}" if one.error else ""
     return f"{one.letter.number}  change {change.position} of {change.table}, key {change.key_text}  {_WORDS[one.outcome]}{why}"
-
-
-def _summary(redriven: Sequence[Redriven]) -> str:
-    done = sum(one.outcome in ("sent", "left out") for one in redriven)
-    return f"{done} of {len(redriven)} dead letters are removed." + (
-        "" if done == len(redriven) else " The others are still parked."
-    )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import penstock
 from penstock.cli import terminal
 from penstock.cli.options import Yes
 from penstock.errors import ConfigInvalid, TermHeld
@@ -31,10 +32,8 @@ def forget(
 
     Examples: `penstock forget orders.yaml`, `penstock forget --database shop.db orders`
     """
-    from penstock.config import load
-
     if database is None:
-        _forget(load(what, delivers=False), yes)
+        _forget(penstock.load(what, delivers=False), yes)
     else:
         _strike_off(_source(database, table), what, yes)
 
@@ -58,8 +57,7 @@ def _forget(pipeline: Pipeline, yes: bool) -> None:
         terminal.say(f"{described(stranger)}. It will be handed over, at position {registered}: that pipeline stops.")
     elif registered is not None:
         terminal.say(f"Its source will no longer keep changes for it: noted position {registered}.")
-    if not yes:
-        terminal.confirm(f"Forget {pipeline.name}?")
+    terminal.confirm(f"Forget {pipeline.name}?", yes)
     admin.forget(pipeline)
     if stranger:
         _say_handed_over(pipeline, registered)
@@ -100,8 +98,7 @@ def _strike_off(source: Source, name: str, yes: bool) -> None:
     terminal.say(
         f"{name} stands at position {one.position}, last noted {roughly(one.silent)} ago; {one.kept} changes are kept for it."
     )
-    if not yes:
-        terminal.confirm(f"Forget {name}?")
+    terminal.confirm(f"Forget {name}?", yes)
     if source.retention:
         source.retention.forget(name)
     terminal.say(f"{name} is forgotten. With its old state it can continue as long as the log has its changes.")

@@ -16,6 +16,4 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 
 def group(purpose: str) -> typer.Typer:
     """A group of commands."""
-    return typer.Typer(
-        help=purpose, no_args_is_help=True, add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False
-    )
+    return typer.Typer(help=purpose, no_args_is_help=True, add_completion=False, rich_markup_mode="markdown")

@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+import penstock
 from penstock.cli import terminal
-from penstock.cli.run import LogFormat, LogOption, MetricsOption, begin_anew, carry_until_stopped, lines, log_to
+from penstock.cli.log import LogFormat, lines, log_to
+from penstock.cli.run import LogOption, MetricsOption, begin_anew, carry_until_stopped
 
 
 def reap(
@@ -26,7 +28,6 @@ def reap(
 
     Examples: `penstock reap -f reaper.yaml`, `penstock reap -f reaper.yaml --print-pipeline > orders.yaml`
     """
-    from penstock.config import parse
     from penstock.harvest.config import load
     from penstock.harvest.translation import file_of, pipeline
 
@@ -37,6 +38,6 @@ def reap(
             terminal.say_code(file_of(values))
             return
         write = log_to(stream, log_format, config.level in ("trace", "debug"))
-        has_ended = carry_until_stopped([parse(values, file.parent)], None, metrics, write)
+        has_ended = carry_until_stopped([penstock.parse(values, file.parent)], None, metrics, write)
     if not has_ended:
         begin_anew()

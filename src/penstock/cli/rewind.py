@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import penstock
 from penstock.cli import terminal
 from penstock.cli.options import File, Yes
 from penstock.errors import ConfigInvalid
@@ -36,15 +37,13 @@ def rewind(
 
     Examples: `penstock rewind orders.yaml --to 2h`, `penstock rewind orders.yaml --to 1200 --yes`
     """
-    from penstock.config import load
     from penstock.running import admin
 
-    pipeline = load(file, delivers=False)
+    pipeline = penstock.load(file, delivers=False)
     moves = admin.plan(pipeline, to, datetime.now(UTC))
     _refuse_to_skip(moves, skip)
     _show(pipeline.name, moves)
-    if not yes:
-        terminal.confirm("Do it?")
+    terminal.confirm("Do it?", yes)
     admin.rewind(pipeline, moves)
     terminal.say(f"{pipeline.name} continues after position {moves[0].new.position} when it runs: penstock run {file}")
 

@@ -6,32 +6,26 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from threading import Event as Flag
-from threading import Lock
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import penstock
+from penstock.cli.log import LogFormat, lines, log_to
 from penstock.errors import ConfigInvalid, EngineLost, EngineMemory
-from penstock.event import Event
+from penstock.event import Event, Observer
 
-_LEVELS = ("debug", "info", "warning", "error")
+if TYPE_CHECKING:
+    from penstock.pipeline import Pipeline
+
 _REBORN = "PENSTOCK_REBORN"
 _LEAST_LIFE = {EngineLost: 60.0, EngineMemory: 600.0}
 """Seconds that a process must have run for an automatic restart; memory is exhausted only after minutes."""
-
-
-class LogFormat(StrEnum):
-    """The format of the process log."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 LogOption = Annotated[LogFormat, typer.Option("--log-format", help="Write the process log as text or as JSON.")]
@@ -70,10 +64,8 @@ def run(
 
     Examples: `penstock run orders.yaml --metrics 9464`, `penstock run orders.yaml --available-now`
     """
-    from penstock.config import load
-
     with lines(log_format) as stream:
-        pipelines = [load(path) for path in files]
+        pipelines = [penstock.load(path) for path in files]
         if len({pipeline.name for pipeline in pipelines}) < len(pipelines):
             raise ConfigInvalid("two of the files have the same pipeline name", "give each pipeline its own name")
         if available_now:
@@ -83,60 +75,27 @@ def run(
         begin_anew()
 
 
-def lines(log_format: LogFormat) -> AbstractContextManager[Any]:
-    """The stream for lines of this format."""
-    from penstock.cli.lines import json_lines
-
-    return json_lines() if log_format is LogFormat.JSON else nullcontext(sys.stderr)
-
-
-def carry_until_stopped(pipelines: list[Any], start: str | None, metrics: str | None, write: Callable[[Event], None]) -> bool:
+def carry_until_stopped(pipelines: list[Pipeline], start: str | None, metrics: str | None, write: Observer) -> bool:
     """Run pipelines until a signal; False if the JVM died and the program must restart."""
-    began, stop = time.monotonic(), Flag()
-    with stopping_on_signals(stop), watched(pipelines, metrics, write) as emit:
-        from penstock.running.run import run as carry
+    began, stop, observers = time.monotonic(), Flag(), [write]
+    with stopping_on_signals(stop), ExitStack() as stage:
+        if metrics:
+            from penstock.metrics.server import serving
+
+            observers.insert(0, stage.enter_context(serving(pipelines, metrics)))
+
+        def emit(event: Event) -> None:
+            for observe in observers:
+                observe(event)
 
         try:
-            carry(*pipelines, start=start, stop=stop, observer=emit)
+            penstock.run(*pipelines, start=start, stop=stop, observer=emit)
         except EngineLost as error:
             if stop.is_set():
                 return True
             _refuse_again(error, time.monotonic() - began)
             return False
     return True
-
-
-def log_to(stream: Any, log_format: LogFormat, verbose: bool) -> Callable[[Event], None]:
-    """An observer that writes events as lines."""
-    from penstock.cli.log import json_line, text_line
-
-    made = json_line if log_format is LogFormat.JSON else text_line
-    least, lock = 0 if verbose else 1, Lock()
-
-    def emit(event: Event) -> None:
-        if _LEVELS.index(event.level) >= least:
-            with lock, suppress(OSError):  # the reader of the log is gone: the pipelines continue
-                stream.write(made(event, datetime.now(UTC)) + "\n")
-                stream.flush()
-
-    return emit
-
-
-@contextmanager
-def watched(pipelines: list[Any], metrics: str | None, emit: Callable[[Event], None]) -> Iterator[Callable[[Event], None]]:
-    """The observer, together with one that serves metrics if an address is given."""
-    if not metrics:
-        yield emit
-        return
-    from penstock.metrics.server import serving
-
-    with serving(pipelines, metrics) as count:
-
-        def both(event: Event) -> None:
-            count(event)
-            emit(event)
-
-        yield both
 
 
 @contextmanager

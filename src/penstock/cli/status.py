@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import penstock
 from penstock.cli import terminal
 from penstock.cli.options import AsJson, Files
 
@@ -32,10 +33,9 @@ def status(
 
     Examples: `penstock status pipeline.yaml --watch`, `penstock status *.yaml --json`
     """
-    from penstock.config import load
     from penstock.status import observe
 
-    pipelines = [load(file, delivers=False) for file in files]
+    pipelines = [penstock.load(file, delivers=False) for file in files]
     if watch:
         _watch(pipelines, as_json)
         return

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from rich.table import Column, Table
     from rich.text import Text
 
+    from penstock.capture import Progress
+
 _UNLIMITED = 10_000
 """Characters: more than any cell has."""
 
@@ -26,9 +29,10 @@ def say(*lines: str, err: bool = False, colour: str | None = None) -> None:
         typer.secho(printable(line), err=err, fg=colour)
 
 
-def say_json(value: Any) -> None:
-    """Print one line of JSON on stdout."""
-    typer.echo(as_json(value))
+def say_json(*values: Any) -> None:
+    """Print each value as one line of JSON on stdout."""
+    for value in values:
+        typer.echo(as_json(value))
 
 
 def say_code(text: str) -> None:
@@ -44,9 +48,10 @@ def say_sql(statements: Sequence[str]) -> None:
     say_code("\n".join(f"{statement};" for statement in statements))
 
 
-def confirm(question: str, err: bool = False) -> None:
-    """Ask a question; end the program if the answer is no."""
-    typer.confirm(printable(question), abort=True, err=err)
+def confirm(question: str, is_given: bool, err: bool = False) -> None:
+    """Ask a question unless the confirmation is given; end the program if the answer is no."""
+    if not is_given:
+        typer.confirm(printable(question), abort=True, err=err)
 
 
 def plain(text: str, style: str = "") -> Text:
@@ -100,3 +105,22 @@ def show(*parts: RenderableType) -> None:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _UNLIMITED
     console.print(*parts)
+
+
+@contextmanager
+def scanning() -> Iterator[Progress]:
+    """The progress of a scan of tables: a bar for each table on a terminal, no output elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks = {}
+
+        def show(table: str, done: int, of: int) -> None:
+            if table not in tasks:
+                tasks[table] = bars.add_task(printable(table))
+            bars.update(tasks[table], completed=done, total=of)
+
+        yield show
