@@ -1,4 +1,4 @@
-"""The commands init, validate, status and pump."""
+"""The commands init, validate and status."""
 
 from __future__ import annotations
 
@@ -217,16 +217,3 @@ def test_on_a_terminal_status_is_refreshed_in_place(captured: Path) -> None:
     os.close(ours)
     os.close(theirs)
     assert b"\x1b[1A" in seen
-
-
-def test_pump_without_a_driver_names_the_extra(capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    assert main(["pump", "--ds", "postgresql://h/d"]) == 2
-    assert "pip install 'penstock[postgres]'" in capsys.readouterr().err
-
-
-def test_pump_does_not_show_a_password_that_the_driver_cannot_read(capsys: Said) -> None:
-    assert main(["pump", "--ds", "postgresql://app:s3cret%zz@h/d"]) == 2
-    said = capsys.readouterr().err
-    assert "invalid percent-encoded token" in said
-    assert "s3cret" not in said

@@ -146,5 +146,5 @@ def test_a_pump_writes_twenty_records_in_each_transaction() -> None:
     assert [len(rows) for rows in made] == [20, 20, 10]
     rows = [row for batch in made for row in batch]
     assert {row[1] for row in rows} == {"key-0", "key-1", "key-2"}
-    assert rows[31][2:] == ("value-1f", "31")
+    assert rows[31][2:] == ("value-1f", {"Seq": "31"})
     assert all(row[2] is None for batch in batches(5, 1, "pump", True, random.Random(1)) for row in batch)

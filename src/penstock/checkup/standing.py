@@ -10,6 +10,7 @@ from penstock.finding import Finding, failed, ok, warning
 from penstock.owner import described
 from penstock.ownership import another
 from penstock.pipeline import Pipeline
+from penstock.running.admin import registration
 
 
 def state(pipeline: Pipeline) -> Iterator[Finding]:
@@ -19,9 +20,7 @@ def state(pipeline: Pipeline) -> Iterator[Finding]:
     if stranger := another(pipeline):
         yield failed("state", f"{described(stranger)}, and not for {pipeline.state.address}", SourceOwned.remedy)
         return
-    lanes, retention = pipeline.source.lanes(), pipeline.source.retention
-    registered = any(retention.registered(pipeline.name, lane) is not None for lane in lanes) if retention else False
-    yield judged_state(pipeline.state.address, known, is_registered=registered)
+    yield judged_state(pipeline.state.address, known, is_registered=registration(pipeline) is not None)
 
 
 def judged_state(path: str, known: PipelineState, *, is_registered: bool) -> Finding:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import typer.core
 
+from penstock import registry
 from penstock.cli import terminal
 from penstock.cli.options import AsJson, PrintSql, group
 from penstock.cli.verifying import show
@@ -179,8 +180,6 @@ def _run(command: list[str]) -> int:
 
 def _of(database: str) -> Capture:
     """The implementation for this address."""
-    from penstock import registry
-
     for kind in registry.sources().values():
         if kind.capture and (found := kind.capture_commands()).serves(database):
             return found

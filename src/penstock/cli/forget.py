@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import penstock
+from penstock import registry
 from penstock.cli import terminal
 from penstock.cli.options import Yes
 from penstock.errors import ConfigInvalid, TermHeld
@@ -77,8 +78,6 @@ def _say_handed_over(pipeline: Pipeline, position: int | None) -> None:
 
 def _source(database: str, table: str) -> Source:
     """The source at this address."""
-    from penstock import registry
-
     found = (kind.registered_at(database, table) for kind in registry.sources().values())
     if source := next(filter(None, found), None):
         return source

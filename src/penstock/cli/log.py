@@ -117,10 +117,7 @@ def _convert(out: int, stream: TextIO) -> None:
 def _gathered(pipe: Any) -> bytes:
     """The next text: all bytes up to a pause."""
     text: bytes = pipe.read(_MOST)
-    while text and len(text) < _MOST and select.select([pipe], [], [], _GATHER_SECONDS)[0]:
-        more: bytes = pipe.read(_MOST)
-        if not more:
-            break
+    while 0 < len(text) < _MOST and select.select([pipe], [], [], _GATHER_SECONDS)[0] and (more := pipe.read(_MOST)):
         text += more
     return text
 

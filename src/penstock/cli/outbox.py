@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 from pkgutil import resolve_name
 from typing import Annotated
 
 import typer
 
+from penstock import registry
 from penstock.cli import terminal
 from penstock.cli.options import PrintSql, group
 from penstock.errors import ConfigInvalid
@@ -53,19 +53,12 @@ def init(
     Examples: `penstock outbox init postgresql://app@localhost/shop`, `penstock outbox init postgresql://... --table shop.events`,
     `penstock outbox init postgresql://... --layout goharvest`
     """
+    place = next(kind.layouts[layout] for kind in registry.sources().values() if layout in kind.layouts)
     try:
-        made = _implementation(layout)(dsn, table, notify)
+        made: Table = resolve_name(place)(dsn, table, notify)
     except ValueError as error:
         raise ConfigInvalid(str(error), "correct DSN or --table") from error
     if print_sql:
         terminal.say_sql(made.statements)
     else:
         terminal.say(f"{table}: {made.create()}")
-
-
-def _implementation(layout: Layout) -> Callable[[str, str, bool], Table]:
-    from penstock import registry
-
-    place = next(kind.layouts[layout] for kind in registry.sources().values() if layout in kind.layouts)
-    found: Callable[[str, str, bool], Table] = resolve_name(place)
-    return found

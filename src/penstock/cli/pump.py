@@ -12,13 +12,14 @@ import typer
 
 from penstock.cli import terminal
 from penstock.errors import ConfigInvalid, SourceUnavailable
+from penstock.outbox import Layout, quoted, stash_many
 from penstock.text.dsn import scrubbed
 
 BATCH = 20
 """Records of one transaction."""
 
-Row = tuple[str, str, str | None, str]
-"""Topic, key, value and number."""
+Row = tuple[str, str, str | None, dict[str, str]]
+"""Topic, key, value and headers."""
 
 
 def pump(
@@ -45,12 +46,12 @@ def pump(
     began = time.monotonic()
     try:
         with closing(psycopg.connect(database(dsn))) as connection:
-            insert = _insert(connection, outbox)
+            layout = _layout(connection, outbox)
             for number, rows in enumerate(batches(records, keys, topic, blank, random.Random())):
                 if number and interval:
                     time.sleep(interval / 1000)
-                with connection.transaction(), connection.cursor() as cursor:
-                    cursor.executemany(insert, [(*row[:3], ["Seq"], [row[3]]) for row in rows])
+                with connection.transaction():
+                    stash_many(connection, rows, table=outbox, layout=layout)
     except psycopg.OperationalError as error:
         raise SourceUnavailable(f"cannot write to {outbox}: {scrubbed(str(error), dsn)}", "check that the server runs") from None
     except psycopg.Error as error:
@@ -63,19 +64,15 @@ def batches(records: int, keys: int, topic: str, blank: bool, chance: random.Ran
     """The rows of each transaction."""
     for start in range(0, records, BATCH):
         numbers = range(start, min(start + BATCH, records))
-        yield [(topic, f"key-{chance.randrange(keys):x}", None if blank else f"value-{n:x}", str(n)) for n in numbers]
+        yield [(topic, f"key-{chance.randrange(keys):x}", None if blank else f"value-{n:x}", {"Seq": str(n)}) for n in numbers]
 
 
-def _insert(connection: Any, outbox: str) -> str:
-    """The statement for this table, whose columns show its layout. Raises ConfigInvalid."""
-    from penstock.outbox import quoted
-
+def _layout(connection: Any, outbox: str) -> Layout:
+    """The layout of this table, by its columns. Raises ConfigInvalid."""
     columns = [column.name for column in connection.execute(f"select * from {quoted(outbox)} limit 0").description]
     connection.rollback()
     if "kafka_topic" in columns:
-        names = "create_time, kafka_topic, kafka_key, kafka_value, kafka_header_keys, kafka_header_values"
-        return f"insert into {quoted(outbox)} ({names}) values (now(), %s, %s, %s, %s, %s)"
-    if "header_values" not in columns:
-        raise ConfigInvalid(f"{outbox} is not an outbox", "create one: penstock outbox init DSN --layout goharvest")
-    values = "%s, convert_to(%s, 'UTF8'), convert_to(%s, 'UTF8'), %s, array[convert_to((%s::text[])[1], 'UTF8')]"
-    return f"insert into {quoted(outbox)} (topic, key, value, header_keys, header_values) values ({values})"
+        return "goharvest"
+    if "header_values" in columns:
+        return "penstock"
+    raise ConfigInvalid(f"{outbox} is not an outbox", "create one: penstock outbox init DSN --layout goharvest")

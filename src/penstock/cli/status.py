@@ -66,8 +66,7 @@ def _watch(pipelines: Sequence[Pipeline], as_json: bool) -> None:
 
 def _print(seen: Sequence[Status], pipelines: Sequence[Pipeline], as_json: bool) -> None:
     if as_json:
-        for one in seen:
-            terminal.say(one.to_json())
+        terminal.say(*(one.to_json() for one in seen))
     else:
         terminal.show(_report(seen, pipelines))
 

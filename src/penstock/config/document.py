@@ -157,7 +157,8 @@ class _Reader:
         except (ValueError, KeyError):  # such as 0x_ or !!int x, or more digits than Python parses
             found = math.inf
         if isinstance(found, int | float) and not abs(found) < _TOO_LARGE:
-            self._complain(key, f"is {_cut(node.value)}, which is not a usable number: write another, or put text in quotes")
+            shown = node.value if len(node.value) <= _SHOWN else f"{node.value[:_SHOWN]}..."
+            self._complain(key, f"is {shown}, which is not a usable number: write another, or put text in quotes")
             return None
         return found
 
@@ -206,10 +207,6 @@ def _unread(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8"
     return getattr(error, "strerror", None) or str(error)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 class _Loader(yaml.SafeLoader):

@@ -95,7 +95,6 @@ class Story:
 
     def acts(self) -> Iterator[View]:
         """The views of all acts, until a request to stop."""
-        self._began = time.monotonic()
         for act in cycle(ACTS) if self._is_endless else ACTS:
             if self._stop.is_set():
                 return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from importlib.metadata import version
 
@@ -40,9 +40,8 @@ class _Pipelines(Collector):
         yield from counters(sights)
 
 
-def gauges(sights: Iterable[Sight]) -> Iterator[Metric]:
+def gauges(seen: Sequence[Sight]) -> Iterator[Metric]:
     """The gauges; unknown values are left out."""
-    seen = list(sights)
 
     def plain(name: str, said: str, of: Callable[[Sight], float | None]) -> Metric:
         return _family(GaugeMetricFamily, name, said, (), (((one.status.name,), of(one)) for one in seen))
@@ -70,14 +69,13 @@ def gauges(sights: Iterable[Sight]) -> Iterator[Metric]:
     yield _family(GaugeMetricFamily, "penstock_log_held_changes", held, ("reader",), kept)
 
 
-def counters(sights: Iterable[Sight]) -> Iterator[Metric]:
+def counters(seen: Sequence[Sight]) -> Iterator[Metric]:
     """The counters of this process, which the classes of events define."""
-    seen = list(sights)
     for one in COUNTERS:
         yield _family(CounterMetricFamily, one.name, one.help, (one.label,) if one.label else (), _counted(seen, one))
 
 
-def _counted(seen: Iterable[Sight], counter: Counter) -> _Values:
+def _counted(seen: Sequence[Sight], counter: Counter) -> _Values:
     """The counts of each pipeline; a counter without a label starts at 0."""
     for one in seen:
         if counter.label is None:

@@ -19,7 +19,7 @@ from penstock.errors import ConfigInvalid
 from penstock.event import Observer
 from penstock.metrics.exposition import registry
 from penstock.metrics.health import STALLED_SECONDS, ailment
-from penstock.metrics.watch import Sight, Watch
+from penstock.metrics.watch import Watch
 from penstock.pipeline import Pipeline
 from penstock.text import duration
 from penstock.text.printable import as_json
@@ -106,11 +106,9 @@ def health(watch: Watch, query: str = "") -> tuple[int, Mapping[str, object]]:
         seconds = duration.parse(patience).total_seconds()
     except ValueError as error:
         return 400, {"error": f"stalled: {error}"}
-    found = {one.status.name: _facts(one, ailment(one, seconds)) for one in watch.sights()}
+    found = {}
+    for one in watch.sights():
+        facts = {"state": one.tally.role, "epoch": one.status.epoch, "backlog": one.status.backlog}
+        found[one.status.name] = {**facts, "reason": ailment(one, seconds), "trouble": one.trouble}
     is_well = not any(one["reason"] for one in found.values())
     return 200 if is_well else 503, {"healthy": is_well, "pipelines": found}
-
-
-def _facts(one: Sight, reason: str | None) -> dict[str, object]:
-    facts = {"state": one.tally.role, "epoch": one.status.epoch, "backlog": one.status.backlog}
-    return {**facts, "reason": reason, "trouble": one.trouble}

@@ -89,17 +89,14 @@ class Watch:
         """The sights of all pipelines, with the last known status if stores are slow: a slow store delays one thread only."""
         if self._looking.acquire(timeout=LATE_SECONDS):
             try:
-                self._look_at_all()
+                if self._looked_at is None or self._clock() - self._looked_at >= FRESH_SECONDS:
+                    for pipeline in self._pipelines:
+                        self._look(pipeline)
+                    self._looked_at = self._clock()
             finally:
                 self._looking.release()
         seen = {pipeline.name: self._seen.get(pipeline.name) or (None, _unseen(pipeline), ()) for pipeline in self._pipelines}
         return [Sight(self._clock(), self._tallies[name], *found) for name, found in seen.items()]
-
-    def _look_at_all(self) -> None:
-        if self._looked_at is None or self._clock() - self._looked_at >= FRESH_SECONDS:
-            for pipeline in self._pipelines:
-                self._look(pipeline)
-            self._looked_at = self._clock()
 
     def _look(self, pipeline: Pipeline) -> None:
         before, status = self._seen.get(pipeline.name), observe(pipeline)
