@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,11 +15,10 @@ import typer.core
 from penstock import registry
 from penstock.cli import terminal
 from penstock.cli.options import AsJson, PrintSql, group
-from penstock.cli.verifying import show
 from penstock.errors import ConfigInvalid
 
 if TYPE_CHECKING:
-    from penstock.capture import Capture, Report, Survey, TableState
+    from penstock.capture import Capture, Comparison, Report, Survey, TableState, Verification
 
 _COMMAND = "penstock.command"
 
@@ -90,7 +90,7 @@ def status(database: Database, tables: Tables = None, as_json: AsJson = False) -
     if as_json:
         terminal.say_json(found.facts())
     else:
-        _show(found)
+        _show_survey(found)
     if found.is_broken:
         raise typer.Exit(1)
 
@@ -154,7 +154,7 @@ def verify(
     if as_json:
         terminal.say_json(found.facts())
     else:
-        show(found, capture)
+        _show_verification(found, capture)
     if not found.is_equal:
         raise typer.Exit(1)
 
@@ -190,12 +190,12 @@ def _print(report: Report, print_sql: bool, nothing: str) -> None:
     if print_sql:
         terminal.say_sql(report.statements)
     elif report.tables:
-        terminal.show(terminal.table(["TABLE", "CAPTURE"], [[table, done] for table, done in sorted(report.tables.items())]))
+        terminal.show(terminal.table(["TABLE", "CAPTURE"], sorted(report.tables.items())))
     else:
         terminal.say(nothing)
 
 
-def _show(found: Survey) -> None:
+def _show_survey(found: Survey) -> None:
     parts = [terminal.table(["TABLE", "CAPTURE", ""], [[one.table, one.state, _remark(one)] for one in found.tables])]
     if found.readers:
         rows = [
@@ -210,3 +210,29 @@ def _show(found: Survey) -> None:
 
 def _remark(table: TableState) -> str:
     return "; ".join(part for part in (table.why, f"without {', '.join(table.left_out)}" if table.left_out else "") if part)
+
+
+def _show_verification(found: Verification, capture: Capture) -> None:
+    """Print a line for each table, the first differences, and the remedy."""
+    rows = [[one.table, one.state, str(one.compared), str(one.differing), "; ".join(_limits(one))] for one in found.tables]
+    terminal.show(terminal.table(["TABLE", "CAPTURE", "KEYS COMPARED", "DIFFERENT", ""], rows))
+    for one in found.tables:
+        for difference in one.differences:
+            column = f" in column {difference.column}" if difference.column else ""
+            terminal.say(f"{one.table} {difference.key} {difference.what}{column}")
+        if one.differing > len(one.differences):
+            terminal.say(f"{one.table}: {one.differing - len(one.differences)} more")
+    for one in found.tables:
+        if not one.is_equal:
+            terminal.say(capture.repair_command(found.database, one.table))
+
+
+def _limits(one: Comparison) -> Iterator[str]:
+    if one.why:
+        yield one.why
+    if one.unjudged:
+        yield f"{one.unjudged} keys not compared: touched while capture was suspended, or their last change is not reliable"
+    if one.unmentioned and not one.is_whole:
+        yield f"{one.unmentioned} rows not compared: the log does not reach back to their last change"
+    if one.is_whole:
+        yield "all rows compared: the log has a rescan"

@@ -21,8 +21,6 @@ from penstock.errors import PenstockError
 from penstock.event import Event
 from penstock.text.printable import as_json, printable
 
-_LEVELS = ("debug", "info", "warning", "error")
-
 _GATHER_SECONDS = 0.1
 """The wait for the rest of a text that is written in parts, such as a traceback."""
 
@@ -40,12 +38,14 @@ class LogFormat(StrEnum):
 
 def log_to(stream: TextIO, log_format: LogFormat, verbose: bool) -> Callable[[Event], None]:
     """An observer that writes events as lines."""
-    line = json_line if log_format is LogFormat.JSON else text_line
-    least = 0 if verbose else 1
 
     def emit(event: Event) -> None:
-        if _LEVELS.index(event.level) >= least:
-            _write(stream, line(event, datetime.now(UTC)))
+        if event.level == "debug" and not verbose:
+            return
+        if log_format is LogFormat.JSON:
+            _write(stream, _json_line(type(event).__name__, event.level, asdict(event)))
+        else:
+            _write(stream, text_line(event, datetime.now(UTC)))
 
     return emit
 
@@ -55,14 +55,9 @@ def text_line(event: Event, now: datetime) -> str:
     return printable(f"{now.astimezone():%H:%M:%S} {event.level:7} {event.pipeline}: {event.text}")
 
 
-def json_line(event: Event, now: datetime) -> str:
-    """The event as one JSON object."""
-    return _json_facts(type(event).__name__, event.level, asdict(event), now)
-
-
-def _json_facts(event: str, level: str, facts: Mapping[str, Any], now: datetime) -> str:
+def _json_line(event: str, level: str, facts: Mapping[str, Any]) -> str:
     """One JSON object, also for facts that are not an event of a pipeline."""
-    at = now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return as_json({"at": at, "level": level, "event": event, **facts}, separators=(",", ":"))
 
 
@@ -77,7 +72,7 @@ def lines(log_format: LogFormat) -> Iterator[TextIO]:
         try:
             yield stream
         except PenstockError as error:
-            _write(stream, _json_facts("Failed", "error", error.facts(), datetime.now(UTC)))
+            _write(stream, _json_line("Failed", "error", error.facts()))
             raise typer.Exit(exit_code(error)) from error
 
 
@@ -111,7 +106,7 @@ def _convert(out: int, stream: TextIO) -> None:
     with os.fdopen(out, "rb", buffering=0) as pipe:
         while text := _gathered(pipe):
             if said := text.decode(errors="replace").strip():
-                _write(stream, _json_facts("Printed", "warning", {"message": said}, datetime.now(UTC)))
+                _write(stream, _json_line("Printed", "warning", {"message": said}))
 
 
 def _gathered(pipe: Any) -> bytes:

@@ -83,9 +83,9 @@ class Outage:
 
 @dataclass(slots=True)
 class Figures:
-    """Counts of arrivals. `latencies` are the latest ones, `calm` those of changes outside of outages."""
+    """Counts of arrivals; `delivered` omits repeats. `latencies` are the latest, `calm` those of changes outside of outages."""
 
-    arrived: int = 0
+    delivered: int = 0
     repeats: int = 0
     most_waiting: int = 0
     outage: Outage | None = None
@@ -96,18 +96,13 @@ class Figures:
     backlog: int = 0
     _looks: int = 0
 
-    @property
-    def delivered(self) -> int:
-        """The number of arrivals without repeats."""
-        return self.arrived - self.repeats
-
     def take(self, arrival: Arrival) -> None:
         """Count an arrival."""
-        self.arrived += 1
-        self.repeats += arrival.is_repeat
         self.recent.append(arrival)
         if arrival.is_repeat:
+            self.repeats += 1
             return
+        self.delivered += 1
         self.latencies.append(arrival.latency)
         if not (self.outage and self.outage.covers(arrival.committed_at)):
             self.calm.append(arrival.latency)
