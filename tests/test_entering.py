@@ -75,7 +75,7 @@ def test_a_state_whose_server_is_away_is_waited_for_and_log_and_health_say_so(br
         assert away.remedy == "check that the server runs and is reachable from this machine"
         [sight] = process.watch.sights()
         assert (sight.trouble or "").startswith("state.unavailable: cannot use the state in postgresql://")
-        assert ailment(sight) == f"starting: this process does not run it; last error: {sight.trouble}"
+        assert ailment(sight) == f"starting: this process does not run the pipeline; last error: {sight.trouble}"
         breakable_postgres.start()
         until(lambda: process.has(Led))
         assert process.has(StateBack)

@@ -210,7 +210,7 @@ def test_one_whose_file_is_lost_is_forgotten_by_name_once_it_is_silent(
     assert main([*by_name, "nobody", "--yes"]) == 2
     assert "registered are: orders" in capsys.readouterr().err
     assert main([*by_name, "orders", "--yes"]) == 1
-    assert "gave a sign of life" in capsys.readouterr().err
+    assert "was in contact with the source" in capsys.readouterr().err
     shop.execute("update _penstock_reader set noted_at = noted_at - 3")
     assert main([*by_name, "orders", "--yes"]) == 0
     assert "last noted 3 d ago; 2 changes" in capsys.readouterr().out

@@ -235,11 +235,11 @@ def test_one_who_asks_and_goes_leaves_no_noise(served: Served, capfd: pytest.Cap
 @pytest.mark.parametrize(
     ("events", "state", "reason"),
     [
-        ((), "starting", "starting: this process does not run it"),
+        ((), "starting", "starting: this process does not run the pipeline"),
         ((StandingBy(pipeline=NAME, holder="other"),), "standby", None),
         ((LED,), "leading", None),
         ((LED, TermGone(pipeline=NAME, epoch=1, reason="gone")), "standby", None),
-        ((LED, Stopped(pipeline=NAME, position=1)), "stopped", "stopped: this process does not run it"),
+        ((LED, Stopped(pipeline=NAME, position=1)), "stopped", "stopped: this process does not run the pipeline"),
         ((Completed(pipeline=NAME, position=1),), "completed", None),
         ((LED, Halted(pipeline=NAME, code="engine.lost", message="gone", remedy="")), "halted", "halted by engine.lost: gone"),
     ],

@@ -51,5 +51,5 @@ def judged_leader(known: PipelineState) -> Finding:
     if known.is_held:
         return ok("leader", f"{known.holder} leads, epoch {known.epoch}{standbys}")
     if known.epoch:
-        return warning("leader", f"no process runs it{standbys}; the last term was {known.epoch}", "penstock run FILE")
-    return ok("leader", "it has never run")
+        return warning("leader", f"no process runs the pipeline{standbys}; the last term was {known.epoch}", "penstock run FILE")
+    return ok("leader", "the pipeline has never run")

@@ -47,7 +47,7 @@ def _forget(pipeline: Pipeline, yes: bool) -> None:
     if standing.is_held:
         raise TermHeld(f"{standing.holder} leads {pipeline.name}")
     if not standing.watermarks and registered is None:
-        raise ConfigInvalid(f"there is no record of {pipeline.name}", "it has not run yet, or was forgotten already")
+        raise ConfigInvalid(f"there is no record of {pipeline.name}", "check the name: the pipeline never ran, or was forgotten")
     stranger = admin.stranger(pipeline)
     fate = "stays" if stranger else "will be removed"
     for lane, mark in standing.watermarks.items():
@@ -55,9 +55,9 @@ def _forget(pipeline: Pipeline, yes: bool) -> None:
     if standing.dead and not stranger:
         terminal.say(f"{standing.dead} dead letters, which were never delivered, will be removed: penstock dead list FILE")
     if stranger:
-        terminal.say(f"{described(stranger)}. It will be handed over, at position {registered}: that pipeline stops.")
+        terminal.say(f"{described(stranger)}. Handing it over at position {registered} stops the other pipeline.")
     elif registered is not None:
-        terminal.say(f"Its source will no longer keep changes for it: noted position {registered}.")
+        terminal.say(f"The source will no longer keep the changes after position {registered} for {pipeline.name}.")
     terminal.confirm(f"Forget {pipeline.name}?", yes)
     admin.forget(pipeline)
     if stranger:
@@ -69,7 +69,7 @@ def _forget(pipeline: Pipeline, yes: bool) -> None:
 def _say_handed_over(pipeline: Pipeline, position: int | None) -> None:
     choices = f"Choose where to continue: penstock run FILE --from {position} | --from beginning | --from now"
     watermarks = pipeline.state.pipeline_state(pipeline.name).watermarks
-    next_step = "It continues at its watermark: penstock run FILE" if watermarks else choices
+    next_step = "The pipeline continues at its watermark: penstock run FILE" if watermarks else choices
     terminal.say(
         f"{pipeline.name} is registered for {pipeline.state.address} now; the source keeps the changes after position {position}. "
         f"{next_step}; or forget it once more."
@@ -92,8 +92,8 @@ def _strike_off(source: Source, name: str, yes: bool) -> None:
     if not (one := known.get(name)):
         raise ConfigInvalid(f"no pipeline {name} is registered there", f"registered are: {', '.join(known) or 'none'}")
     if not one.is_gone and not one.is_released:
-        remedy = f"stop it and wait until it has been silent for {roughly(GONE)}; or forget it by its file"
-        raise TermHeld(f"{name} gave a sign of life {one.silent:.0f} s ago", remedy)
+        remedy = f"stop the pipeline and wait for {roughly(GONE)}, or forget the pipeline by its file"
+        raise TermHeld(f"{name} was in contact with the source {one.silent:.0f} s ago", remedy)
     terminal.say(
         f"{name} stands at position {one.position}, last noted {roughly(one.silent)} ago; {one.kept} changes are kept for it."
     )

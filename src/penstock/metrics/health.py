@@ -15,7 +15,7 @@ def ailment(seen: Sight, stalled_seconds: float = STALLED_SECONDS) -> str | None
     """The reason why a pipeline is unhealthy; None if it is healthy. A ready standby is healthy."""
     role, status, error = seen.tally.role, seen.status, seen.trouble
     if role in ("starting", "stopped"):
-        return f"{role}: this process does not run it{_last(error)}"
+        return f"{role}: this process does not run the pipeline{_last(error)}"
     if role == "halted":
         return f"halted by {error or 'an unknown error'}"
     if role == "completed":
@@ -34,7 +34,7 @@ def _last(error: str | None) -> str:
 
 def _blindness(seen: Sight) -> str | None:
     if seen.look_seconds > OLD_SECONDS:
-        return f"unknown: its state and its source last answered {seen.look_seconds:.0f} s ago"
+        return f"unknown: the state and the source last answered {seen.look_seconds:.0f} s ago"
     return f"{seen.status.error['code']}: {seen.status.error['message']}" if seen.status.error else None
 
 

@@ -119,5 +119,5 @@ def _has_moved(pipeline: Pipeline, before: Status, now: Status) -> bool:
 def _unseen(pipeline: Pipeline) -> Status:
     """The status before the first answer of the stores."""
     return summarise(
-        pipeline, PipelineState(), StateUnavailable("its state and its source have not answered yet"), datetime.now(UTC)
+        pipeline, PipelineState(), StateUnavailable("the state and the source have not answered yet"), datetime.now(UTC)
     )
