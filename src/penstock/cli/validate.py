@@ -34,10 +34,6 @@ class Setting(NamedTuple):
     is_default: bool
     absent: str = ""  # the effect of a key without a value
 
-    def facts(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"key": self.key, "value": self.value, "is_default": self.is_default}
-
 
 def validate(files: Files, as_json: AsJson = False) -> None:
     """Check pipeline files and show all settings, without starting a pipeline.
@@ -56,7 +52,8 @@ def validate(files: Files, as_json: AsJson = False) -> None:
         found = [as_written(setting, written) for setting in described(pipeline, file.resolve().parent)]
         warnings = [f"sink.{said}" for said in pipeline.sink.warnings]
         if as_json:
-            terminal.say_json({"file": str(file), "settings": [setting.facts() for setting in found], "warnings": warnings})
+            settings = [{"key": one.key, "value": one.value, "is_default": one.is_default} for one in found]
+            terminal.say_json({"file": str(file), "settings": settings, "warnings": warnings})
         else:
             terminal.say(f"{file} is valid")
             terminal.show(terminal.table(("key", "value", ""), [_row(setting) for setting in found]))
