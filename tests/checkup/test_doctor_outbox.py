@@ -14,6 +14,7 @@ from penstock.checkup.examination import examine
 from penstock.cli import main
 from penstock.config import load
 from penstock.cursor import Cursor
+from penstock.files import room
 from penstock.finding import Finding, Severity
 from penstock.outbox import stash
 from penstock.source import Reader
@@ -50,6 +51,12 @@ def found(file: Path, check: str) -> list[Finding]:
 def test_a_sound_outbox_is_found_sound(file: Path) -> None:
     verdicts = {one.check: one.verdict for one in examine([file])}
     assert verdicts["outbox"] == verdicts["space"] == verdicts["secrets"] == Severity.OK
+
+
+def test_the_disk_of_the_state_file_is_examined(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "LEAST", 1 << 60)
+    [one] = found(file, "disk")
+    assert (one.verdict, str(file.parent) in one.said) == (Severity.FAILED, True)
 
 
 def test_an_outbox_that_is_purged_meanwhile_is_found_sound(

@@ -12,6 +12,7 @@ from penstock import registry
 from penstock.checkup import machine, standing
 from penstock.checkup.secrecy import secrets
 from penstock.config import load
+from penstock.files.room import disk
 from penstock.finding import Check, Finding, examined, ok
 from penstock.kind import Kind
 from penstock.pipeline import Pipeline
@@ -42,6 +43,8 @@ def checks(file: Path, pipeline: Pipeline, *, probes: bool = False) -> Mapping[s
     keys = [path for part, kinds in parts for path in registry.files_of(part, kinds, secret=True)]
     of_source, of_state, of_sink = (_checks_of(pipeline, part, kinds, probes) for part, kinds in parts)
     found: dict[str, Check] = {"secrets": partial(secrets, file, keys)}
+    if written := [Path(path) for part, kinds in parts[:2] for path in registry.files_of(part, kinds)]:
+        found["disk"] = partial(disk, written)
     if pipeline.transform.function:
         found["function"] = partial(_function, pipeline)
     own = {"state": partial(standing.state, pipeline), "leader": partial(standing.leader, pipeline)}

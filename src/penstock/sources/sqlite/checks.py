@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.capture import Survey
-from penstock.files.room import disk, unwritable
+from penstock.files.room import unwritable
 from penstock.finding import Check, Finding, failed, ok, warning
 from penstock.sources.sqlite.database import enable_remedy, opened, repair_remedy
 from penstock.sources.sqlite.survey import survey
@@ -34,7 +34,6 @@ def checks(pipeline: Pipeline, *, probes: bool) -> Mapping[str, Check]:
         "capture": partial(capture, source),
         "log": partial(log, source),
         "clock": partial(clock, source),
-        "disk": partial(disk, [Path(source.database), Path(getattr(pipeline.state, "path", "."))]),
     }
 
 
