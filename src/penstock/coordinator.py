@@ -84,7 +84,7 @@ class Candidate(Protocol):
         """Give the term back, so that a standby does not wait."""
 
     def close(self) -> None:
-        """Disconnect without resigning the term."""
+        """Disconnect. A held term ends at once, as by `resign`, or when it has been silent for `ttl`."""
 
 
 class Coordinator(Protocol):
