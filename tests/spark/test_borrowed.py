@@ -45,7 +45,7 @@ def test_a_reference_travels_in_place_of_a_secret_and_each_process_resolves_it(
     (tmp_path / "password.txt").unlink()
     with pytest.raises(ConfigInvalid, match=f"orders.yaml: source.database refers to .*, but {asked}") as caught:
         pickle.loads(packed[0])
-    assert "on every host on which Spark runs a worker" in caught.value.remedy
+    assert caught.value.remedy == "provide it on every host with a Spark worker"
 
 
 def test_a_source_without_references_travels_as_it_is(tmp_path: Path) -> None:
