@@ -36,7 +36,7 @@ def spec(**given):
 def test_a_process_that_only_plans_loads_neither_clients_nor_arrow_nor_the_pipeline():
     script = "import sys; from penstock.spark.source import PenstockSource as S; s = S({'spec': sys.argv[1]});"
     script += "s.streamWriter(s.schema(), False); r = s.streamReader(s.schema());"
-    script += "print(type(r).__name__, [p.lane for p in r.partitions({}, {})], *(set(sys.argv[2:]) & set(sys.modules)))"
+    script += "print(type(r).__name__, [p.value for p in r.partitions({}, {})], *(set(sys.argv[2:]) & set(sys.modules)))"
     command = [sys.executable, "-c", script, spec().encrypt(made_key()), *HEAVY]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "LiveReader ['outbox']"

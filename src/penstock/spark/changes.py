@@ -30,13 +30,6 @@ Offset = dict[str, At]
 """The progress of a stream on each lane, in the checkpoint of Spark."""
 
 
-class SpanPartition(InputPartition):
-    """A part of a lane."""
-
-    def __init__(self, span: Span) -> None:
-        self.span = span
-
-
 class ChangeBatch(DataSourceReader):
     """`spark.read`: the changes of spans that are read in parallel."""
 
@@ -45,11 +38,11 @@ class ChangeBatch(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The spans."""
-        return [SpanPartition(span) for span in self.request.spans()]
+        return [InputPartition(span) for span in self.request.spans()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The changes of a span; without spans Spark calls this with another partition, which is empty."""
-        return self.request.batches(partition.span) if isinstance(partition, SpanPartition) else iter(())
+        return iter(()) if partition.value is None else self.request.batches(partition.value)
 
 
 class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -100,12 +93,11 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The spans of a batch, read in parallel: rows have positions, and no order in Spark."""
         spans = [Span(Lane(lane), self._after(Lane(lane), start), cursor_of(at)) for lane, at in end.items()]
-        return [SpanPartition(piece) for span in spans if span.after != span.upto for piece in self.request.pieces(span)]
+        return [InputPartition(piece) for span in spans if span.after != span.upto for piece in self.request.pieces(span)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The changes of a span."""
-        assert isinstance(partition, SpanPartition)
-        return self.request.batches(partition.span)
+        return self.request.batches(partition.value)
 
     def commit(self, end: Offset) -> None:
         """Settle an offset: Spark does not read before it again."""

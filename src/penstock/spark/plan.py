@@ -6,13 +6,11 @@ import base64
 import json
 from typing import Literal, NamedTuple
 
-Way = Literal["live", "batch", "ranges"]
-
 
 class Plan(NamedTuple):
-    """The mode of reading a spec, its lanes, and the columns of its stream."""
+    """The mode of reading a spec, the lanes to read, and the columns of its stream."""
 
-    way: Way
+    way: Literal["live", "batch"]
     lanes: list[str]
     ddl: str
 

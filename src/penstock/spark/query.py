@@ -19,7 +19,7 @@ from penstock.errors import EngineFailed, EngineLost, EngineMemory, PenstockErro
 from penstock.pipeline import Pipeline
 from penstock.poison.policy import then_of
 from penstock.progress.backfill import Backfill
-from penstock.progress.batch_target import Target
+from penstock.progress.batch_target import Target, covers
 from penstock.spark.archive import cache
 from penstock.spark.cipher import KEY
 from penstock.spark.failing_row import stop_for
@@ -84,7 +84,7 @@ class Query:
 
         try:
             spark = beside(self._spark, {} if self._spec.target is None else ROOMY)
-            self._spec = replace(self._spec, max_row=max_row(self._spark, self._pipeline))
+            self._spec = replace(self._spec, max_row=max_row(self._spark, self._pipeline), lanes=self._lanes())
             spec = self._spec.store() if self._is_here() else self._spec.encrypt(os.environ[KEY])
             changes = spark.readStream.format("penstock").option("spec", spec).load()
             writing = (
@@ -99,6 +99,16 @@ class Query:
             ) from error
         except (Py4JError, PySparkException, OSError) as error:
             raise self._lost(DYING_SECONDS) or _failure(str(error)) from error
+
+    def _lanes(self) -> Collection[Lane] | None:
+        """The lanes that a query reads; with a target, those that have not reached it."""
+        target, pipeline = self._spec.target, self._pipeline
+        if target is None:
+            return self._spec.lanes
+        if isinstance(target, Backfill):
+            return target.ranges
+        marks = pipeline.state.pipeline_state(pipeline.name).watermarks
+        return [lane for lane, end in target.items() if lane in marks and not covers(pipeline.source, marks[lane].cursor, end)]
 
     def failure(self) -> PenstockError | None:
         """The error that ended the query; None if there is none."""

@@ -5,7 +5,7 @@ Five processes of each query import this module only to plan, so that other modu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.spark.request import Request
-    from penstock.spark.task_spec import TaskSpec
 
 
 class PenstockSource(DataSource):
@@ -33,7 +32,11 @@ class PenstockSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self.request = None if "spec" in options else _request(options)
+        self.request: Request | None = None
+        if "spec" not in options:
+            from penstock.spark.request import parse
+
+            self.request = parse(options)
 
     @classmethod
     def name(cls) -> str:
@@ -62,7 +65,7 @@ class PenstockSource(DataSource):
             from penstock.spark.changes import ChangeStream
 
             return ChangeStream(self.request)
-        readers = {"live": LiveReader, "batch": BatchReader, "ranges": RangesReader}
+        readers = {"live": LiveReader, "batch": BatchReader}
         return readers[planned(self.options["spec"]).way](self.options["spec"])
 
     def streamWriter(self, schema: Any, overwrite: bool) -> LiveWriter:
@@ -72,36 +75,11 @@ class PenstockSource(DataSource):
         return LiveWriter(self.options["spec"])
 
 
-def _request(options: Mapping[str, str]) -> Request:
-    from penstock.spark.request import parse
-
-    return parse(options)
-
-
-class LanePartition(InputPartition):
-    """One lane, for one epoch or batch."""
-
-    def __init__(self, lane: str) -> None:
-        self.lane = lane
-
-
-class LaneReader(DataSourceStreamReader):
-    """The reader of a query of Penstock: one task for each lane."""
+class LiveReader(DataSourceStreamReader):
+    """Offsets name epochs, not positions: an epoch begins at the watermark, also when Spark repeats it."""
 
     def __init__(self, spec: str) -> None:
         self.spec = spec
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a lane."""
-        from penstock.change import Lane
-        from penstock.spark.reader import read
-
-        assert isinstance(partition, LanePartition)
-        return read(_decoded(self.spec), Lane(partition.lane))
-
-
-class LiveReader(LaneReader):
-    """Offsets name epochs, not positions: an epoch begins at the watermark, also when Spark repeats it."""
 
     def initialOffset(self) -> dict[str, int]:
         """The offset before the first epoch."""
@@ -112,63 +90,26 @@ class LiveReader(LaneReader):
         return {"epoch": start["epoch"] + 1}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """One task for each lane."""
-        return [LanePartition(lane) for lane in planned(self.spec).lanes]
+        """One task for each lane, since a sink accepts a lane in order."""
+        return [InputPartition(lane) for lane in planned(self.spec).lanes]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a lane."""
+        from penstock.spark.reader import read
+        from penstock.spark.task_spec import TaskSpec
+
+        return read(TaskSpec.decode(self.spec), partition.value)
 
 
-class BatchReader(LaneReader, SupportsTriggerAvailableNow):
-    """One batch from the watermark to the target; a task that Spark repeats begins at the watermark, not at the offset."""
+class BatchReader(LiveReader, SupportsTriggerAvailableNow):
+    """One epoch, from the watermarks to the target; none if no lane has changes to read."""
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Do nothing: the target was set before the query started."""
 
-    def initialOffset(self) -> dict[str, str]:
-        """The watermark of every lane."""
-        spec = _decoded(self.spec)
-        assert isinstance(spec.target, Mapping)
-        marks = {lane: spec.pipeline.state.watermark(spec.pipeline.name, lane) for lane in spec.target}
-        return {lane: mark.cursor for lane, mark in marks.items() if mark}
-
-    def latestOffset(self, start: dict[str, str], limit: Any) -> dict[str, str]:
-        """The target of every lane, or its watermark if that is later."""
-        from penstock.change import Lane
-        from penstock.cursor import Cursor
-        from penstock.progress.batch_target import covers
-
-        spec = _decoded(self.spec)
-        source, target = spec.pipeline.source, spec.target
-        assert isinstance(target, Mapping)
-        return {lane: at if covers(source, Cursor(at), target[Lane(lane)]) else target[Lane(lane)] for lane, at in start.items()}
-
-    def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
-        """One task for each lane with changes to read, since a sink accepts a lane in order."""
-        return [LanePartition(lane) for lane in end if start[lane] != end[lane]]
-
-
-class RangesReader(BatchReader):
-    """One batch of ranges, with a task for each; Spark reads as many at a time as it has slots."""
-
-    def initialOffset(self) -> dict[str, str]:
-        """The offset before the rows."""
-        return {}
-
-    def latestOffset(self, start: dict[str, str], limit: Any) -> dict[str, str]:
-        """The offset after the rows of all ranges."""
-        from penstock.progress.backfill import Backfill
-
-        target = _decoded(self.spec).target
-        assert isinstance(target, Backfill)
-        return dict.fromkeys(target.ranges, "read")
-
-    def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
-        """One task for each range."""
-        return [LanePartition(lane) for lane in end]
-
-
-def _decoded(spec: str) -> TaskSpec:
-    from penstock.spark.task_spec import TaskSpec
-
-    return TaskSpec.decode(spec)
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
+        """The only epoch: Spark ends the query at an unchanged offset."""
+        return {"epoch": 1} if planned(self.spec).lanes else start
 
 
 class LiveWriter(DataSourceStreamArrowWriter):
@@ -179,7 +120,8 @@ class LiveWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Deliver the rows. The end of the input proves no progress; positions do."""
+        from penstock.spark.task_spec import TaskSpec
         from penstock.spark.writer import deliver
 
-        deliver(_decoded(self.spec), iterator)
+        deliver(TaskSpec.decode(self.spec), iterator)
         return WriterCommitMessage()

@@ -30,7 +30,7 @@ from penstock.progress.backfill import Backfill
 from penstock.progress.batch_target import Target
 from penstock.spark.cipher import KEY, decrypt, encrypt
 from penstock.spark.encoding import encoding_of
-from penstock.spark.plan import Plan, Way
+from penstock.spark.plan import Plan
 from penstock.spark.stop_before import StopBefore
 
 AWAIT_SECONDS = 0.01
@@ -47,7 +47,7 @@ class TaskSpec:
     With a target it is a batch, which ends at the heads of lanes, or with the last range of a backfill.
     Changes of more than `max_row` bytes are poison.
     Without a term, its readers wait for one: that of a standby is prepared before it leads.
-    With `stop_before` its readers halt before that change. A live query reads `lanes`, or all current ones.
+    With `stop_before` its readers halt before that change. It reads `lanes`, or all current ones.
     """
 
     pipeline: Pipeline
@@ -74,13 +74,10 @@ class TaskSpec:
 
     def _plan(self) -> str:
         return Plan(
-            self._way(),
-            sorted(self.pipeline.source.lanes() if self.lanes is None else self.lanes),
+            "live" if self.target is None else "batch",
+            list(self.pipeline.source.lanes() if self.lanes is None else self.lanes),
             encoding_of(self.pipeline.transform.has_sql).ddl,
         ).encode()
-
-    def _way(self) -> Way:
-        return "live" if self.target is None else "ranges" if isinstance(self.target, Backfill) else "batch"
 
     @staticmethod
     def decode(text: str) -> TaskSpec:
