@@ -11,6 +11,9 @@ from penstock.change import Place, last_place, places
 from penstock.coordinator import Tally
 from penstock.poison.policy import Poison
 
+_LAST = 1 << 62
+"""A bound above all ordinals."""
+
 
 class Meter:
     """Counts the changes that are durable and were not kept back.
@@ -21,20 +24,20 @@ class Meter:
 
     def __init__(self, poison: Poison) -> None:
         self._poison, self._dropped, self._passed = poison, 0, 0
-        self._handed, self._durable = Runs(), Runs()
+        self._handed, self._durable = deque[pa.RecordBatch](), deque[pa.RecordBatch]()
         self._kept: list[Place] = []
         self._unrecorded = self._untold = 0
         self._rate = 0.0
 
     def hand(self, run: pa.RecordBatch) -> None:
         """Count a run that was handed to the sink."""
-        self._handed.put(run)
+        self._handed.append(run)
 
     def reach(self, place: Place) -> None:
         """Count the changes up to a place as durable."""
         kept = self._poison.reach(place)
-        for run in self._handed.take(place):
-            self._durable.put(run)
+        for run in _take(self._handed, place):
+            self._durable.append(run)
             self._untold += run.num_rows
         self._kept += kept
         self._untold -= len(kept)
@@ -43,7 +46,7 @@ class Meter:
         """The counts for the store to add with a watermark at this position."""
         upto = position, _LAST
         kept = sum(place <= upto for place in self._kept)
-        self._unrecorded += sum(run.num_rows for run in self._durable.take(upto)) - kept
+        self._unrecorded += sum(run.num_rows for run in _take(self._durable, upto)) - kept
         self._kept = [place for place in self._kept if place > upto]
         self._poison.settle(position)
         self._tally = Tally(
@@ -69,26 +72,12 @@ class Meter:
         return told
 
 
-class Runs:
-    """Runs of changes in order, taken from the front."""
-
-    def __init__(self) -> None:
-        self._runs: deque[pa.RecordBatch] = deque()
-
-    def put(self, run: pa.RecordBatch) -> None:
-        """Append a run."""
-        self._runs.append(run)
-
-    def take(self, upto: Place) -> list[pa.RecordBatch]:
-        """Remove and return the changes up to a place."""
-        taken = []
-        while self._runs and last_place(self._runs[0]) <= upto:
-            taken.append(self._runs.popleft())
-        if self._runs and (count := sum(at <= upto for at in places(self._runs[0]))):  # a request may end inside a run
-            taken.append(self._runs[0].slice(0, count))
-            self._runs[0] = self._runs[0].slice(count)
-        return taken
-
-
-_LAST = 1 << 62
-"""A bound above all ordinals."""
+def _take(runs: deque[pa.RecordBatch], upto: Place) -> list[pa.RecordBatch]:
+    """Remove and return the changes up to a place from the front of runs."""
+    taken = []
+    while runs and last_place(runs[0]) <= upto:
+        taken.append(runs.popleft())
+    if runs and (count := sum(at <= upto for at in places(runs[0]))):  # a request may end inside a run
+        taken.append(runs[0].slice(0, count))
+        runs[0] = runs[0].slice(count)
+    return taken
