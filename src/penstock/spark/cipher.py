@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock.errors import ConfigInvalid, EngineFailed
-
-if TYPE_CHECKING:
-    from cryptography.fernet import Fernet
 
 KEY = "PENSTOCK_RUN_SECRET"
 """The environment variable with the key of a run, in its JVM and its executors."""
@@ -27,22 +22,18 @@ def made_key() -> str:
 
 def encrypt(data: bytes, key: str) -> str:
     """The encrypted data as one word, different for each call."""
-    return _cipher(key).encrypt(data).decode()
+    from cryptography.fernet import Fernet
+
+    return Fernet(key).encrypt(data).decode()
 
 
 def decrypt(word: str, key: str) -> bytes:
     """The data of an encrypted word. Raises EngineFailed for another key or an altered word."""
-    from cryptography.fernet import InvalidToken
+    from cryptography.fernet import Fernet, InvalidToken
 
     try:
-        return _cipher(key).decrypt(word)
+        return Fernet(key).decrypt(word)
     except (InvalidToken, ValueError):
         raise EngineFailed(
             f"{KEY} in the environment of this worker is not the key of the run", f"do not set spark.executorEnv.{KEY}"
         ) from None
-
-
-def _cipher(key: str) -> Fernet:
-    from cryptography.fernet import Fernet
-
-    return Fernet(key)
