@@ -134,7 +134,7 @@ def test_a_standalone_cluster_asks_for_its_secret_or_for_leave_to_do_without(mon
     with pytest.raises(
         ConfigInvalid, match=r"spark://127\.0\.0\.1:7077, and spark\.config\.spark\.authenticate\.secret is missing"
     ):
-        open_session(1, "spark://127.0.0.1:7077")
+        open_session(1, SparkSettings(master="spark://127.0.0.1:7077"))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_with_a_secret_or_without_authentication_a_cluster_is_tried(monkeypatch,
 
     monkeypatch.setattr(jvm, "start", started)
     with pytest.raises(EngineFailed, match=f"started with {sorted(config)}".replace("[", r"\[").replace("]", r"\]")):
-        open_session(1, "spark://127.0.0.1:7077", config)
+        open_session(1, SparkSettings(master="spark://127.0.0.1:7077", config=config))
 
 
 def test_the_secret_of_a_cluster_is_in_no_command_line():
@@ -232,7 +232,8 @@ def test_of_what_is_printed_at_a_failed_start_the_error_is_shown_and_the_file_th
 
 
 def test_a_setting_that_spark_refuses_is_shown_with_the_master_and_no_stack(tmp_path):
-    refused = "from penstock.spark.session import open_session; open_session(1, config={'spark.scheduler.mode': 'quick'})"
+    refused = "from penstock.pipeline import SparkSettings; from penstock.spark.session import open_session;"
+    refused += "open_session(1, SparkSettings(config={'spark.scheduler.mode': 'quick'}))"
     ended = subprocess.run([sys.executable, "-c", refused], capture_output=True, text=True, check=False)
     last = ended.stderr.strip().splitlines()[-1]
     assert last.startswith("penstock.errors.EngineFailed: [engine.failed] Spark did not start with the master local[")

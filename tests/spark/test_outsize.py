@@ -20,8 +20,8 @@ from penstock.progress.batch_target import heads
 from penstock.retry import Retry
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.source import LANE, SqliteSource
-from penstock.spark.again import put_through
 from penstock.spark.failing_row import Trial, find
+from penstock.spark.trial import put_through
 from penstock.text.size import Bytes
 
 LIMIT, LARGE = Bytes(500_000), 600_000

@@ -10,10 +10,10 @@ from penstock.change import Change, Op, from_batch, to_batch
 from penstock.cursor import Cursor
 from penstock.errors import TransformInvalid
 from penstock.pipeline import Transform
-from penstock.spark.again import put_through
 from penstock.spark.failing_row import Trial
 from penstock.spark.rows import DDL, Mark, Raised, pieces, rows
 from penstock.spark.transform import apply
+from penstock.spark.trial import put_through
 
 DOCUMENT = (
     '{"id":9223372036854775807,"least":-9223372036854775808,"beyond":18446744073709551616,"tenth":0.1,"whole":5.0,"tiny":5e-324,'

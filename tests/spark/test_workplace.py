@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from penstock.files.sockets import make_folder
-from penstock.spark.workplace import PREFIX, Workplace
+from penstock.spark.workplace import PREFIX, workplace
 
 KILLED = """
 import os, signal
-from penstock.spark.workplace import Workplace
-print(Workplace().path, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
+from penstock.spark.workplace import workplace
+with workplace() as folder:
+    print(folder, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -35,7 +36,7 @@ def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_only_its_owner_can_enter_it_whatever_the_umask(base: Path) -> None:
     before = os.umask(0)
     try:
-        with Workplace() as folder:
+        with workplace() as folder:
             assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
     finally:
         os.umask(before)
@@ -43,12 +44,12 @@ def test_only_its_owner_can_enter_it_whatever_the_umask(base: Path) -> None:
 
 
 def test_the_folder_of_a_killed_process_is_removed_and_those_of_living_ones_stay(base: Path) -> None:
-    with Workplace() as living:
+    with workplace() as living:
         done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, check=False)
         left = Path(done.stdout.strip())
         assert left.parent == base
         assert left.exists()
-        with Workplace() as own:
+        with workplace() as own:
             assert {one.name for one in base.iterdir()} == {Path(living).name, Path(own).name}
 
 
@@ -61,6 +62,7 @@ def test_a_folder_that_is_not_surely_of_this_user_is_left_alone(base: Path) -> N
     (base / f"{PREFIX}open").chmod(0o777)
     (base / f"{PREFIX}open" / "alive").touch()
     (base / f"{PREFIX}new").mkdir(mode=0o700)  # of a process that has not locked it yet
-    Workplace().close()
+    with workplace():
+        pass
     assert (elsewhere / "alive").exists()
     assert {one.name for one in base.iterdir()} == {"elsewhere", f"{PREFIX}link", f"{PREFIX}open", f"{PREFIX}new"}

@@ -129,7 +129,7 @@ class Sending:
     def _put_through(self, change: Change) -> pa.RecordBatch:
         """The result of the expressions for a change, in a Spark session that is opened once."""
         if self._expressions is None:
-            from penstock.spark.again import again
+            from penstock.spark.trial import again
 
             self._expressions = self._stage.enter_context(again(self._pipeline))
         return self._expressions(change)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack
 from threading import Lock, Thread, Timer
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ from penstock.spark.query import Query, engine_lost
 from penstock.spark.session import close_session, open_session, require_slots
 from penstock.spark.task_spec import Events
 from penstock.spark.warmup import warm
-from penstock.spark.workplace import Workplace
+from penstock.spark.workplace import workplace
 
 T = TypeVar("T")
 
@@ -35,21 +36,18 @@ class Engine:
     """The session of all pipelines of a process."""
 
     def __init__(self, pipelines: Sequence[Pipeline], emit: Observer) -> None:
-        settings = common_settings(pipelines)
         self._pipelines, self._slots = pipelines, lane_count(pipelines)
         os.environ[MODULES] = ",".join(modules(pipelines))
-        self._workplace = Workplace()
-        self._folder = self._workplace.path
-        try:
-            self._spark: Any = open_session(
-                self._slots, settings.master, settings.config, memory=settings.memory, folder=self._folder
-            )
-        except BaseException:
-            self._workplace.close()
-            raise
-        self._events = Events(self._folder)
-        self._listening = Thread(target=self._listen, args=(emit,), name="events of workers", daemon=True)
-        self._listening.start()
+        with ExitStack() as opened:
+            self._folder = opened.enter_context(workplace())
+            events = Events(self._folder)
+            listening = Thread(target=_listen, args=(events, emit), name="events of workers", daemon=True)
+            listening.start()
+            opened.callback(listening.join)
+            opened.callback(events.close)
+            self._spark: Any = open_session(self._slots, common_settings(pipelines), self._folder)
+            opened.callback(close_session, self._spark)
+            self._opened = opened.pop_all()
         self._warming, self._is_warm = Lock(), False
         self._trainer: subprocess.Popen[bytes] | None = None
         self._training = Timer(TRAINING_SECONDS, self._train)
@@ -84,17 +82,15 @@ class Engine:
         self._training.join()  # it may be starting the trainer
         if self._trainer:
             training.end(self._trainer)
-        close_session(self._spark)
-        self._events.close()
-        self._listening.join()
-        self._workplace.close()
+        self._opened.close()
 
     def _train(self) -> None:
         self._trainer = training.train_beside(self._folder)
 
-    def _listen(self, emit: Observer) -> None:
-        for event in self._events:
-            emit(event)
+
+def _listen(events: Events, emit: Observer) -> None:
+    for event in events:
+        emit(event)
 
 
 def lane_count(pipelines: Sequence[Pipeline]) -> int:

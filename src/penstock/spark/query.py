@@ -13,6 +13,8 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
+from py4j.protocol import Py4JError
+
 from penstock.change import Lane
 from penstock.coordinator import Term
 from penstock.errors import EngineFailed, EngineLost, EngineMemory, PenstockError, TransformInvalid, from_text
@@ -34,7 +36,7 @@ OUT_OF_MEMORY = {3, 52}
 """The exit codes of a JVM without memory: of its own option, and of Spark."""
 
 READY_SECONDS = 600.0
-"""The limit of the preparation of a query."""
+"""The limit of the preparation of a query, and of a warm-up."""
 
 EPOCH_SECONDS = 300.0
 """The length of a live epoch. Between two epochs pass about 140 ms."""
@@ -61,7 +63,7 @@ class Query:
         """Start without a term, up to the point at which the term is needed; returns early once `is_enough`."""
         if self._is_here():
             self._begin()
-            self.wait(lambda: self._spec.is_ready() or is_enough(), within=READY_SECONDS)
+            self.wait(lambda: self._spec.is_ready() or is_enough())
 
     def _is_here(self) -> bool:
         """Whether all workers run on this host and see its files."""
@@ -77,7 +79,6 @@ class Query:
 
     def _begin(self) -> None:
         """Start the query of Spark. Raises TransformInvalid if Spark rejects the transform."""
-        from py4j.protocol import Py4JError
         from pyspark.errors import AnalysisException, PySparkException
 
         from penstock.spark.transform import apply  # imports pyspark.sql, which the start of the JVM hides
@@ -103,7 +104,7 @@ class Query:
     def _lanes(self) -> Collection[Lane] | None:
         """The lanes that a query reads; with a target, those that have not reached it."""
         target, pipeline = self._spec.target, self._pipeline
-        if target is None:
+        if target is None or self._query is not None:  # a query that starts again repeats the epoch in its checkpoint
             return self._spec.lanes
         if isinstance(target, Backfill):
             return target.ranges
@@ -112,8 +113,6 @@ class Query:
 
     def failure(self) -> PenstockError | None:
         """The error that ended the query; None if there is none."""
-        from py4j.protocol import Py4JError
-
         try:
             if self._query is None or self._query.isActive:
                 return None
@@ -130,8 +129,6 @@ class Query:
 
     def _goes_on(self, text: str) -> bool:
         """After an expression raised on a change: restart up to that change, at which the reader halts with its error."""
-        from py4j.protocol import Py4JError
-
         if self._spec.is_stopped():
             return False
         try:
@@ -145,8 +142,6 @@ class Query:
 
     def has_ended(self) -> bool:
         """Whether the query of a batch has ended without an error; only the watermark shows its progress."""
-        from py4j.protocol import Py4JError
-
         try:
             is_over = self._spec.target is not None and self._query is not None and not self._query.isActive
             return is_over and self._query.exception() is None
@@ -157,7 +152,7 @@ class Query:
         """Whether a worker recorded an error that needs an operator, and ended the query."""
         return self._spec.is_stopped()
 
-    def wait(self, done: Callable[[], bool], within: float) -> bool:
+    def wait(self, done: Callable[[], bool], within: float = READY_SECONDS) -> bool:
         """Wait at most `within` seconds until `done`, and return whether it is. Raises the failure of the query."""
         deadline = time.monotonic() + within
         while not done():
@@ -174,8 +169,6 @@ class Query:
 
     def stop(self) -> None:
         """End the query."""
-        from py4j.protocol import Py4JError
-
         self._spec.stop()
         try:
             if self._query is not None:

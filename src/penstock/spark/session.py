@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.errors import ConfigInvalid, EngineFailed, EngineSlots
+from penstock.pipeline import SparkSettings
 from penstock.spark import jvm, register
 from penstock.spark.archive import cache
 from penstock.spark.cipher import KEY, made_key
@@ -88,24 +89,19 @@ def _refuse_without_secret(master: str, settings: Mapping[str, str]) -> None:
 
 
 def open_session(
-    slots: int,
-    master: str | None = None,
-    config: Mapping[str, str] | None = None,
-    *,
-    memory: int | None = None,
-    folder: str | None = None,
-    archive: Sequence[str] | None = None,
+    slots: int, asked: SparkSettings | None = None, folder: str | None = None, archive: Sequence[str] | None = None
 ) -> Any:
     """Start Spark, with its files and sockets in this folder. The session ends with this process."""
-    master = master_for(slots, master)
-    settings = {**_SETTINGS, "spark.master": master, **heap_settings(memory, is_local=master.startswith("local"))}
+    asked = asked or SparkSettings()
+    master = master_for(slots, asked.master)
+    settings = {**_SETTINGS, "spark.master": master, **heap_settings(asked.memory, is_local=master.startswith("local"))}
     if master.startswith("local"):
         settings |= _ON_THIS_MACHINE
         settings |= {"spark.python.unix.domain.socket.dir": folder, "spark.local.dir": folder} if folder else {}
     else:
         os.environ[KEY] = made_key()
         settings |= {**_ON_A_CLUSTER, f"spark.executorEnv.{KEY}": os.environ[KEY]}
-    settings |= config or {}
+    settings |= asked.config
     if "spark.redaction.regex" in settings:
         settings["spark.redaction.regex"] += f"|{KEY}"
     _refuse_without_secret(master, settings)

@@ -20,7 +20,7 @@ from penstock.spark.archive import flags, made_cache, path_of
 from penstock.spark.java import find_jars, find_java
 from penstock.spark.session import close_session, open_session
 from penstock.spark.warmup import warm
-from penstock.spark.workplace import Workplace
+from penstock.spark.workplace import workplace
 
 UNUSED_SECONDS = 30 * 24 * 3600.0
 
@@ -56,7 +56,7 @@ def sweep(kept: Path) -> None:
 
 
 def _rehearse(archive: list[str], folder: str | None) -> None:
-    with nullcontext(folder) if folder else Workplace() as place:
+    with nullcontext(folder) if folder else workplace() as place:
         spark = open_session(slots=1, folder=place, archive=archive)
         warm(spark, place)
         code = close_session(spark, 3600)  # the JVM writes the archive as it ends, at the lowest priority

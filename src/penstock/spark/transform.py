@@ -54,7 +54,6 @@ def apply(changes: Any, transform: Transform, *, spares: bool = False) -> Any:
 def _refuse_what_needs_more(plan: Any) -> None:
     """Raise TransformInvalid if an expression depends on more than one change: on chance, a clock, Java, a file, other rows."""
     jvm = SparkSession.active().sparkContext._jvm
-    assert jvm
     if not plan.deterministic():
         raise TransformInvalid(
             "transform: an expression gives another value each time, and a repeat must have the same bytes",
@@ -105,7 +104,6 @@ def _spared(seen: Any, transform: Transform) -> dict[str, Any]:
 def _tried(column: Any) -> Any:
     """The value of a column inside a struct, or NULL if it raises, by the expression on which `try_` functions are built."""
     jvm = SparkSession.active().sparkContext._jvm
-    assert jvm
     expressions = getattr(getattr(jvm.org.apache.spark.sql.classic, "ExpressionUtils$"), "MODULE$")
     inside = expressions.expression(struct(column.alias("value"))._jc)
     return Column(expressions.column(jvm.org.apache.spark.sql.catalyst.expressions.TryEval(inside)))

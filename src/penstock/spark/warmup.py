@@ -12,16 +12,14 @@ from penstock.cursor import Watermark
 from penstock.pipeline import Pipeline, Transform
 from penstock.sinks.discard.sink import DiscardSink
 from penstock.sources.synthetic import LANE, SyntheticSource
+from penstock.spark.query import Query
 
 _CHANGES = 2000
-_PATIENCE = 600.0
 _WHERE = "table = 'synthetic' and try_variant_get(after, '$.total', 'double') >= 0 and op in ('insert', 'update')"
 
 
 def warm(spark: Any, folder: str, is_enough: Callable[[], bool] = lambda: False) -> None:
     """Deliver generated changes to a discarding sink; returns early once `is_enough`."""
-    from penstock.spark.query import Query
-
     own = tempfile.mkdtemp(prefix="warm-up-", dir=folder)  # without a socket for events
     source = SyntheticSource(total=_CHANGES, rate=1e6)
     state = SqliteCoordinator(path=f"{own}/state.db")
@@ -32,10 +30,5 @@ def warm(spark: Any, folder: str, is_enough: Callable[[], bool] = lambda: False)
         state.place(term, {LANE: Watermark(source.begin(LANE, "beginning"), 0)})
         query = Query(spark, pipeline, own)
         query.start(term)
-        query.wait(lambda: _position(state) >= _CHANGES or is_enough(), within=_PATIENCE)
+        query.wait(lambda: state.pipeline_state(pipeline.name).watermarks[LANE].position >= _CHANGES or is_enough())
         query.stop()
-
-
-def _position(state: SqliteCoordinator) -> int:
-    watermark = state.watermark("warm-up", LANE)
-    return watermark.position if watermark else 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from penstock.coordinators import locks
@@ -15,26 +16,19 @@ PREFIX = "penstock-run-"
 _ALIVE = "alive"
 
 
-class Workplace:
+@contextmanager
+def workplace() -> Iterator[str]:
     """A folder that only its owner can enter; the next process of this user removes that of a killed process."""
-
-    def __init__(self) -> None:
-        self.path = make_folder(PREFIX)
-        self._lock = locks.seize(Path(self.path, ".new"))
-        Path(self.path, ".new").rename(Path(self.path, _ALIVE))  # so that other processes see only a held lock
-        sweep(Path(self.path).parent)
-
-    def __enter__(self) -> str:
-        return self.path
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Remove the folder with its content."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        if self._lock:
-            self._lock.release()
+    folder = Path(make_folder(PREFIX))
+    lock = locks.seize(folder / ".new")
+    (folder / ".new").rename(folder / _ALIVE)  # so that other processes see only a held lock
+    sweep(folder.parent)
+    try:
+        yield str(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if lock:
+            lock.release()
 
 
 def sweep(base: Path) -> None:
