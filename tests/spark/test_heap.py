@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.change import Change, Op, from_batch, to_batch
+from penstock.change import Change, Op, to_batch
 from penstock.spark import heap
-from penstock.spark.outsize import HEAP_PER_ROW, PIECE_BYTES, Outsize, cut, refused
+from penstock.spark.outsize import HEAP_PER_ROW, PIECE_BYTES, Outsize, cut, refused, size_of
 from penstock.text.size import GIB, MIB, parse, parse_heap
 
 
@@ -41,7 +41,7 @@ def test_changes_are_cut_so_that_no_batch_has_more_than_a_piece_or_one_row() -> 
     changes = [Change(at, Op.INSERT, "t", "{}", after="x" * size) for at, size in enumerate(sizes, 1)]
     limit = 2 * PIECE_BYTES
     found = list(cut(to_batch(changes), limit))
-    assert [(one.change.position, one.size) for one in found if isinstance(one, Outsize)] == [
+    assert [(one.change.position, size_of(one.change)) for one in found if isinstance(one, Outsize)] == [
         (5, 3 * PIECE_BYTES + 2),
         (13, 2 * PIECE_BYTES + 2),
     ]
@@ -59,8 +59,8 @@ def test_nothing_is_one_piece_too() -> None:
 
 @pytest.mark.parametrize(("size", "row", "memory"), [(600_000, "1MiB", None), (33 * MIB, "33MiB", "528m")])
 def test_the_remedy_for_a_row_that_is_too_large_names_values_that_a_pipeline_file_takes(size, row, memory) -> None:
-    [change] = from_batch(to_batch([Change(1, Op.INSERT, "t", "{}")]))
-    remedy = refused(change, size, 1000).remedy
+    change = Change(1, Op.INSERT, "t", "{}", after="x" * (size - 2))
+    remedy = refused(change, 1000).remedy
     assert (found := re.match(r"set source.max_row to (\w+)(?: and spark.memory to (\w+) or more)?, ", remedy))
     assert found.groups() == (row, memory)
     assert parse(row) >= size

@@ -14,8 +14,7 @@ from penstock.retry import Retry
 from penstock.settings import settings
 from penstock.sinks.discard.sink import DiscardSink
 from penstock.sources.synthetic import LANE, SyntheticSource
-from penstock.spark.bundles import unbundled
-from penstock.spark.encoding import encoding_of
+from penstock.spark.bundles import encoding_of, unbundled
 from penstock.spark.reader import _read
 from penstock.spark.rows import Aside, Mark
 from penstock.spark.task_spec import TaskSpec

@@ -12,7 +12,7 @@ from penstock.change import CHANGES, NO_CHANGES, Change, Lane, Op, from_batch, t
 from penstock.cursor import Cursor
 from penstock.message import document
 from penstock.spark import bundles
-from penstock.spark.encoding import encoding_of
+from penstock.spark.bundles import encoding_of
 from penstock.spark.rows import FLUSH_BYTES, ROWS, Mark
 from penstock.spark.session import _SETTINGS
 

@@ -18,8 +18,8 @@ from penstock.pipeline import Pipeline, Transform
 from penstock.retry import Retry
 from penstock.settings import settings
 from penstock.sources.synthetic import LANE, SyntheticSource
+from penstock.spark.bundles import encoding_of
 from penstock.spark.calls import Calls
-from penstock.spark.encoding import encoding_of
 from penstock.spark.rows import Mark
 from penstock.spark.task_spec import TaskSpec
 from penstock.spark.writer import _deliver

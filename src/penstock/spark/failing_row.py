@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -44,34 +44,24 @@ _FORMS = {
 _ANY = Change(0, Op.INSERT, "", "{}", "{}", "{}")
 
 
-class FailingRow(NamedTuple):
-    """The change on which a transform raises, and the error; None if it raises on every change."""
-
-    change: Change | None
-    error: TransformInvalid
-
-
 def stop_for(spark: Any, pipeline: Pipeline, text: str, max_row: int | None) -> StopBefore | None:
     """A stop before the change that made a query fail with this text; None if the cause is no change.
 
     Raises TransformInvalid if the transform raises on every change.
     """
-    failing = find(Trial(spark, pipeline.transform), pipeline, max_row) if _RAISED.search(text) else None
-    if failing is None:
-        return None
-    if failing.change is None:
-        raise failing.error
-    return StopBefore(failing.change, failing.error)
+    return find(Trial(spark, pipeline.transform), pipeline, max_row) if _RAISED.search(text) else None
 
 
-def find(trial: Trial, pipeline: Pipeline, max_row: int | None = None) -> FailingRow | None:
-    """The first change after the watermark on which the transform raises; the search ends at a change above `max_row`."""
+def find(trial: Trial, pipeline: Pipeline, max_row: int | None = None) -> StopBefore | None:
+    """A stop before the first change after the watermark on which the transform raises; the search ends at one above `max_row`."""
     for waiting in chain.from_iterable(cut(changes, max_row) for changes in _waiting(pipeline)):
         if isinstance(waiting, Outsize):
             return None  # the reader halts there
         if trial.failure(waiting):
             return trial.failing_row(waiting)
-    return trial.failing_row(to_batch([_ANY])) if trial.failure(to_batch([_ANY])) else None
+    if trial.failure(to_batch([_ANY])):
+        raise trial.failing_row(to_batch([_ANY])).error
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +90,16 @@ class Trial:
             found = _WORDS.search(str(error))
             return found[0].strip() if found else str(error).partition("\n")[0]
 
-    def failing_row(self, changes: pa.RecordBatch) -> FailingRow:
-        """The first of the changes on which the transform raises, of which there is at least one."""
+    def failing_row(self, changes: pa.RecordBatch) -> StopBefore:
+        """A stop before the first of the changes on which the transform raises, of which there is at least one."""
         index = bisect_left(range(1, changes.num_rows), True, key=lambda count: bool(self.failure(changes.slice(0, count))))
         row = changes.slice(index, 1)
         [change] = from_batch(row)
-        is_any = change == _ANY
-        where = "on any change" if is_any else f"on {described(change)}"
+        where = "on any change" if change == _ANY else f"on {described(change)}"
         for key, expression, part in _parts(self.transform):
             if failure := self.failure(row, part):
                 error = TransformInvalid(f"transform.{key}: {expression} raised {where}: {failure}", remedy(failure, change))
-                return FailingRow(None if is_any else change, error)
+                return StopBefore(change, error)
         raise AssertionError("the parts of a transform raise where the whole does")
 
 

@@ -21,10 +21,9 @@ PIECE_BYTES = 4 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Outsize:
-    """One change above a limit: a batch of one row, and its size."""
+    """One change above a limit: a batch of one row."""
 
     row: pa.RecordBatch
-    size: int
 
     @property
     def change(self) -> Change:
@@ -35,10 +34,10 @@ class Outsize:
 def cut(changes: pa.RecordBatch, limit: int | None) -> Iterator[pa.RecordBatch | Outsize]:
     """Changes in pieces, in order; at least one piece, which may be empty."""
     start = 0
-    for index, size in _above(changes, limit):
+    for index in _above(changes, limit):
         if index > start:
             yield from pieces(changes.slice(start, index - start))
-        yield Outsize(changes.slice(index, 1), size)
+        yield Outsize(changes.slice(index, 1))
         start = index + 1
     if start < changes.num_rows or not start:
         yield from pieces(changes.slice(start) if start else changes)
@@ -54,15 +53,16 @@ def pieces(changes: pa.RecordBatch, most: int = PIECE_BYTES) -> Iterator[pa.Reco
         yield changes
 
 
-def _above(changes: pa.RecordBatch, limit: int | None) -> list[tuple[int, int]]:
+def _above(changes: pa.RecordBatch, limit: int | None) -> list[int]:
+    """The indexes of changes above a limit."""
     if limit is None or changes.nbytes <= limit:
         return []
     import pyarrow.compute as pc
 
     lengths = [pc.fill_null(pc.binary_length(changes.column(name)), 0).cast(pa.int64()) for name in BYTES]
     sizes = pc.add(pc.add(lengths[0], lengths[1]), lengths[2])
-    found = pc.indices_nonzero(pc.greater(sizes, limit))
-    return list(zip(found.to_pylist(), sizes.take(found).to_pylist(), strict=True))
+    found: list[int] = pc.indices_nonzero(pc.greater(sizes, limit)).to_pylist()
+    return found
 
 
 def size_of(change: Change) -> int:
@@ -71,11 +71,12 @@ def size_of(change: Change) -> int:
     return sum(len(text if isinstance(text, bytes) else text.encode()) for text in texts if text)
 
 
-def refused(change: Change, size: int, limit: int) -> RowTooLarge:
+def refused(change: Change, limit: int | None) -> RowTooLarge:
     """The error of a change above the limit."""
+    size = size_of(change)
     heap = size * HEAP_PER_ROW
     memory = f" and spark.memory to {-(-heap // MIB)}m or more" if heap > LEAST_HEAP else ""  # the least heap of a session
     return RowTooLarge(
-        f"{described(change)}, has {size} bytes, and source.max_row is {Bytes(limit)}",
+        f"{described(change)}, has {size} bytes, and source.max_row is {Bytes(limit or 0)}",
         f"set source.max_row to {-(-size // MIB)}MiB{memory}, {way_on(change)}",
     )

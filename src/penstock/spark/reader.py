@@ -18,7 +18,7 @@ from penstock.following import follow
 from penstock.poison.policy import then_of
 from penstock.progress.backfill import Backfill
 from penstock.source import Span, Stamp, Window
-from penstock.spark.encoding import encoding_of
+from penstock.spark.bundles import encoding_of
 from penstock.spark.outsize import Outsize, cut, refused
 from penstock.spark.rows import FLUSH_BYTES, ROOMY_BYTES, Mark
 from penstock.spark.task_spec import TaskSpec
@@ -61,7 +61,7 @@ class Reading:
 
     def __init__(self, spec: TaskSpec, lane: Lane, task: int) -> None:
         self._spec, self._lane, self._task, self._source = spec, lane, task, spec.pipeline.source
-        self._encoding = encoding_of(spec.pipeline.transform.has_sql)
+        self._encoding, self._stamp = encoding_of(spec.pipeline.transform.has_sql), Stamp(spec.term.epoch, task)
         watermark = self._watermark()
         self.mark = Mark(lane, watermark.position, watermark.cursor)
         self._unmarked, self._marked_at = NO_CHANGES, 0.0
@@ -86,7 +86,7 @@ class Reading:
 
     def follow(self) -> Iterator[pa.RecordBatch]:
         """The windows of an epoch as rows."""
-        for window in self._until_over(self._windows()):
+        for window in self._until_over(self._stopped(follow(self._source, self._lane, self.mark.cursor, self._stamp))):
             if self._is_news(window):
                 yield from self.rows_of(window)
             if window.upto and time.monotonic() > self._ends_at:
@@ -96,9 +96,10 @@ class Reading:
         """The changes up to a cursor as rows, with marks at intervals and at the end; none if a predecessor has passed it."""
         if self._source.position(upto) <= self.mark.position:
             return
-        for changes in self._until_over(self._changes(Span(self._lane, self.mark.cursor, upto))):
-            passed = self._passed(changes)
-            yield from self.rows_of(Window(changes, passed, idle=passed is not None))  # a mark pushes it through
+        batches = self._source.read(Span(self._lane, self.mark.cursor, upto), self._stamp)
+        for window in self._until_over(self._stopped(Window(changes, None, idle=False) for changes in batches)):
+            passed = self._passed(window.changes)
+            yield from self.rows_of(Window(window.changes, passed, idle=passed is not None))  # a mark pushes it through
         if not self._is_over() and self._source.position(upto) > self.mark.position:
             yield from self.rows_of(Window(NO_CHANGES, upto, idle=False))
 
@@ -111,19 +112,8 @@ class Reading:
             yield one
             reach("reader.yielded")
 
-    def _windows(self) -> Iterator[Window]:
-        return self._stopped(follow(self._source, self._lane, self.mark.cursor, self._stamp))
-
-    def _changes(self, span: Span) -> Iterator[pa.RecordBatch]:
-        batches = self._source.read(span, self._stamp)
-        return self._spec.stop_before.cut_batches(batches) if self._spec.stop_before else batches
-
     def _stopped(self, windows: Iterator[Window]) -> Iterator[Window]:
         return self._spec.stop_before.cut(windows) if self._spec.stop_before else windows
-
-    @property
-    def _stamp(self) -> Stamp:
-        return Stamp(self._spec.term.epoch, self._task)
 
     def _passed(self, changes: pa.RecordBatch) -> Cursor | None:
         """At intervals, the cursor after these changes, so that the watermark moves even if a condition drops all of them."""
@@ -157,7 +147,7 @@ class Reading:
     def _aside(self, outsize: Outsize) -> Iterator[pa.RecordBatch]:
         """Pass a change to the writer in a file, and wait until it is removed, since a few of them can fill a disk."""
         if then_of(self._spec.pipeline.sink.retry) == "halt":
-            raise refused(outsize.change, outsize.size, self._spec.max_row or 0)
+            raise refused(outsize.change, self._spec.max_row)
         path = self._spec.put_aside(self._lane, self._task, outsize.row)
         yield self._encoding.aside(path, self._flush)
         yielded_at = time.monotonic()
@@ -182,9 +172,7 @@ class Reading:
 
     def until_delivered(self) -> Iterator[pa.RecordBatch]:
         """Marks, until all changes given so far are delivered."""
-        given = self.mark.cursor
-        if self._unmarked.num_rows:
-            given = self._source.cursor_after(last_of(self._unmarked), since=given)
+        given = self._given_upto()
         while not self._is_over() and self._watermark().position < self._source.position(given):
             yield from self.rows_of(Window(NO_CHANGES, given, idle=True))
             time.sleep(PACE_SECONDS)

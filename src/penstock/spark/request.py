@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.change import Lane
+from penstock.config.document import resolved
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, SourceUnavailable
 from penstock.message import documents
 from penstock.progress.batch_target import Target, heads
 from penstock.source import ANONYMOUS, Source, Span, count
-from penstock.spark.borrowed import Borrowed, borrowed
 from penstock.spark.outsize import Outsize, cut, refused
 from penstock.spark.rows import shown
 
@@ -26,6 +26,31 @@ OPTIONS = ("pipeline", "from", "to", "maxChangesPerTrigger", "partitions", "read
 _SPARKS_OWN = ("path", "checkpointlocation")
 LEAST = 10_000
 """The least number of changes for a task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Borrowed:
+    """The settings of a source for another process, which resolves the `references` that the pipeline file has for secrets."""
+
+    kind: type[Any]
+    values: Mapping[str, Any]
+    references: Mapping[str, str]
+    file: str
+
+    def source(self) -> Source:
+        """The source with its references resolved in this process. Raises ConfigInvalid if one cannot be resolved."""
+        found = {name: resolved(text, ("source", name), Path(self.file)) for name, text in self.references.items()}
+        made: Source = self.kind(**{**self.values, **found})
+        return made
+
+
+def borrowed(source: Source, written: Mapping[str, str], file: str) -> Borrowed | Source:
+    """The source for other processes; unchanged if the file has no reference for a secret of it."""
+    kind: Any = type(source)
+    secret = {one.name for one in fields(kind) if not one.repr}
+    references = {name: text for name, text in written.items() if name in secret}
+    values = {one.name: getattr(source, one.name) for one in fields(kind) if one.name not in references}
+    return Borrowed(kind, values, references, file) if references else source
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +111,7 @@ class Request:
         limit = self.source.max_row
         for piece in chain.from_iterable(cut(documents(changes), limit) for changes in self.source.read(span, ANONYMOUS)):
             if isinstance(piece, Outsize):
-                raise refused(piece.change, piece.size, limit or 0)
+                raise refused(piece.change, limit)
             yield shown(piece)
 
     def _end(self, lane: Lane) -> Cursor:

@@ -6,8 +6,6 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, nullcontext
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from penstock.change import Change, from_batch
 from penstock.errors import TransformInvalid
 from penstock.source import Window
@@ -28,10 +26,6 @@ class StopBefore(NamedTuple):
                     yield Window(window.changes.slice(0, found.index(True)), None, idle=False)
                     raise self.error
                 yield window
-
-    def cut_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same for batches."""
-        return (window.changes for window in self.cut(Window(changes, None, idle=False) for changes in batches))
 
 
 def is_same(failing: Change, change: Change) -> bool:

@@ -28,8 +28,8 @@ from penstock.files import privacy
 from penstock.pipeline import Pipeline
 from penstock.progress.backfill import Backfill
 from penstock.progress.batch_target import Target
+from penstock.spark.bundles import encoding_of
 from penstock.spark.cipher import KEY, decrypt, encrypt
-from penstock.spark.encoding import encoding_of
 from penstock.spark.plan import Plan
 from penstock.spark.stop_before import StopBefore
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, nullcontext
+from itertools import chain
 from typing import cast
 
 import pyarrow as pa
@@ -24,11 +25,11 @@ from penstock.poison.policy import policy
 from penstock.progress.watermark import kept, later
 from penstock.sink import Assignment, Delivery, TransactionalDelivery
 from penstock.source import Stamp
+from penstock.spark.bundles import encoding_of
 from penstock.spark.calls import Calls, Refusal
 from penstock.spark.death import Death
-from penstock.spark.encoding import encoding_of
 from penstock.spark.meter import Meter
-from penstock.spark.outsize import refused, size_of
+from penstock.spark.outsize import refused
 from penstock.spark.progress import Progress
 from penstock.spark.rows import Aside, Mark, Raised
 from penstock.spark.task_spec import TaskSpec
@@ -162,7 +163,7 @@ class LaneWriter:
             self._park(piece)
         elif run := self._above_floor(piece):
             self._raised_in_row = 0
-            self._hand(run) if self._function is None else self._call_all(self._function, run)
+            self._hand(run) if self._function is None else self._call(self._function, run)
         self._tick()
 
     def _mark(self, position: int, cursor: Cursor) -> None:
@@ -202,23 +203,19 @@ class LaneWriter:
             aside.done()
 
     def _condemn_large(self, change: Change) -> None:
-        error = refused(change, size_of(change), self._spec.max_row or 0)
+        error = refused(change, self._spec.max_row)
         self._poison.condemn(change, error, stage="sql" if self._spec.pipeline.transform.has_sql else "function")
         self._poison.park()
 
-    def _call_all(self, function: Function, run: pa.RecordBatch) -> None:
-        """Call the function for a run, with messages instead of the documents that expressions read."""
+    def _call(self, function: Function, run: pa.RecordBatch) -> None:
+        """Hand over the results of the function for a run; a change on which a worker died is called alone.
+
+        The function gets messages instead of the documents that expressions read.
+        """
+        assert self._calls
         pipeline = self._spec.pipeline
         has_documents = pipeline.transform.has_sql and pipeline.source.gives_messages
-        for part in natives(run) if has_documents else (run,):
-            self._call(function, part)
-            if self._spec.is_stopped():
-                return
-
-    def _call(self, function: Function, run: pa.RecordBatch) -> None:
-        """Hand over the results of the function for a run; a change on which a worker died is called alone."""
-        assert self._calls
-        for part, death in self._calls.parts(run):
+        for part, death in chain.from_iterable(map(self._calls.parts, natives(run) if has_documents else (run,))):
             if not death:
                 self._apply(function, part, self._calls)
             elif self._is_settled():

@@ -22,7 +22,7 @@ from penstock.change import Change, from_batch
 from penstock.cursor import Cursor
 from penstock.errors import ConfigInvalid, CursorInvalid, OutboxMissing, TermLost, TransformInvalid
 from penstock.following import Polled, beating, follow
-from penstock.source import ANONYMOUS, Span, Stamp, since
+from penstock.source import ANONYMOUS, Span, Stamp, Window, since
 from penstock.sources.outbox.mark import follow as mark_follow
 from penstock.sources.outbox.mark.source import LANE, MarkSource
 from penstock.sources.outbox.mark.stamp import astray, mark, of, position_of, renumbered, stamp_of
@@ -335,11 +335,12 @@ def test_a_bar_before_a_row_keeps_it_and_all_later_rows_back(desk: Desk) -> None
     given = desk.reader(2).changes(3)
     barred = pickle.loads(pickle.dumps(StopBefore(given[1], TransformInvalid("it raises on b"))))
     followed = barred.cut(follow(desk.source, LANE, desk.start, Stamp(3, 0)))
-    drained = barred.cut_batches(desk.source.read(Span(LANE, desk.start, desk.source.row_lease.target(LANE)), Stamp(4, 0)))
-    for batches in ((window.changes for window in followed), drained):
-        assert [change.place for change in from_batch(next(batches))] == [given[0].place]
+    read = desk.source.read(Span(LANE, desk.start, desk.source.row_lease.target(LANE)), Stamp(4, 0))
+    drained = barred.cut(Window(changes, None, idle=False) for changes in read)
+    for windows in (followed, drained):
+        assert [change.place for change in from_batch(next(windows).changes)] == [given[0].place]
         with pytest.raises(TransformInvalid, match="raises on b"):
-            next(batches)
+            next(windows)
 
 
 @pytest.mark.parametrize("desk", ["sqlite"], indirect=True)  # others take no such time
