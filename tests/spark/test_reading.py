@@ -1,22 +1,33 @@
 """The reading half of a task by itself, without a session of Spark."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from filesink import FileSink
 
+from many_lanes import LanesSource
+from penstock.change import Change, Op, from_batch
 from penstock.coordinators.sqlite.coordinator import SqliteCoordinator
 from penstock.cursor import Watermark
-from penstock.errors import SourcePruned
+from penstock.errors import SourcePruned, TransformInvalid
 from penstock.pipeline import Pipeline, Transform
+from penstock.progress.backfill import outstanding
+from penstock.progress.batch_target import heads
 from penstock.retry import Retry
 from penstock.settings import settings
 from penstock.sinks.discard.sink import DiscardSink
+from penstock.sources.sqlite.install import enable
+from penstock.sources.sqlite.source import LANE as LOG
+from penstock.sources.sqlite.source import SqliteSource
 from penstock.sources.synthetic import LANE, SyntheticSource
 from penstock.spark.bundles import encoding_of, unbundled
-from penstock.spark.reader import _read
+from penstock.spark.failing_row import find
+from penstock.spark.reader import Reading, _read
 from penstock.spark.rows import Aside, Mark
+from penstock.spark.stop_before import StopBefore
 from penstock.spark.task_spec import TaskSpec
 
 
@@ -104,3 +115,61 @@ def test_a_reader_that_waits_until_its_file_is_taken_notices_that_the_writer_is_
     assert isinstance(later := next(piece for piece in given if piece != opening), Aside)
     assert later.take().position == 2
     reading.close()
+
+
+class RaisingTrial:
+    """A transform that raises on the second of three changes."""
+
+    def failure(self, changes):
+        return "raised" if changes.num_rows == 3 else None
+
+    def failing_row(self, changes):
+        position, key = changes.column("position")[1].as_py(), changes.column("key")[1].as_py()
+        return StopBefore(Change(position, Op.INSERT, "synthetic", key), TransformInvalid("it raises"))
+
+
+def test_a_stop_before_a_change_of_a_lane_does_not_stop_another_lane_at_the_same_position(spec, tmp_path):
+    (tmp_path / "lanes").mkdir()
+    source = LanesSource(folder=str(tmp_path / "lanes"))
+    source.write("a", 0, 5)
+    source.write("b", 2, 5)
+    spec.pipeline.state.place(spec.term, {lane: Watermark(source.begin(lane, "beginning"), 0) for lane in source.lanes()})
+    pipeline = replace(spec.pipeline, source=source)
+    stopped = replace(spec, pipeline=pipeline, target=heads(source), stop_before=find(RaisingTrial(), pipeline))
+    found = [piece for batch in Reading(stopped, "a", 0).rows() for piece in unbundled(batch)]
+    assert [at for run in found if not isinstance(run, Mark) for at in run.column("position").to_pylist()] == [1, 2, 3, 4, 5]
+    with pytest.raises(TransformInvalid, match="it raises"):
+        list(Reading(stopped, "b", 0).rows())
+
+
+def test_rows_that_a_query_before_a_stop_may_have_delivered_and_that_are_gone_come_as_deletes(spec, tmp_path, monkeypatch):
+    shop = str(tmp_path / "shop.db")
+    with closing(sqlite3.connect(shop, isolation_level=None)) as connection:
+        connection.execute("create table t(id integer primary key)")
+        enable(shop)
+        connection.execute("insert into t values(1), (2), (3)")
+        source = SqliteSource(database=shop)
+        pipeline, cursor = replace(spec.pipeline, source=source), source.begin(LOG, "snapshot")
+        spec.pipeline.state.place(spec.term, {LOG: Watermark(cursor, source.position(cursor))})
+        ranges = outstanding(pipeline, spec.term)
+        connection.execute("delete from t where id = 2")
+    stop = StopBefore(Change(7, Op.REFRESH, "u", "{}", ordinal=1), TransformInvalid("it raises"), "snapshot:7")
+    stopped = replace(spec, pipeline=pipeline, target=ranges, stop_before=stop)
+    monkeypatch.setattr("penstock.spark.reader.TaskContext", FirstAttempt)
+    found = [run for batch in Reading(stopped, *ranges.ranges, 0).rows() for run in unbundled(batch) if not isinstance(run, Mark)]
+    assert [(change.op, change.key) for run in found for change in from_batch(run)] == [
+        ("refresh", '{"id":1}'),
+        ("refresh", '{"id":3}'),
+        ("delete", '{"id":2}'),
+    ]
+
+
+class FirstAttempt:
+    """The context of a task that Spark has not repeated."""
+
+    @classmethod
+    def get(cls):
+        return cls()
+
+    def attemptNumber(self):
+        return 0

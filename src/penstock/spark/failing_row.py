@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.change import Change, Op, described, from_batch, to_batch
+from penstock.change import Change, Lane, Op, described, from_batch, to_batch
 from penstock.errors import TransformInvalid
 from penstock.following import follow
 from penstock.message import documents
@@ -54,11 +54,12 @@ def stop_for(spark: Any, pipeline: Pipeline, text: str, max_row: int | None) -> 
 
 def find(trial: Trial, pipeline: Pipeline, max_row: int | None = None) -> StopBefore | None:
     """A stop before the first change after the watermark on which the transform raises; the search ends at one above `max_row`."""
-    for waiting in chain.from_iterable(cut(changes, max_row) for changes in _waiting(pipeline)):
-        if isinstance(waiting, Outsize):
-            return None  # the reader halts there
-        if trial.failure(waiting):
-            return trial.failing_row(waiting)
+    for lane, batches in _waiting(pipeline):
+        for waiting in chain.from_iterable(cut(changes, max_row) for changes in batches):
+            if isinstance(waiting, Outsize):
+                return None  # the reader halts there
+            if trial.failure(waiting):
+                return trial.failing_row(waiting)._replace(lane=lane)
     if trial.failure(to_batch([_ANY])):
         raise trial.failing_row(to_batch([_ANY])).error
     return None
@@ -116,17 +117,17 @@ def remedy(failure: str, change: Change) -> str:
     return f"use a form that gives NULL: {form}; {way_on(change)}"
 
 
-def _waiting(pipeline: Pipeline) -> Iterator[pa.RecordBatch]:
+def _waiting(pipeline: Pipeline) -> Iterator[tuple[Lane, Iterator[pa.RecordBatch]]]:
     for lane in pipeline.source.lanes():
         if watermark := pipeline.state.watermark(pipeline.name, lane):
             ranges, source = ranges_at(pipeline.source, watermark.cursor), pipeline.source
             if source.snapshot:
-                for cursor in ranges.values():
-                    yield from _gathered(source.snapshot.rows(cursor, again=True))
+                for name, cursor in ranges.items():
+                    yield name, _gathered(source.snapshot.rows(cursor, again=True))
             if source.row_lease:
-                yield from map(documents, source.row_lease.leased(lane, watermark.cursor))
+                yield lane, map(documents, source.row_lease.leased(lane, watermark.cursor))
             elif not ranges:
-                yield from _gathered(follow(source, lane, watermark.cursor, ANONYMOUS))
+                yield lane, _gathered(follow(source, lane, watermark.cursor, ANONYMOUS))
 
 
 def _gathered(windows: Iterator[Window]) -> Iterator[pa.RecordBatch]:

@@ -80,7 +80,8 @@ class Reading:
         if self.mark.position > self._source.position(asked.ranges[self._lane]):
             return
         assert self._source.snapshot, "only a source with a snapshot has ranges"
-        again = self._lane in asked.begun or TaskContext.get().attemptNumber() > 0
+        is_restarted = self._spec.stop_before is not None  # after a failure, by which rows of any range may have been delivered
+        again = is_restarted or self._lane in asked.begun or TaskContext.get().attemptNumber() > 0
         for window in self._until_over(self._stopped(self._source.snapshot.rows(self.mark.cursor, again=again))):
             yield from self.rows_of(Window(window.changes, window.upto, idle=False))
 
@@ -113,7 +114,8 @@ class Reading:
             reach("reader.yielded")
 
     def _stopped(self, windows: Iterator[Window]) -> Iterator[Window]:
-        return self._spec.stop_before.cut(windows) if self._spec.stop_before else windows
+        stop = self._spec.stop_before
+        return stop.cut(windows) if stop and stop.lane == self._lane else windows
 
     def _passed(self, changes: pa.RecordBatch) -> Cursor | None:
         """At intervals, the cursor after these changes, so that the watermark moves even if a condition drops all of them."""

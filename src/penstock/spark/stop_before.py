@@ -6,16 +6,17 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, nullcontext
 from typing import NamedTuple
 
-from penstock.change import Change, from_batch
+from penstock.change import Change, Lane, from_batch
 from penstock.errors import TransformInvalid
 from penstock.source import Window
 
 
 class StopBefore(NamedTuple):
-    """The change before which a reader halts, and the error."""
+    """The change before which the reader of a lane halts, and the error."""
 
     change: Change
     error: TransformInvalid
+    lane: Lane = Lane("")
 
     def cut(self, windows: Iterator[Window]) -> Iterator[Window]:
         """The changes before the failing one, at which this raises the error."""
