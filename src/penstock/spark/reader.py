@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from typing import TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -22,8 +21,6 @@ from penstock.spark.bundles import encoding_of
 from penstock.spark.outsize import Outsize, cut, refused
 from penstock.spark.rows import FLUSH_BYTES, ROOMY_BYTES, Mark
 from penstock.spark.task_spec import TaskSpec
-
-T = TypeVar("T")
 
 PACE_SECONDS = 0.05
 SILENCE_SECONDS = 0.4
@@ -82,12 +79,12 @@ class Reading:
         assert self._source.snapshot, "only a source with a snapshot has ranges"
         is_restarted = self._spec.stop_before is not None  # after a failure, by which rows of any range may have been delivered
         again = is_restarted or self._lane in asked.begun or TaskContext.get().attemptNumber() > 0
-        for window in self._until_over(self._stopped(self._source.snapshot.rows(self.mark.cursor, again=again))):
+        for window in self._until_over(self._source.snapshot.rows(self.mark.cursor, again=again)):
             yield from self.rows_of(Window(window.changes, window.upto, idle=False))
 
     def follow(self) -> Iterator[pa.RecordBatch]:
         """The windows of an epoch as rows."""
-        for window in self._until_over(self._stopped(follow(self._source, self._lane, self.mark.cursor, self._stamp))):
+        for window in self._until_over(follow(self._source, self._lane, self.mark.cursor, self._stamp)):
             if self._is_news(window):
                 yield from self.rows_of(window)
             if window.upto and time.monotonic() > self._ends_at:
@@ -98,24 +95,21 @@ class Reading:
         if self._source.position(upto) <= self.mark.position:
             return
         batches = self._source.read(Span(self._lane, self.mark.cursor, upto), self._stamp)
-        for window in self._until_over(self._stopped(Window(changes, None, idle=False) for changes in batches)):
+        for window in self._until_over(Window(changes, None, idle=False) for changes in batches):
             passed = self._passed(window.changes)
             yield from self.rows_of(Window(window.changes, passed, idle=passed is not None))  # a mark pushes it through
         if not self._is_over() and self._source.position(upto) > self.mark.position:
             yield from self.rows_of(Window(NO_CHANGES, upto, idle=False))
 
-    def _until_over(self, given: Iterator[T]) -> Iterator[T]:
-        """The items, until the task must end. It then must end for good, so that callers can ask again."""
-        for one in given:
+    def _until_over(self, windows: Iterator[Window]) -> Iterator[Window]:
+        """The windows up to a stop, until the task must end. It then must end for good, so that callers can ask again."""
+        stop = self._spec.stop_before
+        for window in stop.cut(windows) if stop and stop.lane == self._lane else windows:
             reach("reader.read")
             if self._is_over():
                 return
-            yield one
+            yield window
             reach("reader.yielded")
-
-    def _stopped(self, windows: Iterator[Window]) -> Iterator[Window]:
-        stop = self._spec.stop_before
-        return stop.cut(windows) if stop and stop.lane == self._lane else windows
 
     def _passed(self, changes: pa.RecordBatch) -> Cursor | None:
         """At intervals, the cursor after these changes, so that the watermark moves even if a condition drops all of them."""
@@ -191,5 +185,8 @@ class Reading:
         pipeline = self._spec.pipeline
         watermark = pipeline.state.watermark(pipeline.name, self._lane)
         if watermark is None:
-            raise StateLost(f"lane {self._lane} of {pipeline.name} lost its watermark while the pipeline ran")
+            raise StateLost(
+                f"the state store lost the watermark of lane {self._lane} of {pipeline.name} while the pipeline ran",
+                "set `state` to the previous store, or choose where to continue: penstock run FILE --from POSITION",
+            )
         return watermark

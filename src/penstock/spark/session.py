@@ -140,7 +140,8 @@ def _not_started(master: str, said: str) -> EngineFailed:
 def require_slots(spark: Any, slots: int) -> None:
     """Raise EngineSlots if the session has fewer slots."""
     if (offered := spark.sparkContext.defaultParallelism) < slots:
-        raise EngineSlots(f"the pipelines need {slots} task slots, and {spark.sparkContext.master} offers {offered}")
+        master = spark.sparkContext.master
+        raise EngineSlots(f"the pipelines need {slots} task slots, and {master} offers {offered}", f"give it {slots} slots or more")
 
 
 def close_session(spark: Any, within: float | None = None) -> int:
