@@ -41,6 +41,7 @@ class Kind:
     - `page`: the file below `docs/` that describes the kind; for another package the address of a page.
     - `extra`: the extra of pip that the kind needs.
     - `checks`: a reference to a function of a pipeline that returns the checks of `doctor` by name.
+    - `imports`: modules that a worker needs and that take long to import: the daemon of the workers imports them once.
     """
 
     settings: str
@@ -48,6 +49,7 @@ class Kind:
     extra: str | None = None
     files: Sequence[FileKey] = ()
     checks: str | None = None
+    imports: Sequence[str] = ()
 
     def classes(self) -> Sequence[str]:
         """References to all settings classes of this kind."""

@@ -7,10 +7,13 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import iter_modules, resolve_name
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import ConfigInvalid
 from penstock.kind import Kind, SinkKind, SourceKind, StateKind
+
+if TYPE_CHECKING:
+    from penstock.pipeline import Pipeline
 
 K = TypeVar("K", bound=Kind)
 
@@ -44,10 +47,16 @@ def kind_of(part: Any, kinds: Mapping[str, K]) -> tuple[str, K] | None:
     return next(((name, kind) for name, kind in kinds.items() if mine & set(kind.classes())), None)
 
 
-def files_of(part: Any, kinds: Mapping[str, K], *, secret: bool = False) -> Iterator[str]:
+def parts(pipeline: Pipeline) -> Iterator[tuple[Any, Kind | None]]:
+    """The source, the state and the sink of a pipeline, each with its kind; None for an unknown class."""
+    for part, kinds in ((pipeline.source, sources()), (pipeline.state, states()), (pipeline.sink, sinks())):
+        found = kind_of(part, kinds)
+        yield part, found[1] if found else None
+
+
+def files_of(part: Any, kind: Kind | None, *, secret: bool = False) -> Iterator[str]:
     """The paths in the settings of a part; with `secret`, those of secret files."""
-    found = kind_of(part, kinds)
-    for file in found[1].files if found else ():
+    for file in kind.files if kind else ():
         if (path := file.value(part)) and (file.is_secret or not secret):
             yield path
 

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from deadline import PATIENCE, until
+from penstock.coordinators.kafka.coordinator import KafkaCoordinator
 from penstock.files.sockets import make_folder
 from penstock.pipeline import Pipeline
 from penstock.sinks.discard.sink import DiscardSink
+from penstock.sinks.kafka.sink import KafkaSink
 from penstock.sources.synthetic import SyntheticSource
 from penstock.spark import engine as module
 from penstock.spark.daemon import MODULES
@@ -88,3 +90,11 @@ def short_folder() -> Iterator[str]:
         yield folder
     finally:
         shutil.rmtree(folder)
+
+
+def test_the_daemon_imports_the_modules_of_the_parts_and_those_that_their_kinds_name() -> None:
+    sink = KafkaSink(config={"bootstrap.servers": "a:1"})
+    pipeline: Any = Pipeline("orders", SyntheticSource(), sink, KafkaCoordinator("kafka://a:1/state"))
+    assert {"penstock.sources.synthetic", "penstock.sinks.kafka.transactional", "confluent_kafka.admin"} <= {
+        *module.modules([pipeline])
+    }

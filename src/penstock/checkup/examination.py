@@ -14,7 +14,6 @@ from penstock.checkup.secrecy import secrets
 from penstock.config import load
 from penstock.files.room import disk
 from penstock.finding import Check, Finding, examined, ok
-from penstock.kind import Kind
 from penstock.pipeline import Pipeline
 from penstock.transform.user_function import try_out
 
@@ -39,21 +38,16 @@ def examine(files: Sequence[Path], *, probes: bool = False, deep: bool = False) 
 
 def checks(file: Path, pipeline: Pipeline, *, probes: bool = False) -> Mapping[str, Check]:
     """The checks of the parts of a pipeline, by name; those of one kind come from its descriptor."""
-    parts = ((pipeline.source, registry.sources()), (pipeline.state, registry.states()), (pipeline.sink, registry.sinks()))
-    keys = [path for part, kinds in parts for path in registry.files_of(part, kinds, secret=True)]
-    of_source, of_state, of_sink = (_checks_of(pipeline, part, kinds, probes) for part, kinds in parts)
+    parts = [*registry.parts(pipeline)]
+    keys = [path for part, kind in parts for path in registry.files_of(part, kind, secret=True)]
+    of_source, of_state, of_sink = (kind.checks_of(pipeline, probes=probes) if kind else {} for _, kind in parts)
     found: dict[str, Check] = {"secrets": partial(secrets, file, keys)}
-    if written := [Path(path) for part, kinds in parts[:2] for path in registry.files_of(part, kinds)]:
+    if written := [Path(path) for part, kind in parts[:2] for path in registry.files_of(part, kind)]:
         found["disk"] = partial(disk, written)
     if pipeline.transform.function:
         found["function"] = partial(_function, pipeline)
     own = {"state": partial(standing.state, pipeline), "leader": partial(standing.leader, pipeline)}
     return {**found, **of_source, **of_state, **own, **of_sink}
-
-
-def _checks_of(pipeline: Pipeline, part: Any, kinds: Mapping[str, Kind], probes: bool) -> Mapping[str, Check]:
-    found = registry.kind_of(part, kinds)
-    return found[1].checks_of(pipeline, probes=probes) if found else {}
 
 
 def _loaded(file: Path, into: dict[str, Pipeline]) -> Iterator[Finding]:

@@ -51,7 +51,8 @@ def _of_state(given: Document, state: str, source: Any) -> dict[Key, str]:
     place = path(given, state)
     if os.path.isdir(place):
         return {("state",): f"{state} is a folder: name a file in it, such as {state.rstrip('/')}/penstock.db"}
-    if os.path.realpath(place) in map(os.path.realpath, registry.files_of(source, registry.sources())):
+    found = registry.kind_of(source, registry.sources())
+    if found and os.path.realpath(place) in map(os.path.realpath, registry.files_of(source, found[1])):
         return {("state",): "is the database of the source: name another file"}
     return {}
 

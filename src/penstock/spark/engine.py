@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from threading import Lock, Thread, Timer
 from typing import Any, TypeVar
 
+from penstock import registry
 from penstock.change import Lane
 from penstock.errors import ConfigInvalid, EngineLost
 from penstock.event import Observer
@@ -99,9 +100,9 @@ def lane_count(pipelines: Sequence[Pipeline]) -> int:
 
 
 def modules(pipelines: Sequence[Pipeline]) -> list[str]:
-    """The modules of the parts of these pipelines, and those in their `imports`: slow imports are done once, in the daemon."""
-    parts = [part for one in pipelines for part in (one.source, one.sink, one.state)]
-    return sorted({name for part in parts for name in (type(part).__module__, *getattr(part, "imports", ()))})
+    """The modules of the parts of these pipelines, and those that their kinds name: slow imports are done once, in the daemon."""
+    parts = [found for one in pipelines for found in registry.parts(one)]
+    return sorted({name for part, kind in parts for name in (type(part).__module__, *(kind.imports if kind else ()))})
 
 
 def common_settings(pipelines: Sequence[Pipeline]) -> SparkSettings:

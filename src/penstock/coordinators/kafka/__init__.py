@@ -6,6 +6,7 @@ KIND = StateKind(
     settings="penstock.coordinators.kafka.coordinator:KafkaCoordinator",
     page="pipeline-file.md",
     extra="kafka",
+    imports=["confluent_kafka.admin"],
     schemes=("kafka",),
     term="cannot be set with state: kafka://, where session-timeout in the address is the length of a term",
 )

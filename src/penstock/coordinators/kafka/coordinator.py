@@ -39,7 +39,6 @@ class KafkaCoordinator(StoreLetters):
     deadline: float | None = None
     grace: float = 1.0
     clock: Callable[[], float] = time.monotonic
-    imports = ("confluent_kafka.admin",)
 
     def __post_init__(self) -> None:
         client.check(self.where)  # refuses a malformed address at once

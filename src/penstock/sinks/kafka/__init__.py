@@ -15,4 +15,5 @@ KIND = SinkKind(
         FileKey(("config", "ssl.keystore.location"), is_secret=True),
     ],
     checks="penstock.sinks.kafka.checks:checks",
+    imports=["confluent_kafka.admin", "penstock.sinks.kafka.transactional"],
 )

@@ -36,7 +36,6 @@ class KafkaSettings(TransactionalSink):
     progress_topic: str = "penstock.progress"
     max_in_flight_records: int = 5000
     retry: Retry = Retry()
-    imports = ("confluent_kafka.admin", "penstock.sinks.kafka.transactional")
 
     def __post_init__(self) -> None:
         refuse(
