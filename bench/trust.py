@@ -1,4 +1,4 @@
-"""The cost of two defences: the checksum of capture, and the authentication between the processes of Spark."""
+"""The cost of two defences: the seal of capture, and the authentication between the processes of Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WARM, SECONDS = 5, 10
 
 OTHERS = {
     AA: SHIPPED,
-    "cost of the checksum": Side(environment={"PYTHONPATH": str(Path(__file__).parent / "unsealed")}),
+    "cost of the seal": Side(environment={"PYTHONPATH": str(Path(__file__).parent / "unsealed")}),
     "cost of authentication": Side('spark: {config: {spark.authenticate: "false"}}\n'),
 }
 

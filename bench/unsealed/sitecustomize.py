@@ -1,4 +1,4 @@
-"""On the PYTHONPATH of a measured program: capture does not check its witness."""
+"""On the PYTHONPATH of a measured program: capture does not check its seal."""
 
 from penstock.sources.sqlite import catalog
 

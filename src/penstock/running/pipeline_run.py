@@ -164,7 +164,7 @@ class PipelineRun:
             self._absence.look(trouble := self._leadership.trouble)
             if not is_standby and not trouble:
                 self._make_ready(engine)
-                self._emit(StandingBy(pipeline=self.pipeline.name, holder=self._standing().holder or "nobody"))
+                self._emit(StandingBy(pipeline=self.pipeline.name, holder=self._standing().holder or "no process"))
                 is_standby = True
         return None
 

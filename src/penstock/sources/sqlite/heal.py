@@ -44,7 +44,7 @@ def _heal(work: Installation, captured: Captured, since: int | None) -> None:
         return
     names = {column["name"] for column in facts.columns}
     if captured.shape.choice is not None and not (facts.table == captured.shape.table and captured.shape.names <= names):
-        return  # a choice is by name: only a person can choose among the new names
+        return  # a choice is by name: only an operator can choose among the new names
     if found:
         renew(work, captured, found, since)
     elif lacks(work, captured.lineage, "event"):
