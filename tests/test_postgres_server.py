@@ -90,7 +90,7 @@ def test_nothing_is_left_after_a_crash() -> None:
         server.kill()
     assert not server.folder.exists()
     assert not server.sockets.exists()
-    assert segment not in _segments()
+    until(lambda: segment not in _segments())  # its last process may still be ending
 
 
 def _segments() -> list[str]:

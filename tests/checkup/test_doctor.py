@@ -624,6 +624,13 @@ def test_a_secret_that_everybody_can_read_is_a_warning(write: Write, receiver: R
     assert "secret@" not in one.said
 
 
+def test_a_pipe_from_which_the_pipeline_was_loaded_is_not_read_again() -> None:
+    reading, writing = os.pipe()
+    os.close(writing)
+    with open(reading):
+        assert [one.verdict for one in secrecy.secrets(Path(f"/dev/fd/{reading}"), [])] == [OK]
+
+
 def test_a_secret_in_a_home_folder_is_found(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "password").write_text("secret")

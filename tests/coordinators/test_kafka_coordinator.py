@@ -218,6 +218,32 @@ def test_a_record_that_cannot_be_applied_is_refused_at_every_read_and_not_only_a
         leader.renew()
 
 
+@pytest.mark.parametrize("terms", [0, 10])
+def test_a_topic_that_was_made_anew_is_noticed_also_after_a_record_that_could_not_be_applied(
+    state: KafkaCoordinator, leader: Any, broker: Broker, admin: AdminClient, terms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its end, and where that lies after the former end, by its first record."""
+    state.place(leader.campaign(), {LANE: mark(3)})
+    mine, topic = state._log, state.where.topic
+    producer = Producer({"bootstrap.servers": broker.servers})
+    producer.produce(topic, json.dumps({"do": "halt", **RECORD}), "other", 0)
+    producer.flush(PATIENCE)
+    with pytest.raises(StateInvalid, match="another program"):
+        state.watermark("p", LANE)
+    admin.delete_topics([topic])[topic].result()
+    assert until(lambda: topic not in admin.list_topics(timeout=PATIENCE).topics)
+    another = StateLog(state.where)
+    until(lambda: _tried(another.prepare))
+    for number in range(terms):
+        another.write("take", pipeline=f"q{number}", holder="h", seat="s", over=0)
+    monkeypatch.setattr(log, "GONE_SECONDS", 0.0)
+    end = another._ends()
+    for act in (lambda: mine.look(id), lambda: mine.write("take", pipeline="p", holder="h", seat="s", over=0)) * 2:
+        with pytest.raises(StateInvalid, match="it was made anew"):
+            until(lambda act=act: _tried(act))
+    assert another._ends() == end
+
+
 def test_a_state_topic_that_is_removed_under_a_leader_is_noticed(state: KafkaCoordinator, leader: Any, admin: AdminClient) -> None:
     term = leader.campaign()
     state.place(term, {LANE: mark(3)})

@@ -27,6 +27,8 @@ def secrets(file: Path, keys: Iterable[str]) -> Iterator[Finding]:
 
 def _holders(file: Path) -> Iterator[Path]:
     """The files with secrets: the pipeline file if it contains a password, and those that it refers to."""
+    if not file.is_file():  # a pipe can be read once, and the pipeline was loaded from it
+        return
     if has_password(file.read_text(encoding="utf-8")):
         yield file
     given = read(file)

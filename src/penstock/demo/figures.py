@@ -43,13 +43,11 @@ class Arrivals:
     """The arrivals in the file of a receiver."""
 
     def __init__(self, out: Path) -> None:
-        self._record, self._seen, self._highest = Record(out), 0, 0
+        self._record, self._highest = Record(out), 0
 
     def read(self) -> list[Arrival]:
         """The arrivals since the last read."""
-        requests = self._record.requests()
-        new, self._seen = requests[self._seen :], len(requests)
-        return [arrival for request in new if request.is_taken for arrival in self._of(request)]
+        return [arrival for request in self._record.new() if request.is_taken for arrival in self._of(request)]
 
     def _of(self, request: Request) -> Iterator[Arrival]:
         for change in request.changes():

@@ -67,14 +67,18 @@ class Record:
     def requests(self) -> list[Request]:
         """All requests so far, without an incomplete last line."""
         with self._lock:
-            if self._out.exists():
-                with self._out.open("rb") as file:
-                    file.seek(self._upto)
-                    whole, _, _ = file.read().rpartition(b"\n")
-                if whole:
-                    self._upto += len(whole) + 1
-                    self._read += map(_of_line, whole.split(b"\n"))
+            self._read += self.new()
             return list(self._read)
+
+    def new(self) -> list[Request]:
+        """The requests since the last call, which are not kept: for one thread."""
+        if not self._out.exists():
+            return []
+        with self._out.open("rb") as file:
+            file.seek(self._upto)
+            whole, end, _ = file.read().rpartition(b"\n")
+        self._upto += len(whole) + len(end)
+        return [_of_line(line) for line in whole.split(b"\n")] if end else []
 
 
 def _of_line(line: bytes) -> Request:

@@ -52,6 +52,7 @@ class StateLog:
         self.store: str | None = None
         """The random id of the store, from its first record; None as long as the topic is missing or empty."""
         self._machine, self._next, self._from = StateMachine(), ANEW, 0
+        self._extent = 0  # the highest end that the topic ever had
         self._answers: dict[int, Any] = {}
         self._doubted_since: float | None = None
         self._producer = self._admin = None
@@ -109,6 +110,8 @@ class StateLog:
         if not self.store:
             self._append({"do": "open", "version": VERSION, "store": secrets.token_hex(8)})
             self._catch_up()
+        if not self.store:
+            raise StateUnavailable(f"the first record of the state topic {self._place.shown} cannot be read yet", "nothing to do")
 
     # Writing.
 
@@ -151,9 +154,9 @@ class StateLog:
         """Apply all records that the topic has at the start of this call."""
         low, high = self._ends()
         self._ear.forget()
-        if high < self._next:
+        if high < self._extent:
             raise self._doubted("it is shorter than before: it was made anew, or has lost its newest records")
-        self._doubted_since = None
+        self._doubted_since, self._extent = None, high
         if high == 0:
             return
         if self._next < low:
