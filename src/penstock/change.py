@@ -165,12 +165,13 @@ def of_values(rows: Iterable[tuple[Any, ...]]) -> pa.RecordBatch:
 
 def last_place(changes: pa.RecordBatch) -> Place:
     """Position and ordinal of the last change."""
-    return places(changes.slice(changes.num_rows - 1))[0]
+    return last_position(changes), changes.column("ordinal")[changes.num_rows - 1].as_py() or 0
 
 
 def last_position(changes: pa.RecordBatch) -> int:
     """The position of the last change."""
-    return last_place(changes)[0]
+    position: int = changes.column("position")[changes.num_rows - 1].as_py()
+    return position
 
 
 def places(changes: pa.RecordBatch) -> list[Place]:

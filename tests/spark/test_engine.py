@@ -15,6 +15,7 @@ import pytest
 
 from deadline import PATIENCE, until
 from penstock.coordinators.kafka.coordinator import KafkaCoordinator
+from penstock.errors import ConfigInvalid
 from penstock.files.sockets import make_folder
 from penstock.pipeline import Pipeline
 from penstock.sinks.discard.sink import DiscardSink
@@ -98,3 +99,12 @@ def test_the_daemon_imports_the_modules_of_the_parts_and_those_that_their_kinds_
     assert {"penstock.sources.synthetic", "penstock.sinks.kafka.transactional", "confluent_kafka.admin"} <= {
         *module.modules([pipeline])
     }
+
+
+def test_a_broken_package_that_a_pipeline_does_not_use_does_not_prevent_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Pipeline) -> Any:
+        raise ConfigInvalid("the package acme cannot be used")
+
+    monkeypatch.setattr(module.registry, "parts", broken)
+    pipeline: Any = Pipeline("orders", SyntheticSource(), DiscardSink(), KafkaCoordinator("kafka://a:1/state"))
+    assert "penstock.sources.synthetic" in module.modules([pipeline])

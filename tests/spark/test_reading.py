@@ -1,8 +1,10 @@
 """The reading half of a task by itself, without a session of Spark."""
 
 import sqlite3
+from collections import deque
 from contextlib import closing
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from penstock.progress.batch_target import heads
 from penstock.retry import Retry
 from penstock.settings import settings
 from penstock.sinks.discard.sink import DiscardSink
+from penstock.sources.sqlite import snapshot
 from penstock.sources.sqlite.install import enable
 from penstock.sources.sqlite.source import LANE as LOG
 from penstock.sources.sqlite.source import SqliteSource
@@ -135,11 +138,63 @@ def test_a_stop_before_a_change_of_a_lane_does_not_stop_another_lane_at_the_same
     source.write("b", 2, 5)
     spec.pipeline.state.place(spec.term, {lane: Watermark(source.begin(lane, "beginning"), 0) for lane in source.lanes()})
     pipeline = replace(spec.pipeline, source=source)
-    stopped = replace(spec, pipeline=pipeline, target=heads(source), stop_before=find(RaisingTrial(), pipeline))
+    batch = replace(spec, pipeline=pipeline, target=heads(source))
+    stopped = replace(batch, stops=[find(RaisingTrial(), batch)])
     found = [piece for batch in Reading(stopped, "a", 0).rows() for piece in unbundled(batch)]
     assert [at for run in found if not isinstance(run, Mark) for at in run.column("position").to_pylist()] == [1, 2, 3, 4, 5]
     with pytest.raises(TransformInvalid, match="it raises"):
         list(Reading(stopped, "b", 0).rows())
+
+
+def test_a_change_before_which_a_reader_halts_is_no_result_of_the_search(spec, tmp_path):
+    """The lane of another one failed meanwhile: both halt at their own."""
+    (tmp_path / "lanes").mkdir()
+    source = LanesSource(folder=str(tmp_path / "lanes"))
+    source.write("a", 0, 3)
+    source.write("b", 0, 3)
+    spec.pipeline.state.place(spec.term, {lane: Watermark(source.begin(lane, "beginning"), 0) for lane in source.lanes()})
+    batch = replace(spec, pipeline=replace(spec.pipeline, source=source), target=heads(source))
+    first = find(RaisingTrial(), batch)
+    second = find(RaisingTrial(), replace(batch, stops=[first]))
+    assert {first.lane, second.lane} == {"a", "b"}
+    assert find(RaisingTrial(), replace(batch, stops=[first, second])) is None
+    other = first._replace(change=replace(first.change, position=1))
+    assert find(RaisingTrial(), replace(batch, stops=[other, second])).change.place == first.change.place
+
+
+def test_the_search_passes_over_ranges_that_are_delivered(spec, tmp_path, monkeypatch):
+    monkeypatch.setattr(snapshot, "ROWS", 3)
+    shop = str(tmp_path / "shop.db")
+    with closing(sqlite3.connect(shop, isolation_level=None)) as connection:
+        connection.execute("create table t(id integer primary key)")
+        enable(shop)
+        connection.executemany("insert into t values(?)", [(number,) for number in range(1, 7)])
+    source = SqliteSource(database=shop)
+    pipeline, cursor = replace(spec.pipeline, source=source), source.begin(LOG, "snapshot")
+    pipeline.state.place(spec.term, {LOG: Watermark(cursor, source.position(cursor))})
+    query = replace(spec, pipeline=pipeline, target=outstanding(pipeline, spec.term))
+    delivered, waiting = query.target.ranges.items()
+    *_, last = source.snapshot.rows(delivered[1], again=False)
+    pipeline.state.place(spec.term, {delivered[0]: Watermark(last.upto, source.position(last.upto))})
+    assert find(RaisingTrial(), query).lane == waiting[0]
+
+
+def test_what_a_batch_reads_is_closed_at_a_stop_while_the_changes_before_it_are_delivered(spec, monkeypatch):
+    closed = []
+
+    def recorded(source, span, reader, read=SyntheticSource.read):
+        try:
+            yield from read(source, span, reader)
+        finally:
+            closed.append(True)
+
+    monkeypatch.setattr(PrunedSource, "read", recorded)
+    source = spec.pipeline.source
+    stop = StopBefore(Change(3, Op.INSERT, "synthetic", "{}"), TransformInvalid("it raises"), LANE)
+    reading = _read(replace(spec, target={LANE: source.begin(LANE, "10")}, stops=[stop]), LANE, 0)
+    deque(islice(reading, 10), maxlen=0)
+    assert closed
+    reading.close()
 
 
 def test_rows_that_a_query_before_a_stop_may_have_delivered_and_that_are_gone_come_as_deletes(spec, tmp_path, monkeypatch):
@@ -154,7 +209,7 @@ def test_rows_that_a_query_before_a_stop_may_have_delivered_and_that_are_gone_co
         ranges = outstanding(pipeline, spec.term)
         connection.execute("delete from t where id = 2")
     stop = StopBefore(Change(7, Op.REFRESH, "u", "{}", ordinal=1), TransformInvalid("it raises"), "snapshot:7")
-    stopped = replace(spec, pipeline=pipeline, target=ranges, stop_before=stop)
+    stopped = replace(spec, pipeline=pipeline, target=ranges, stops=[stop])
     monkeypatch.setattr("penstock.spark.reader.TaskContext", FirstAttempt)
     found = [run for batch in Reading(stopped, *ranges.ranges, 0).rows() for run in unbundled(batch) if not isinstance(run, Mark)]
     assert [(change.op, change.key) for run in found for change in from_batch(run)] == [

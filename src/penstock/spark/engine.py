@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from threading import Lock, Thread, Timer
 from typing import Any, TypeVar
 
@@ -101,8 +101,10 @@ def lane_count(pipelines: Sequence[Pipeline]) -> int:
 
 def modules(pipelines: Sequence[Pipeline]) -> list[str]:
     """The modules of the parts of these pipelines, and those that their kinds name: slow imports are done once, in the daemon."""
-    parts = [found for one in pipelines for found in registry.parts(one)]
-    return sorted({name for part, kind in parts for name in (type(part).__module__, *(kind.imports if kind else ()))})
+    found = {type(part).__module__ for one in pipelines for part in (one.source, one.sink, one.state)}
+    with suppress(ConfigInvalid):  # a package that none of these pipelines uses may be broken
+        found.update(name for one in pipelines for _, kind in registry.parts(one) if kind for name in kind.imports)
+    return sorted(found)
 
 
 def common_settings(pipelines: Sequence[Pipeline]) -> SparkSettings:

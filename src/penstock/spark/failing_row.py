@@ -15,11 +15,14 @@ from penstock.change import Change, Lane, Op, described, from_batch, to_batch
 from penstock.errors import TransformInvalid
 from penstock.following import follow
 from penstock.message import documents
-from penstock.pipeline import Pipeline, Transform
-from penstock.source import ANONYMOUS, Window, ranges_at
+from penstock.pipeline import Transform
+from penstock.progress.backfill import Backfill
+from penstock.progress.batch_target import covers
+from penstock.source import ANONYMOUS, Span, Window, undelivered
 from penstock.spark.outsize import PIECE_BYTES, Outsize, cut
 from penstock.spark.rows import rows
-from penstock.spark.stop_before import StopBefore
+from penstock.spark.stop_before import StopBefore, is_same
+from penstock.spark.task_spec import TaskSpec
 from penstock.transform.function import way_on
 
 ROWS = 10_000
@@ -44,22 +47,28 @@ _FORMS = {
 _ANY = Change(0, Op.INSERT, "", "{}", "{}", "{}")
 
 
-def stop_for(spark: Any, pipeline: Pipeline, text: str, max_row: int | None) -> StopBefore | None:
-    """A stop before the change that made a query fail with this text; None if the cause is no change.
+def stop_for(spark: Any, spec: TaskSpec, text: str) -> StopBefore | None:
+    """A stop before a change that made a query fail with this text; None if the cause is no change, or only known ones.
 
     Raises TransformInvalid if the transform raises on every change.
     """
-    return find(Trial(spark, pipeline.transform), pipeline, max_row) if _RAISED.search(text) else None
+    return find(Trial(spark, spec.pipeline.transform), spec) if _RAISED.search(text) else None
 
 
-def find(trial: Trial, pipeline: Pipeline, max_row: int | None = None) -> StopBefore | None:
-    """A stop before the first change after the watermark on which the transform raises; the search ends at one above `max_row`."""
-    for lane, batches in _waiting(pipeline):
-        for waiting in chain.from_iterable(cut(changes, max_row) for changes in batches):
+def find(trial: Trial, spec: TaskSpec) -> StopBefore | None:
+    """A stop before the first undelivered change of a lane on which the transform raises, other than the stops of the query.
+
+    The search ends at a change above `max_row`, where the reader halts.
+    """
+    for lane, batches in _waiting(spec):
+        for waiting in chain.from_iterable(cut(changes, spec.max_row) for changes in batches):
             if isinstance(waiting, Outsize):
-                return None  # the reader halts there
+                return None
             if trial.failure(waiting):
-                return trial.failing_row(waiting)._replace(lane=lane)
+                stop = trial.failing_row(waiting)._replace(lane=lane)
+                if any(known.lane == lane and is_same(known.change, stop.change) for known in spec.stops):
+                    break  # another lane failed before the reader of this one came to its stop
+                return stop
     if trial.failure(to_batch([_ANY])):
         raise trial.failing_row(to_batch([_ANY])).error
     return None
@@ -117,17 +126,24 @@ def remedy(failure: str, change: Change) -> str:
     return f"use a form that gives NULL: {form}; {way_on(change)}"
 
 
-def _waiting(pipeline: Pipeline) -> Iterator[tuple[Lane, Iterator[pa.RecordBatch]]]:
-    for lane in pipeline.source.lanes():
-        if watermark := pipeline.state.watermark(pipeline.name, lane):
-            ranges, source = ranges_at(pipeline.source, watermark.cursor), pipeline.source
-            if source.snapshot:
-                for name, cursor in ranges.items():
-                    yield name, _gathered(source.snapshot.rows(cursor, again=True))
-            if source.row_lease:
-                yield lane, map(documents, source.row_lease.leased(lane, watermark.cursor))
-            elif not ranges:
-                yield lane, _gathered(follow(source, lane, watermark.cursor, ANONYMOUS))
+def _waiting(spec: TaskSpec) -> Iterator[tuple[Lane, Iterator[pa.RecordBatch]]]:
+    """The undelivered changes of the lanes that a query reads."""
+    source, target = spec.pipeline.source, spec.target
+    marks = spec.pipeline.state.pipeline_state(spec.pipeline.name).watermarks
+    if isinstance(target, Backfill):
+        for lane, begin in undelivered(source, target.ranges, marks).items():
+            assert source.snapshot, "only a source with a snapshot has ranges"
+            yield lane, _gathered(source.snapshot.rows(begin, again=True))
+        return
+    for lane in marks.keys() & (source.lanes() if spec.lanes is None else spec.lanes):
+        after = marks[lane].cursor
+        if source.row_lease:
+            yield lane, map(documents, source.row_lease.leased(lane, after))
+        elif target is None:
+            yield lane, _gathered(follow(source, lane, after, ANONYMOUS))
+        elif not covers(source, after, target[lane]):
+            batches = source.read(Span(lane, after, target[lane]), ANONYMOUS)
+            yield lane, _gathered(Window(changes, None, idle=False) for changes in batches)
 
 
 def _gathered(windows: Iterator[Window]) -> Iterator[pa.RecordBatch]:
@@ -140,3 +156,5 @@ def _gathered(windows: Iterator[Window]) -> Iterator[pa.RecordBatch]:
             held = []
         if is_last:
             return
+    if held:
+        yield pa.concat_batches(held)

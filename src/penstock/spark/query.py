@@ -132,11 +132,11 @@ class Query:
         if self._spec.is_stopped():
             return False
         try:
-            stop = stop_for(self._spark, self._pipeline, text, self._spec.max_row)
+            stop = stop_for(self._spark, self._spec, text)
         except (Py4JError, OSError):
             return False  # the engine is lost, or its failure has another reason
         if stop:
-            self._spec = replace(self._spec, stop_before=stop)
+            self._spec = replace(self._spec, stops=[*(one for one in self._spec.stops if one.lane != stop.lane), stop])
             self._begin()
         return stop is not None
 

@@ -77,8 +77,8 @@ class Reading:
         if self.mark.position > self._source.position(asked.ranges[self._lane]):
             return
         assert self._source.snapshot, "only a source with a snapshot has ranges"
-        is_restarted = self._spec.stop_before is not None  # after a failure, by which rows of any range may have been delivered
-        again = is_restarted or self._lane in asked.begun or TaskContext.get().attemptNumber() > 0
+        # after a failure, which leads to a stop, rows of any range may have been delivered
+        again = bool(self._spec.stops) or self._lane in asked.begun or TaskContext.get().attemptNumber() > 0
         for window in self._until_over(self._source.snapshot.rows(self.mark.cursor, again=again)):
             yield from self.rows_of(Window(window.changes, window.upto, idle=False))
 
@@ -94,8 +94,9 @@ class Reading:
         """The changes up to a cursor as rows, with marks at intervals and at the end; none if a predecessor has passed it."""
         if self._source.position(upto) <= self.mark.position:
             return
-        batches = self._source.read(Span(self._lane, self.mark.cursor, upto), self._stamp)
-        for window in self._until_over(Window(changes, None, idle=False) for changes in batches):
+        span = Span(self._lane, self.mark.cursor, upto)
+        # no name for what is read: it must end with its last reference, also while an error waits for the delivery
+        for window in self._until_over(Window(changes, None, idle=False) for changes in self._source.read(span, self._stamp)):
             passed = self._passed(window.changes)
             yield from self.rows_of(Window(window.changes, passed, idle=passed is not None))  # a mark pushes it through
         if not self._is_over() and self._source.position(upto) > self.mark.position:
@@ -103,8 +104,8 @@ class Reading:
 
     def _until_over(self, windows: Iterator[Window]) -> Iterator[Window]:
         """The windows up to a stop, until the task must end. It then must end for good, so that callers can ask again."""
-        stop = self._spec.stop_before
-        for window in stop.cut(windows) if stop and stop.lane == self._lane else windows:
+        stop = next((one for one in self._spec.stops if one.lane == self._lane), None)
+        for window in stop.cut(windows) if stop else windows:
             reach("reader.read")
             if self._is_over():
                 return

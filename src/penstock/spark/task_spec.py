@@ -47,7 +47,7 @@ class TaskSpec:
     With a target it is a batch, which ends at the heads of lanes, or with the last range of a backfill.
     Changes of more than `max_row` bytes are poison.
     Without a term, its readers wait for one: that of a standby is prepared before it leads.
-    With `stop_before` its readers halt before that change. It reads `lanes`, or all current ones.
+    Its readers halt before the changes of `stops`, one in a lane. It reads `lanes`, or all current ones.
     """
 
     pipeline: Pipeline
@@ -57,7 +57,7 @@ class TaskSpec:
     epoch_seconds: float
     target: Target | Backfill | None = None
     max_row: int | None = None
-    stop_before: StopBefore | None = None
+    stops: Collection[StopBefore] = ()
     lanes: Collection[Lane] | None = None
 
     def encrypt(self, key: str) -> str:
